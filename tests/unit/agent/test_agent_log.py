@@ -44,7 +44,7 @@ from agiledart_overlay.wire.observations import (
 )
 
 
-def test_console_and_json() -> None:
+def test_logs_go_to_the_console_and_as_json() -> None:
     console, structured = io.StringIO(), io.StringIO()
     AgentLog("console", "a1", stream=console).info("ring.joined", "joined", nodes=5)
     AgentLog("json", "a1", stream=structured).warning("peer.failed", "gone", peer="ff")
@@ -53,7 +53,7 @@ def test_console_and_json() -> None:
     assert (event["event"], event["level"], event["node"], event["peer"]) == ("peer.failed", "warning", "a1", "ff")
 
 
-def test_a_stranger_cannot_fill_a_disk() -> None:
+def test_an_unknown_sender_cannot_fill_the_disk() -> None:
     stream = io.StringIO()
     log = AgentLog(stream=stream)
     for n in range(1000):
@@ -69,7 +69,7 @@ def test_a_closed_terminal_does_not_end_an_agent() -> None:
     AgentLog(stream=stream).error("x", "y")
 
 
-def test_debug_only_when_asked() -> None:
+def test_debug_lines_are_logged_only_when_enabled() -> None:
     stream = io.StringIO()
     AgentLog(stream=stream).debug("x", "y")
     assert stream.getvalue() == ""
@@ -91,7 +91,7 @@ def test_printed_lines_are_numbered_and_bounded() -> None:
     assert lines.after("other", 0) == []
 
 
-def test_applications_are_bounded_too() -> None:
+def test_per_application_logs_are_bounded_too() -> None:
     lines = PrintedLines()
     for n in range(MAX_LOGGED_APPLICATIONS + 1):
         lines.add(f"app{n}", "x")
@@ -162,7 +162,7 @@ def test_observations_are_one_object_a_line() -> None:
     assert [e["level"] for e in events if e["event"] in ("node.timer_late", "node.suspected")] == ["warning", "warning"]
 
 
-def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(
+def test_a_repeated_problem_is_logged_once_a_minute_and_details_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
@@ -179,7 +179,7 @@ def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_a
     assert json.loads(stream.getvalue().splitlines()[1])["suppressed"] == 499
 
 
-def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people() -> None:
+def test_an_uncaught_error_is_one_json_line_or_a_readable_trace() -> None:
     structured, console = io.StringIO(), io.StringIO()
     try:
         raise ValueError("two\nlines")
@@ -195,7 +195,7 @@ def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people(
     AgentLog(stream=console).unhandled({"message": "without one"})
 
 
-def test_what_users_code_says_neither_moves_a_cursor_nor_begins_a_line() -> None:
+def test_user_output_neither_moves_a_cursor_nor_begins_a_line() -> None:
     stream = io.StringIO()
     AgentLog("console", "pi", stream=stream).warning(
         "application.failed", "boom \x1b]0;mine\x07\x9b2J\r\nerror: all is lost"

@@ -40,7 +40,7 @@ def is_whole(chain: HashChain) -> bool:
     return all(line.is_whole for line in lines) and reading.is_whole
 
 
-def test_a_chain_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_chain_continues_after_a_restart(tmp_path: Path) -> None:
     written(tmp_path).close()
     chain = again(tmp_path)
     chain.append(b"more", 9)
@@ -63,7 +63,7 @@ ALTERATIONS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 @pytest.mark.parametrize("when", ["running", "restarted", "restarted and written"])
 @pytest.mark.parametrize("what", ALTERATIONS)
-def test_whatever_is_altered_or_taken_out_shows(tmp_path: Path, what: str, when: str) -> None:
+def test_any_altered_or_removed_line_is_detected(tmp_path: Path, what: str, when: str) -> None:
     chain = written(tmp_path)
     path = tmp_path / "x.log"
     lines = path.read_bytes().splitlines()
@@ -77,13 +77,13 @@ def test_whatever_is_altered_or_taken_out_shows(tmp_path: Path, what: str, when:
 
 
 @pytest.mark.parametrize("what", ["x.old", "x.log", "x.head"])
-def test_a_file_that_is_gone_shows(tmp_path: Path, what: str) -> None:
+def test_a_missing_file_is_detected(tmp_path: Path, what: str) -> None:
     written(tmp_path, LINES * 4, 600).close()
     (tmp_path / what).unlink()
     assert not is_whole(again(tmp_path, 600))
 
 
-def test_two_files_are_kept_and_hang_together(tmp_path: Path) -> None:
+def test_two_files_are_kept_and_linked(tmp_path: Path) -> None:
     chain = written(tmp_path, LINES * 20, 600)
     for one in (chain, again(tmp_path, 600)):
         kept = [line.text for line in one.reading().lines()]
@@ -93,7 +93,7 @@ def test_two_files_are_kept_and_hang_together(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2 * 700 + 400
 
 
-def test_who_is_killed_before_the_first_lines_are_on_the_disk_has_altered_none(tmp_path: Path) -> None:
+def test_a_kill_before_the_first_lines_are_on_disk_is_not_an_alteration(tmp_path: Path) -> None:
     chain = HashChain(tmp_path, "x")
     chain.open()
     for number, line in enumerate(LINES, 1):
@@ -104,7 +104,7 @@ def test_who_is_killed_before_the_first_lines_are_on_the_disk_has_altered_none(t
     assert not is_whole(again(tmp_path))
 
 
-def test_half_a_line_after_a_power_cut_is_nobodys_fault(tmp_path: Path) -> None:
+def test_half_a_line_after_a_power_cut_is_not_an_alteration(tmp_path: Path) -> None:
     written(tmp_path).close()
     with (tmp_path / "x.log").open("ab") as file:
         file.write(b"0123456789abcdef")
@@ -114,7 +114,7 @@ def test_half_a_line_after_a_power_cut_is_nobodys_fault(tmp_path: Path) -> None:
     assert is_whole(again(tmp_path))
 
 
-def test_what_is_written_while_it_is_read_is_not_in_the_reading(tmp_path: Path) -> None:
+def test_lines_written_during_a_reading_are_not_part_of_it(tmp_path: Path) -> None:
     chain = written(tmp_path)
     reading = chain.reading()
     chain.append(b"more", 9)
@@ -156,7 +156,7 @@ def opened(tmp_path: Path, answers: list[object]) -> AuditTrail:
     return book
 
 
-def test_lines_are_found_by_who_what_and_when(tmp_path: Path) -> None:
+def test_lines_are_found_by_actor_action_and_time(tmp_path: Path) -> None:
     answers: list[object] = []
     book = opened(tmp_path, answers)
     other = Principal("reader", "", b"o" * 32)
@@ -180,7 +180,7 @@ def test_lines_are_found_by_who_what_and_when(tmp_path: Path) -> None:
     assert ([line.number for line in rest.lines], rest.has_more, rest.kept) == ([3], False, 0)
 
 
-def test_an_altered_line_is_told_and_the_number_goes_on(tmp_path: Path) -> None:
+def test_an_altered_line_is_reported_and_numbering_continues(tmp_path: Path) -> None:
     answers: list[object] = []
     book = opened(tmp_path, answers)
     for _ in range(3):
@@ -195,7 +195,7 @@ def test_an_altered_line_is_told_and_the_number_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "audit").stat().st_mode & 0o777 == 0o700
 
 
-def test_refused_attempts_push_out_nothing_and_are_rationed_by_key(
+def test_refused_attempts_evict_nothing_and_are_limited_per_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -215,7 +215,7 @@ def test_refused_attempts_push_out_nothing_and_are_rationed_by_key(
     assert (tmp_path / "audit" / f"{REFUSED}.log").exists()
 
 
-def test_a_full_disk_loses_lines_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_lines_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[object] = []
     book = opened(tmp_path, answers)
     book.note(noted(Stop("a")))
@@ -228,7 +228,7 @@ def test_a_full_disk_loses_lines_and_says_so(tmp_path: Path, monkeypatch: pytest
     assert found.faults == ("1 lines were lost: the disk did not take them",)
 
 
-def test_content_never_stands_in_a_line_and_arguments_do() -> None:
+def test_content_is_never_logged_and_arguments_are() -> None:
     said = audit_line_of(Submit("taxi", b"secret", b"code", {"count": 3}, 2), ME, "w", "h")
     assert said.details == "parallelism={'count': 3} executors=2"
     assert audit_line_of(CreateToken("reader", 5), ME, "w", "h").details == "role=reader uses=5"
@@ -238,8 +238,6 @@ def test_content_never_stands_in_a_line_and_arguments_do() -> None:
     assert len(audit_line_of(SetBan("ab" * 32, 0, "x" * 400), ME, "w", "h").details) == 240
 
 
-def test_a_book_that_was_never_opened_is_closed_without_a_word(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_audit_log_that_was_never_opened_closes_silently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(AuditTrail(tmp_path, AgentLog(), lambda event: None).close())
     assert "audit" not in capsys.readouterr().err

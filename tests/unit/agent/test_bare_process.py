@@ -34,7 +34,7 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_one_process_is_at_hand_and_taken_once(tmp_path: Path) -> None:
+def test_one_spare_process_is_ready_and_used_once(tmp_path: Path) -> None:
     started: list[BareProcess] = []
 
     async def start() -> BareProcess:
@@ -61,7 +61,7 @@ def test_one_process_is_at_hand_and_taken_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_one_that_has_died_is_not_handed_out_and_another_one_comes(tmp_path: Path) -> None:
+def test_a_dead_spare_process_is_replaced(tmp_path: Path) -> None:
     async def scenario() -> None:
         spare = SpareProcess(lambda: start_bare(str(tmp_path)))
         first = await at_hand(spare)
@@ -106,7 +106,7 @@ def test_it_is_kept_while_an_application_is_saved_by_epochs_and_for_a_while_afte
 @pytest.mark.parametrize(
     ("error", "told"), [(asyncio.CancelledError(), asyncio.CancelledError), (OSError(24, "none"), LaunchError)]
 )
-def test_a_start_that_comes_to_nothing_keeps_no_descriptor(
+def test_a_failed_start_keeps_no_descriptor(
     error: BaseException, told: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def none(*words: str, **more: Any) -> None:

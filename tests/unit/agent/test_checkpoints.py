@@ -106,7 +106,7 @@ def play(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-def test_elements_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_path: Path) -> None:
+def test_snapshots_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         here, there = site.saved(0, 0, "source"), site.saved(1, 1, size=300_000)
@@ -133,7 +133,7 @@ def test_elements_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_pat
 
 
 @pytest.mark.parametrize("where", ["begin", "element", "manifest", "end", "short", "long", "empty"])
-def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path, where: str) -> None:
+def test_a_file_other_than_the_written_one_is_refused(tmp_path: Path, where: str) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         await site.gathered(site.saved(0, 0), site.saved(1, 1))
@@ -176,7 +176,7 @@ def test_a_newer_format_is_refused_with_the_version_that_made_it(
     play(work())
 
 
-def test_another_element_than_the_one_that_was_committed_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_snapshot_other_than_the_committed_one_is_refused_and_discarded(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         site.links.spoils = lambda data: data[:-1] + bytes([data[-1] ^ 1])
@@ -193,7 +193,7 @@ def test_another_element_than_the_one_that_was_committed_is_refused_and_nothing_
     play(work())
 
 
-def test_a_copy_that_was_damaged_on_its_way_is_not_kept(tmp_path: Path) -> None:
+def test_a_copy_damaged_in_transit_is_not_kept(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
@@ -207,7 +207,7 @@ def test_a_copy_that_was_damaged_on_its_way_is_not_kept(tmp_path: Path) -> None:
     play(work())
 
 
-def test_a_copy_of_another_run_than_it_was_said_to_be_is_not_kept(tmp_path: Path) -> None:
+def test_a_copy_of_another_run_than_announced_is_not_kept(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
@@ -220,7 +220,7 @@ def test_a_copy_of_another_run_than_it_was_said_to_be_is_not_kept(tmp_path: Path
     play(work())
 
 
-def test_rows_that_come_once_and_wait_in_a_log_are_in_no_checkpoint(tmp_path: Path) -> None:
+def test_logged_rows_of_a_source_are_in_no_checkpoint(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         with pytest.raises(
@@ -232,7 +232,7 @@ def test_rows_that_come_once_and_wait_in_a_log_are_in_no_checkpoint(tmp_path: Pa
     play(work())
 
 
-def test_a_name_is_kept_once_and_a_node_keeps_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_kept_once_and_a_node_keeps_a_bounded_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         monkeypatch.setattr(checkpoint_store, "MAX_KEPT", 2)
         site = Site(tmp_path)
@@ -265,7 +265,7 @@ def test_no_checkpoint_takes_more_than_its_share_of_the_disk(tmp_path: Path, mon
     play(work())
 
 
-def test_passing_ones_go_by_themselves_and_for_newer_ones(tmp_path: Path) -> None:
+def test_temporary_checkpoints_expire_or_are_evicted_by_newer_ones(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         for _ in range(6):
@@ -281,7 +281,9 @@ def test_passing_ones_go_by_themselves_and_for_newer_ones(tmp_path: Path) -> Non
     play(work())
 
 
-def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_downloads_a_file_in_pieces_and_uploads_it_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def work() -> None:
         monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_service.MAX_UPLOAD_CHUNK_BYTES", 2_000)
         site = Site(tmp_path)
@@ -310,7 +312,7 @@ def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, m
     play(work())
 
 
-def test_another_user_reads_no_checkpoint_and_a_hash_alone_brings_none(tmp_path: Path) -> None:
+def test_another_user_reads_no_checkpoint_and_a_hash_alone_uploads_none(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         made = await site.gathered(site.saved(0, 0))
@@ -330,7 +332,7 @@ def test_another_user_reads_no_checkpoint_and_a_hash_alone_brings_none(tmp_path:
     play(work())
 
 
-def test_of_two_checkpoints_that_take_one_name_at_one_time_the_second_is_refused(tmp_path: Path) -> None:
+def test_the_second_of_two_concurrent_checkpoints_with_one_name_is_refused(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         one, two = site.saved(0, 0), site.saved(1, 1, size=50_000)
@@ -346,7 +348,7 @@ def test_of_two_checkpoints_that_take_one_name_at_one_time_the_second_is_refused
     play(work())
 
 
-def test_a_piece_that_does_not_follow_says_how_much_is_there(tmp_path: Path) -> None:
+def test_a_piece_out_of_order_is_answered_with_the_received_length(tmp_path: Path) -> None:
     async def work() -> None:
         desk = Site(tmp_path).desks[0]
         await desk.upload(UploadCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
@@ -358,7 +360,7 @@ def test_a_piece_that_does_not_follow_says_how_much_is_there(tmp_path: Path) -> 
     play(work())
 
 
-def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
+def test_an_announced_upload_is_reserved_until_the_last_piece(tmp_path: Path) -> None:
     async def work() -> None:
         desk = Site(tmp_path).desks[0]
         digest, huge = "ab" * 32, 64 << 30
@@ -381,7 +383,7 @@ def test_what_was_announced_holds_until_the_last_piece(tmp_path: Path) -> None:
     play(work())
 
 
-def test_a_file_of_which_nothing_more_comes_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_upload_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_uploads.IDLE_SECONDS", 0.01)
         desk = Site(tmp_path).desks[0]
@@ -391,7 +393,7 @@ def test_a_file_of_which_nothing_more_comes_goes(tmp_path: Path, monkeypatch: py
     play(work())
 
 
-def test_files_that_come_at_one_time_share_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_uploads_share_the_disk_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         monkeypatch.setattr(
             "agiledart_agent.checkpoints.checkpoint_store.shutil.disk_usage", lambda path: SimpleNamespace(free=1_000)
@@ -404,7 +406,7 @@ def test_files_that_come_at_one_time_share_the_room(tmp_path: Path, monkeypatch:
     play(work())
 
 
-def test_a_damaged_file_is_told_at_the_start_and_not_shown(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_at_start_and_not_listed(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         await site.gathered(site.saved(0, 0))

@@ -32,5 +32,5 @@ def test_an_answer_larger_than_a_pipe_is_read(tmp_path: Path, monkeypatch: pytes
     assert checked_by(tmp_path, monkeypatch, "'x' * 300_000") == "x" * 300_000
 
 
-def test_a_process_that_ends_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_without_an_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ended (code 7)" in checked_by(tmp_path, monkeypatch, "os._exit(7)")

@@ -103,7 +103,7 @@ def api(asked: Asked, refused: list[str]) -> ControlApi:
 
 @pytest.mark.parametrize("role", ["admin", "submitter", "reader", "agent", "executor"])
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
-def test_every_role_at_every_command(
+def test_every_command_is_checked_against_every_role(
     api: ControlApi, asked: Asked, refused: list[str], role: str, command: Command
 ) -> None:
     allowed = {
@@ -144,7 +144,7 @@ def test_every_role_at_every_command(
 
 
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
-def test_a_scope_binds_every_command(api: ControlApi, asked: Asked, refused: list[str], command: Command) -> None:
+def test_a_scope_restricts_every_command(api: ControlApi, asked: Asked, refused: list[str], command: Command) -> None:
     """What is about another application, or the network, goes no further; a list is made for the asker, a renewal is its own."""
     caller = Caller(api, "admin", "app:mine")
     caller.ask(1, command)
@@ -157,14 +157,14 @@ def test_a_scope_binds_every_command(api: ControlApi, asked: Asked, refused: lis
         assert "may use app:mine only" in refusal.text
 
 
-def test_a_submission_whose_name_stands_in_its_specification_goes_on_to_the_node(api: ControlApi, asked: Asked) -> None:
+def test_a_submission_named_by_its_specification_reaches_the_node(api: ControlApi, asked: Asked) -> None:
     Caller(api, "submitter", "app:mine").ask(1, Submit("", b"", b""))
     assert len(asked) == 1
     Caller(api, "reader").ask(2, Submit("", b"", b""))
     assert len(asked) == 1
 
 
-def test_answers_find_their_asker(api: ControlApi, asked: Asked) -> None:
+def test_answers_reach_their_requester(api: ControlApi, asked: Asked) -> None:
     one, two = Caller(api), Caller(api)
     one.ask(7, Nodes())
     two.ask(7, ListApplications())
@@ -176,7 +176,7 @@ def test_answers_find_their_asker(api: ControlApi, asked: Asked) -> None:
     assert two.got == [ControlProgress(7, "soon"), ControlRefusal(7, "no", 2)]
 
 
-def test_a_client_that_went_away_gets_nothing(api: ControlApi, asked: Asked) -> None:
+def test_a_disconnected_client_gets_nothing(api: ControlApi, asked: Asked) -> None:
     principal = Caller(api)
     principal.ask(1, Nodes())
     api.forget(principal.client)
@@ -184,7 +184,7 @@ def test_a_client_that_went_away_gets_nothing(api: ControlApi, asked: Asked) -> 
     assert principal.got == []
 
 
-def test_open_requests_are_bounded_and_not_doubled(api: ControlApi, asked: Asked) -> None:
+def test_pending_requests_are_bounded_and_not_duplicated(api: ControlApi, asked: Asked) -> None:
     principal = Caller(api)
     principal.ask(1, Nodes())
     principal.ask(1, Nodes())
@@ -194,7 +194,7 @@ def test_open_requests_are_bounded_and_not_doubled(api: ControlApi, asked: Asked
     assert len(asked) == MAX_OPEN_REQUESTS
 
 
-def test_what_is_no_request_closes_the_connection(api: ControlApi) -> None:
+def test_an_invalid_request_closes_the_connection(api: ControlApi) -> None:
     principal = Caller(api)
     with pytest.raises(RemoteProtocolError):
         api.receive(principal.client, CONTROL.encode(ControlAnswer(1, b"")))
@@ -246,7 +246,7 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
     assert refused == ["kind", "cookie", "cookie"]
 
 
-def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked: Asked) -> None:
+def test_an_oversized_answer_is_refused_in_words(api: ControlApi, asked: Asked) -> None:
     principal = Caller(api)
     principal.ask(1, Info())
     api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
@@ -281,7 +281,7 @@ LOOKS_ONLY = (
 )
 
 
-def test_what_changes_something_asks_for_an_order() -> None:
+def test_a_changing_request_needs_a_signed_command() -> None:
     """Whoever adds a command says in `command_terms` what its order holds, or here that it only looks."""
     assert {type(command) for command in ONE_OF_EACH} == set(get_args(Command)) == set(VERB_BY_COMMAND)
     for command in ONE_OF_EACH:

@@ -26,7 +26,7 @@ class Script:
         return self.answers.pop(0) if self.answers else []
 
 
-def test_an_effect_that_fails_is_told_and_takes_no_other_with_it() -> None:
+def test_an_effect_that_fails_is_reported_and_does_not_stop_others() -> None:
     told: list[dict[str, Any]] = []
     sent: list[Send] = []
 

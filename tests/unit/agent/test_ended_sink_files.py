@@ -87,7 +87,7 @@ class Ended:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_whose_process_died_when_it_had_finished(tmp_path: Path, kind: str) -> None:
+def test_a_run_whose_process_died_at_its_end_is_finished(tmp_path: Path, kind: str) -> None:
     run = Ended(tmp_path, kind)
     run.write(0, 250)
     run.sink.at_end_of_input()
@@ -102,9 +102,7 @@ def test_a_run_whose_process_died_when_it_had_finished(tmp_path: Path, kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", ["?roll_bytes=64MiB", "?roll_bytes=1KiB"])
-def test_a_run_that_was_stopped_in_a_file_keeps_what_is_committed_of_it(
-    tmp_path: Path, kind: str, options: str
-) -> None:
+def test_a_run_stopped_within_a_file_keeps_its_committed_part(tmp_path: Path, kind: str, options: str) -> None:
     run = Ended(tmp_path, kind, options)
     run.write(0, 130)
     run.sink.flush()
@@ -119,7 +117,7 @@ def test_a_run_that_was_stopped_in_a_file_keeps_what_is_committed_of_it(
         assert not [name for name in run.names() if name.endswith(".part")]
 
 
-def test_one_parquet_file_that_was_stopped(tmp_path: Path) -> None:
+def test_one_parquet_file_of_a_stopped_run_is_completed(tmp_path: Path) -> None:
     run = Ended(tmp_path, "parquet", "")
     run.write(0, 130)
     run.commit()
@@ -129,7 +127,7 @@ def test_one_parquet_file_that_was_stopped(tmp_path: Path) -> None:
     assert (run.names(), run.rows()) == (["out.parquet"], [row(n) for n in range(130)])
 
 
-def test_a_name_that_was_given_before_the_kept_rows_went_is_given_once(tmp_path: Path) -> None:
+def test_a_name_assigned_before_the_pending_rows_were_lost_is_used_once(tmp_path: Path) -> None:
     run = Ended(tmp_path, "parquet")
     run.write(0, 130)
     run.commit()
@@ -143,7 +141,7 @@ def test_a_name_that_was_given_before_the_kept_rows_went_is_given_once(tmp_path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_still_writes_is_waited_for(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_writer_is_waited_for(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Ended(tmp_path, kind)
     run.write(0, 50)
     run.commit()
@@ -158,7 +156,7 @@ def test_who_still_writes_is_waited_for(tmp_path: Path, kind: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_somebody_spoilt_is_told_and_holds_nobody_up(tmp_path: Path, kind: str) -> None:
+def test_a_spoilt_file_is_reported_and_does_not_block_others(tmp_path: Path, kind: str) -> None:
     run = Ended(tmp_path, kind)
     run.write(0, 50)
     run.commit()
@@ -174,7 +172,7 @@ def test_what_somebody_spoilt_is_told_and_holds_nobody_up(tmp_path: Path, kind: 
 @pytest.mark.parametrize(
     ("is_known", "said"), [(True, "somebody has changed it"), (False, "out-00001.parquet cannot be written")]
 )
-def test_kept_rows_that_are_none_are_told(tmp_path: Path, byte: bytes, is_known: bool, said: str) -> None:
+def test_invalid_pending_rows_are_reported(tmp_path: Path, byte: bytes, is_known: bool, said: str) -> None:
     run = Ended(tmp_path, "parquet")
     run.write(0, 50)
     ends, identity = run.sink.prepare(), _identity(run.sink)
@@ -191,7 +189,7 @@ def test_kept_rows_that_are_none_are_told(tmp_path: Path, byte: bytes, is_known:
 
 
 @pytest.mark.skipif(not landlock.is_there(), reason="no Landlock here")
-def test_nothing_of_the_agents_is_touched(tmp_path: Path) -> None:
+def test_files_of_the_agent_are_not_touched(tmp_path: Path) -> None:
     """Users' code writes elements; the agent may write everywhere."""
     run = Ended(tmp_path, "csv")
     run.sink.close()
@@ -207,7 +205,7 @@ def test_nothing_of_the_agents_is_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["files ", "files {}", 'files {"kind":"csv","path":"out","rolls":true,"run":1,"step":"x"}']
 )
-def test_a_place_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_path_is_refused(text: str) -> None:
     with pytest.raises((msgspec.MsgspecError, ValueError)):
         parse_pending_place(text)
     assert parse_pending_place("0123456789abcdef") is None

@@ -46,7 +46,7 @@ def saved(root: Path, sink: LogSinkWriter) -> CommitLogs:
     return CommitLogs(1, "app", 1, 2, (digest,))
 
 
-def test_the_last_epoch_is_seen_though_its_writer_is_gone(tmp_path: Path) -> None:
+def test_the_last_epoch_is_readable_after_its_writer_is_gone(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(9)])
     sink.commit(sink.prepare(), 1)
@@ -62,7 +62,7 @@ def test_the_last_epoch_is_seen_though_its_writer_is_gone(tmp_path: Path) -> Non
         assert committed(tmp_path) == 20
 
 
-def test_of_a_run_that_has_failed_readers_see_what_is_committed_and_why_no_more_comes(tmp_path: Path) -> None:
+def test_readers_of_a_failed_run_get_committed_rows_and_the_reason_for_the_end(tmp_path: Path) -> None:
     """The process died before it heard of the last commit, and had written rows of an epoch that was never committed."""
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(9)])
@@ -83,7 +83,7 @@ def test_of_a_run_that_has_failed_readers_see_what_is_committed_and_why_no_more_
     again.close()
 
 
-def test_what_another_run_has_written_since_stays(tmp_path: Path) -> None:
+def test_rows_written_since_by_another_run_stay(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(5)])
     effect = saved(tmp_path, sink)
@@ -97,7 +97,7 @@ def test_what_another_run_has_written_since_stays(tmp_path: Path) -> None:
     assert committed(tmp_path) == before
 
 
-def test_a_damaged_element_is_told_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_reported_and_does_not_block_others(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write([Row(1)])
     effect = saved(tmp_path, sink)
@@ -120,9 +120,7 @@ TRAPS = (
 
 @pytest.mark.parametrize("trap", TRAPS)
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_the_agent_is_led_nowhere_and_kept_by_nothing_that_lies_in_a_logs_folder(
-    tmp_path: Path, trap: str, kind: str
-) -> None:
+def test_nothing_in_a_logs_folder_redirects_or_blocks_the_agent(tmp_path: Path, trap: str, kind: str) -> None:
     """Users' code may write there; the agent commits there later, and may write everywhere."""
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(20)])
@@ -142,7 +140,7 @@ def test_the_agent_is_led_nowhere_and_kept_by_nothing_that_lies_in_a_logs_folder
     assert victim.read_text() == "the key"
 
 
-def test_a_partition_that_leads_elsewhere_is_not_gone_into(tmp_path: Path) -> None:
+def test_a_partition_link_to_another_folder_is_not_followed(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(20)])
     effect = saved(tmp_path, sink)
@@ -158,7 +156,7 @@ def test_a_partition_that_leads_elsewhere_is_not_gone_into(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("harm", ["deep", "name"])
-def test_a_log_that_somebody_spoilt_keeps_no_other_from_its_end(tmp_path: Path, harm: str) -> None:
+def test_a_spoilt_log_does_not_keep_other_logs_from_their_end(tmp_path: Path, harm: str) -> None:
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(20)])
     effect = saved(tmp_path, sink)

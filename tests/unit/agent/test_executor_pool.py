@@ -52,7 +52,7 @@ class SlowPool(ExecutorPool):
         return executor
 
 
-def test_what_is_stopped_while_it_starts_does_not_stay() -> None:
+def test_an_executor_stopped_while_starting_does_not_stay() -> None:
     async def play() -> SlowPool:
         pool = SlowPool()
         launch = asyncio.create_task(pool.launch("taxi", 1, 7, {0: [InstanceName(0, 0)]}, b""))
@@ -69,7 +69,7 @@ def test_what_is_stopped_while_it_starts_does_not_stay() -> None:
     assert pool.processes == ()
 
 
-def test_who_starts_again_after_a_stop_gets_a_new_process() -> None:
+def test_an_executor_restarted_after_a_stop_gets_a_new_process() -> None:
     async def play() -> SlowPool:
         pool = SlowPool()
         pool.go.set()
@@ -84,7 +84,7 @@ def test_who_starts_again_after_a_stop_gets_a_new_process() -> None:
     assert pool.processes == (pool.started[1],)
 
 
-def test_nothing_is_opened_before_the_process_that_was_ended_is_gone() -> None:
+def test_no_log_is_opened_before_the_ended_process_is_gone() -> None:
     """It flushes its sinks and its sources' logs when it ends, which the next one would find half written."""
 
     async def play() -> None:
@@ -108,7 +108,7 @@ def test_nothing_is_opened_before_the_process_that_was_ended_is_gone() -> None:
     asyncio.run(play())
 
 
-def test_a_process_that_dies_while_it_waits_for_the_one_before_is_not_used() -> None:
+def test_a_process_that_dies_while_waiting_for_its_predecessor_is_not_used() -> None:
     async def play() -> None:
         pool = SlowPool()
         pool._events = cast(ExecutorEvents, SimpleNamespace(broke=print, application_ended=lambda *_: None))
@@ -132,7 +132,7 @@ def test_a_process_that_dies_while_it_waits_for_the_one_before_is_not_used() -> 
 
 
 @pytest.mark.parametrize(("by_epoch", "lost"), [(False, [1]), (True, [0, 1])])
-def test_what_has_finished_is_lost_as_well_while_an_epoch_may_still_need_it(by_epoch: bool, lost: list[int]) -> None:
+def test_finished_instances_are_lost_too_while_an_epoch_may_need_them(by_epoch: bool, lost: list[int]) -> None:
     told: list[int] = []
     events = cast(
         ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1].instance.stage), application_ended=print)
@@ -145,7 +145,7 @@ def test_what_has_finished_is_lost_as_well_while_an_epoch_may_still_need_it(by_e
     assert told == lost
 
 
-def test_a_process_that_ends_with_messages_unread_is_told_by_its_exit_code() -> None:
+def test_a_process_that_ends_with_unread_messages_is_reported_by_exit_code() -> None:
     """The pair is reset then; `Connection reset by peer` would say nothing about the process (its exit code is 0 here)."""
     told: list[InstanceFailure] = []
 
@@ -169,7 +169,7 @@ def test_a_process_that_ends_with_messages_unread_is_told_by_its_exit_code() -> 
     assert broke.message.startswith("the process of trips ended")
 
 
-def test_executors_know_no_token_and_allocate_sparingly() -> None:
+def test_executors_have_no_token_and_allocate_sparingly() -> None:
     made = executor_environment({"PATH": "/bin", "AGILEDART_TOKEN": "secret", "MALLOC_ARENA_MAX": "8"})
     assert made == {
         "PATH": "/bin", "MALLOC_ARENA_MAX": "8", "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONUNBUFFERED": "1"

@@ -45,7 +45,7 @@ class SlowDesk(ExecutorService):
 
 
 @pytest.mark.parametrize("stopped", ["app", "another"])
-def test_who_is_stopped_while_its_quota_is_looked_at_is_not_started(tmp_path: Path, stopped: str) -> None:
+def test_an_executor_stopped_during_its_quota_check_is_not_started(tmp_path: Path, stopped: str) -> None:
     launched: list[str] = []
 
     async def launch(application: str, *_: Any, **__: Any) -> dict[Any, str]:
@@ -68,7 +68,7 @@ def test_who_is_stopped_while_its_quota_is_looked_at_is_not_started(tmp_path: Pa
         assert launched == ["app"]
 
 
-def test_why_an_instance_cannot_be_saved_is_logged_once_and_that_it_can_be_again(tmp_path: Path) -> None:
+def test_an_unsaved_instance_is_logged_once_and_its_recovery_again(tmp_path: Path) -> None:
     logged: list[str] = []
 
     async def play() -> None:

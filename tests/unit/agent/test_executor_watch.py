@@ -40,7 +40,7 @@ def watch() -> Iterator[ExecutorWatch]:
     made.close()
 
 
-def test_silence_is_asked_about_told_once_and_then_over(watch: ExecutorWatch) -> None:
+def test_a_silent_executor_is_probed_reported_once_and_then_ended(watch: ExecutorWatch) -> None:
     told = []
     for second in range(70):
         if second == 10:
@@ -54,20 +54,20 @@ def test_silence_is_asked_about_told_once_and_then_over(watch: ExecutorWatch) ->
     assert told[0][1] == "user code has not returned for 10 s: taxi.py:42 in parse"
 
 
-def test_a_start_may_be_silent_for_longer(watch: ExecutorWatch) -> None:
+def test_a_starting_executor_may_be_silent_for_longer(watch: ExecutorWatch) -> None:
     assert watch.look(29.0, 30.0) == ("", False)
     assert watch.look(9.0, 0.0) == ("", False)
     assert watch._asked_at == 9.0
 
 
-def test_without_a_limit_silence_is_only_told(watch: ExecutorWatch) -> None:
+def test_without_a_limit_silence_is_only_reported(watch: ExecutorWatch) -> None:
     watch.bounds = Bounds(5.0, 0.0)
     answers = [watch.look(float(second), 0.0) for second in range(500)]
     assert sum(bool(text) for text, _ in answers) == 1
     assert not any(is_over for _, is_over in answers)
 
 
-def test_ends_are_told_for_what_they_are(watch: ExecutorWatch) -> None:
+def test_exits_are_reported_by_their_cause(watch: ExecutorWatch) -> None:
     assert watch.ended(7) == "ended (exit code 7: os._exit by user code or a library)"
     watch.look(0.0, 0.0)
     assert watch.ended(-signal.SIGKILL).startswith(
@@ -79,7 +79,7 @@ def test_ends_are_told_for_what_they_are(watch: ExecutorWatch) -> None:
     assert ending(-200) == "killed by signal 200"
 
 
-def test_signs_of_life_and_a_reason_come_by_the_pipe() -> None:
+def test_heartbeats_and_a_reason_arrive_through_the_pipe() -> None:
     async def play() -> tuple[float, str]:
         watch = ExecutorWatch()
         watch.listen(os.getpid())
@@ -101,7 +101,7 @@ def test_signs_of_life_and_a_reason_come_by_the_pipe() -> None:
     assert reason == "clean: too much"
 
 
-def test_a_frozen_process_is_not_user_code_that_hangs() -> None:
+def test_a_frozen_process_is_not_reported_as_hanging_user_code() -> None:
     """Stopped by a signal, and silent without being stopped: each in true words."""
     sleeper = subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
@@ -127,6 +127,6 @@ def test_a_frozen_process_is_not_user_code_that_hangs() -> None:
         watch.close()
 
 
-def test_memory_of_what_is_gone_is_nothing() -> None:
+def test_memory_of_an_ended_process_is_zero() -> None:
     assert resident_memory(2**30) == 0
     assert resident_memory(os.getpid()) > 1_000_000

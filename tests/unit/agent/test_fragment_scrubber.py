@@ -26,7 +26,7 @@ def kept(store: FragmentFileStore, index: int) -> FragmentKey:
     return key
 
 
-def test_what_is_damaged_is_told_once_and_goes_and_the_rest_stays(tmp_path: Path) -> None:
+def test_damaged_fragments_are_reported_once_and_removed_and_the_others_stay(tmp_path: Path) -> None:
     store, told = FragmentFileStore(tmp_path), list[Any]()
     keys = [kept(store, index) for index in range(3)]
     for key, change in ((keys[0], lambda raw: raw[:-1] + b"?"), (keys[2], lambda raw: raw[:-1])):

@@ -56,7 +56,7 @@ def about(fragments: list[bytes], index: int, m: int, *, attempt: int = 1, epoch
 
 
 @pytest.mark.parametrize(("m", "k"), [(1, 1), (1, 2), (2, 2), (3, 2), (4, 2), (6, 3), (10, 4), (3, 0)])
-def test_any_m_of_the_fragments_rebuild_the_element(m: int, k: int) -> None:
+def test_any_m_of_the_fragments_rebuild_the_snapshot(m: int, k: int) -> None:
     data = sealed(ELEMENT[:1_001], DIGEST, KEY)
     fragments = cut(data, m, m + k)
     assert len({len(fragment) for fragment in fragments}) == 1
@@ -66,7 +66,7 @@ def test_any_m_of_the_fragments_rebuild_the_element(m: int, k: int) -> None:
 
 
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (4, 2)])
-def test_stripes_of_all_live_holders_rebuild_it_too(m: int, k: int) -> None:
+def test_stripes_of_all_live_replica_nodes_rebuild_it_too(m: int, k: int) -> None:
     data = sealed(ELEMENT, DIGEST, KEY)
     fragments = cut(data, m, m + k)
     live = [index for index in range(m + k) if index != 1]
@@ -79,7 +79,7 @@ def test_stripes_of_all_live_holders_rebuild_it_too(m: int, k: int) -> None:
     assert unsealed(found, DIGEST, KEY) == ELEMENT
 
 
-def test_a_fragment_that_lies_is_found_out() -> None:
+def test_a_forged_fragment_is_detected() -> None:
     data = sealed(ELEMENT, DIGEST, KEY)
     fragments = cut(data, 2, 4)
     bad = fragments[0][:10] + bytes([fragments[0][10] ^ 1]) + fragments[0][11:]
@@ -112,7 +112,7 @@ def path_of(folder: Path) -> Path:
     return path
 
 
-def test_a_fragment_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_a_fragment_survives_a_restart(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     stored(FragmentFileStore(tmp_path), about(fragments, 3, 2), fragments[3])
     (tmp_path / "fragments" / ".half.part").write_bytes(b"what a killed agent was writing")
@@ -128,7 +128,9 @@ def test_a_fragment_is_there_after_a_restart(tmp_path: Path) -> None:
     assert FragmentFileStore(tmp_path).found() == []
 
 
-def test_what_the_disk_does_not_let_go_stays_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fragment_that_the_disk_fails_to_remove_stays_queued_for_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And is spared when it was stored again meanwhile."""
     store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     for index in (0, 1):
@@ -146,7 +148,7 @@ def test_what_the_disk_does_not_let_go_stays_asked_for(tmp_path: Path, monkeypat
     assert [header.about.key.index for header in FragmentFileStore(tmp_path).found()] == [1]
 
 
-def test_a_flipped_bit_on_the_disk_is_seen(tmp_path: Path) -> None:
+def test_a_flipped_bit_on_the_disk_is_detected(tmp_path: Path) -> None:
     store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     stored(store, about(fragments, 0, 2), fragments[0])
     path = path_of(tmp_path)
@@ -157,7 +159,7 @@ def test_a_flipped_bit_on_the_disk_is_seen(tmp_path: Path) -> None:
         store.verify(store.about(about(fragments, 0, 2).key, DIGEST))
 
 
-def test_a_file_that_was_cut_short_is_no_fragment(tmp_path: Path) -> None:
+def test_a_truncated_file_is_no_fragment(tmp_path: Path) -> None:
     store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     stored(store, about(fragments, 0, 2), fragments[0])
     path = path_of(tmp_path)
@@ -168,7 +170,7 @@ def test_a_file_that_was_cut_short_is_no_fragment(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_does_not_fit_below_the_bound_is_refused(tmp_path: Path) -> None:
+def test_a_fragment_beyond_the_bound_is_refused(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     store = FragmentFileStore(tmp_path, max_bytes=len(fragments[0]) + 10)
     stored(store, about(fragments, 0, 2), fragments[0])
@@ -178,7 +180,7 @@ def test_what_does_not_fit_below_the_bound_is_refused(tmp_path: Path) -> None:
     assert refused.value.reason == "full"
 
 
-def test_another_life_or_element_is_another_fragment(tmp_path: Path) -> None:
+def test_another_attempt_or_snapshot_has_another_fragment(tmp_path: Path) -> None:
     store, fragments = FragmentFileStore(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     stored(store, about(fragments, 0, 2), fragments[0])
     for key, digest in (
@@ -194,7 +196,7 @@ def test_another_life_or_element_is_another_fragment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("index", "length", "m", "n"), [(4, 100, 2, 4), (0, 100, 3, 2), (0, 1 << 40, 1, 8), (0, 0, 1, 2)]
 )
-def test_fragments_that_cannot_be_are_refused(index: int, length: int, m: int, n: int) -> None:
+def test_impossible_fragments_are_refused(index: int, length: int, m: int, n: int) -> None:
     key = FragmentKey(RUN, InstanceId("1"), CheckpointId(1, 1), index)
     assert FragmentDescriptor(key, bytes(32), length, m, n, bytes(32)).fault()
 
@@ -264,7 +266,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 20))
 
 
-def test_a_fragment_goes_to_its_holder_and_comes_back(tmp_path: Path) -> None:
+def test_a_fragment_is_stored_on_its_replica_node_and_fetched(tmp_path: Path) -> None:
     async def work() -> None:
         bench, fragments = Bench(tmp_path), cut(ELEMENT * 20, 2, 4)
         length = len(ELEMENT) * 20
@@ -284,7 +286,7 @@ def test_a_fragment_goes_to_its_holder_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["not a host", "old attempt"])
-def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp_path: Path, reason: str) -> None:
+def test_a_non_host_or_late_sender_is_refused_and_counted(tmp_path: Path, reason: str) -> None:
     async def work() -> None:
         bench, fragments = Bench(tmp_path, (reason, "in words")), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
         with pytest.raises(OperationFailed, match="in words"):
@@ -296,7 +298,7 @@ def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp
 
 
 @pytest.mark.parametrize("fault", ["full", "read-only"])
-def test_a_holder_whose_disk_does_not_take_it_says_so_and_keeps_nothing(
+def test_a_replica_node_with_a_failing_disk_reports_it_and_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     def full(self: FragmentWriter, data: bytes) -> None:
@@ -324,7 +326,7 @@ def test_a_holder_whose_disk_does_not_take_it_says_so_and_keeps_nothing(
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "long"])
-def test_what_was_damaged_on_its_way_is_not_kept(tmp_path: Path, damage: str) -> None:
+def test_a_fragment_damaged_in_transit_is_not_kept(tmp_path: Path, damage: str) -> None:
     async def work() -> None:
         bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
         whole = fragments[0]
@@ -345,7 +347,7 @@ def test_what_was_damaged_on_its_way_is_not_kept(tmp_path: Path, damage: str) ->
     run(work())
 
 
-def test_a_holder_that_sends_too_much_is_not_believed(tmp_path: Path) -> None:
+def test_a_replica_node_that_sends_too_much_is_not_trusted(tmp_path: Path) -> None:
     async def work() -> None:
         bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
         await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
@@ -355,7 +357,7 @@ def test_a_holder_that_sends_too_much_is_not_believed(tmp_path: Path) -> None:
     run(work())
 
 
-def test_what_lies_under_a_hash_is_given_to_who_names_it(tmp_path: Path) -> None:
+def test_a_snapshot_is_given_to_a_node_that_names_its_hash(tmp_path: Path) -> None:
     async def work() -> None:
         bench, path = Bench(tmp_path), tmp_path / "element"
         path.write_bytes(b"before" + ELEMENT * 20)

@@ -16,7 +16,7 @@ def test_names_differ_by_installation_and_by_host_name(tmp_path: Path) -> None:
     assert "0123" not in names[0]
 
 
-def test_without_an_installation_number_the_host_name_is_all(tmp_path: Path) -> None:
+def test_without_an_installation_number_the_host_name_is_the_whole_name(tmp_path: Path) -> None:
     empty = tmp_path / "machine-id"
     assert machine_name(empty, "pi") == "pi"
     empty.write_text("\n")

@@ -39,7 +39,7 @@ def founder(directory: Path) -> Identity:
     return identity
 
 
-def test_the_same_node_comes_back_in_its_next_life(tmp_path: Path) -> None:
+def test_the_same_node_returns_in_its_next_incarnation(tmp_path: Path) -> None:
     first = founder(tmp_path / "state")
     key, network, chain = first.public_key, first.network, first.chain
     assert first.incarnation == 1
@@ -63,13 +63,13 @@ def test_secrets_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_nothing_of_the_key_is_in_a_repr(tmp_path: Path) -> None:
+def test_no_part_of_the_key_is_in_a_repr(tmp_path: Path) -> None:
     identity = founder(tmp_path)
     assert repr(identity) == f"Identity({identity.peer_id})"
     assert "object at" in repr(identity.issuer())
 
 
-def test_one_agent_per_directory(tmp_path: Path) -> None:
+def test_only_one_agent_runs_per_directory(tmp_path: Path) -> None:
     first = fresh(tmp_path)
     with pytest.raises(OperationFailed) as error:
         fresh(tmp_path)
@@ -99,7 +99,7 @@ def test_a_tool_reads_beside_a_running_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("now", [0.0, -5.0, RELEASED.timestamp() - 1])
-def test_a_clock_that_cannot_be_right_is_named(tmp_path: Path, now: float) -> None:
+def test_an_impossible_clock_is_named(tmp_path: Path, now: float) -> None:
     with pytest.raises(OperationFailed) as error:
         Identity.load_or_create(tmp_path, lambda: now)
     assert "The clock of this node says" in str(error.value)
@@ -107,14 +107,14 @@ def test_a_clock_that_cannot_be_right_is_named(tmp_path: Path, now: float) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_a_lost_counter_starts_above_any_life_before_it(tmp_path: Path) -> None:
+def test_a_lost_counter_restarts_above_any_earlier_incarnation(tmp_path: Path) -> None:
     fresh(tmp_path).close()
     (tmp_path / "incarnation").unlink()
     assert fresh(tmp_path).incarnation == NOW + 1
 
 
 @pytest.mark.parametrize("content", [b"", b"twelve", b"\xff\xfe", b"9" * 30])
-def test_a_damaged_counter_starts_above_any_life_before_it(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_counter_restarts_above_any_earlier_incarnation(tmp_path: Path, content: bytes) -> None:
     fresh(tmp_path).close()
     (tmp_path / "incarnation").write_bytes(content)
     assert fresh(tmp_path).incarnation == NOW + 1
@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         fresh(tmp_path / "file" / "state")
 
 
-def test_a_crash_between_two_files_of_founding_is_repaired(tmp_path: Path) -> None:
+def test_a_crash_between_two_files_of_bootstrap_is_repaired(tmp_path: Path) -> None:
     identity = founder(tmp_path)
     network = identity.network
     identity.close()
@@ -163,12 +163,12 @@ def test_a_crash_between_two_files_of_founding_is_repaired(tmp_path: Path) -> No
     assert again.network == network
 
 
-def test_a_node_founds_one_network(tmp_path: Path) -> None:
+def test_a_node_bootstraps_one_network(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="already belongs"):
         founder(tmp_path).create_network()
 
 
-def test_joining_checks_the_chain_and_sticks_to_one_network(tmp_path: Path) -> None:
+def test_joining_checks_the_chain_and_stays_with_one_network(tmp_path: Path) -> None:
     identity, net = fresh(tmp_path), Authority()
     me = net.link("authority", (), "nobody", "act", "agent")
     with pytest.raises(Refused, match="another key"):
@@ -207,13 +207,13 @@ def test_an_executor_is_granted_one_application_for_some_hours(tmp_path: Path) -
     assert "PRIVATE" not in repr(ready)
 
 
-def test_an_executors_grant_never_outlives_its_agents(tmp_path: Path) -> None:
+def test_an_executors_grant_never_outlives_its_agents_grant(tmp_path: Path) -> None:
     identity = founder(tmp_path)
     grant = make_executor_pass(identity, "taxi", hours=1e6).grant
     assert grant.not_after == identity.grant().not_after
 
 
-def test_a_file_is_replaced_whole_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically_and_leaves_no_trace(tmp_path: Path) -> None:
     write_durably(tmp_path / "f", b"one")
     write_durably(tmp_path / "f", b"two")
     assert (tmp_path / "f").read_bytes() == b"two"
@@ -232,7 +232,7 @@ def test_a_state_directory_that_others_may_write_is_refused(tmp_path: Path) -> N
     assert list(state.iterdir()) == []
 
 
-def test_a_state_directory_that_others_may_read_is_closed(tmp_path: Path) -> None:
+def test_a_state_directory_that_others_may_read_is_made_private(tmp_path: Path) -> None:
     (state := tmp_path / "state").mkdir()
     state.chmod(0o755)
     Identity.load_or_create(state).close()
@@ -240,7 +240,7 @@ def test_a_state_directory_that_others_may_read_is_closed(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
-def test_somebody_elses_state_directory_is_refused(tmp_path: Path) -> None:
+def test_another_users_state_directory_is_refused(tmp_path: Path) -> None:
     (state := tmp_path / "state").mkdir(mode=0o700)
     os.chown(state, 65_534, -1)
     with pytest.raises(OperationFailed, match="belongs to user 65534, not to the one that runs the agent"):
@@ -263,7 +263,7 @@ def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, name: str
     assert elsewhere.read_bytes() == before
 
 
-def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_is_not_regular_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(OperationFailed, match="not a plain file"):
         read_private(tmp_path / "pipe")
@@ -272,7 +272,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
         read_private(tmp_path / "long")
 
 
-def test_what_the_agent_writes_replaces_a_link_and_not_what_it_names(tmp_path: Path) -> None:
+def test_the_agent_replaces_a_link_and_not_its_target(tmp_path: Path) -> None:
     (target := tmp_path / "target").write_text("mine")
     (tmp_path / "a").symlink_to(target)
     write_durably(tmp_path / "a", b"new")

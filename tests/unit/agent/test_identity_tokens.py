@@ -22,7 +22,7 @@ ADMIN = Issuer(NET.network, key_of("boss").sign, public_of("boss"), ADMIN_CHAIN)
 TEXT = create_token(AUTHORITY, now_seconds=NOW, addresses=["192.0.2.1:9464", "pi2:9464"])
 
 
-def test_a_token_makes_its_holder_a_member() -> None:
+def test_a_token_makes_its_bearer_a_member() -> None:
     token = parse_token(TEXT)
     chain = redeem(token, public_of("pi"), NOW + 5)
     grant = verify_chain(NET.network, chain, public_of("pi"), NOW + 5, check_signature)
@@ -41,7 +41,7 @@ def test_membership_outlasts_the_token_but_not_the_invitation() -> None:
     assert early.not_after == NOW + 10 * HOUR
 
 
-def test_an_admins_token_ends_with_the_admins_own_life() -> None:
+def test_an_admins_token_ends_with_the_admins_own_grant() -> None:
     token = parse_token(create_token(ADMIN, now_seconds=NOW, addresses=[]))
     grant = verify_chain(NET.network, redeem(token, public_of("pi"), NOW), public_of("pi"), NOW, check_signature)
     assert grant.not_after == NOW + 99 * DAY
@@ -52,13 +52,13 @@ def test_an_admins_token_ends_with_the_admins_own_life() -> None:
     ("role", "scope"),
     [("agent", ""), ("submitter", ""), ("submitter", "app:taxi"), ("reader", "sink:top"), ("admin", "")],
 )
-def test_roles_and_scopes(role: Role, scope: str) -> None:
+def test_roles_and_scopes_are_granted(role: Role, scope: str) -> None:
     token = parse_token(create_token(AUTHORITY, now_seconds=NOW, addresses=[], role=role, scope=scope))
     grant = verify_chain(NET.network, redeem(token, public_of("x"), NOW), public_of("x"), NOW, check_signature)
     assert (grant.role, grant.scope) == (role, scope)
 
 
-def test_an_expired_token_makes_nobody_and_says_so() -> None:
+def test_an_expired_token_admits_no_node_and_is_reported() -> None:
     token = parse_token(TEXT)
     assert redeem(token, public_of("pi"), NOW + DAY)
     with pytest.raises(OperationFailed) as error:
@@ -106,7 +106,7 @@ def test_an_expired_admin_makes_no_tokens() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello", "adart", "ADART2QQ", "12D3KooW"])
-def test_what_is_no_token_is_told_so(text: str) -> None:
+def test_text_that_is_no_token_is_reported(text: str) -> None:
     with pytest.raises(OperationFailed, match="That is not a join token"):
         parse_token(text)
 
@@ -115,7 +115,7 @@ def test_a_token_survives_case_and_space() -> None:
     assert parse_token(f"  {TEXT.upper()}\n").chain == parse_token(TEXT).chain
 
 
-def test_any_damage_is_noticed_and_not_repeated() -> None:
+def test_any_damage_is_detected_and_not_echoed() -> None:
     draw = Random(3)
     for _ in range(300):
         at = draw.randrange(len(PREFIX), len(TEXT))
@@ -134,7 +134,7 @@ def test_any_damage_is_noticed_and_not_repeated() -> None:
         assert damaged[10:30] not in str(error.value)
 
 
-def test_a_token_whose_parts_do_not_belong_together_is_refused() -> None:
+def test_a_token_with_mismatched_parts_is_refused() -> None:
     """A checksum is no signature: somebody who makes it right still cannot change uses, or lend another's record."""
     import msgspec
 
@@ -155,7 +155,7 @@ def test_a_token_whose_parts_do_not_belong_together_is_refused() -> None:
             parse_token(tokens._to_text(msgspec.msgpack.encode(forged)))
 
 
-def test_garbage_with_a_good_checksum_is_refused() -> None:
+def test_garbage_with_a_valid_checksum_is_refused() -> None:
     from agiledart_agent.identity import tokens
 
     draw = Random(4)
@@ -166,7 +166,7 @@ def test_garbage_with_a_good_checksum_is_refused() -> None:
         parse_token(PREFIX + base64.b32encode(bytes(10_000)).decode())
 
 
-def test_a_token_is_read_from_where_ps_does_not_show_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_read_from_a_source_that_ps_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
     import sys
 
@@ -179,7 +179,7 @@ def test_a_token_is_read_from_where_ps_does_not_show_it(tmp_path: Path, monkeypa
         read_token(f"@{tmp_path / 'none'}")
 
 
-def test_the_whole_way_from_a_founder_to_a_member(tmp_path: Path) -> None:
+def test_a_member_is_admitted_from_the_founders_token_to_its_grant(tmp_path: Path) -> None:
     founder = Identity.load_or_create(tmp_path / "a", lambda: NOW)
     founder.create_network()
     founder.keep_network()
@@ -194,7 +194,7 @@ def test_the_whole_way_from_a_founder_to_a_member(tmp_path: Path) -> None:
         joiner.issuer()
 
 
-def test_a_token_may_say_how_much_its_holder_may_have() -> None:
+def test_a_token_may_set_its_bearers_quota() -> None:
     few = Quota(applications=1, disk_mb=20)
     token = parse_token(create_token(ADMIN, now_seconds=NOW, addresses=[], role="submitter", quota=few))
     grant = verify_chain(NET.network, redeem(token, public_of("guest"), NOW), public_of("guest"), NOW, check_signature)

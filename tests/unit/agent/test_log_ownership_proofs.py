@@ -67,27 +67,27 @@ ADMIN = part(signed_command("root", "admin"), "root")
 EVE = part(signed_command("eve"), "eve")
 
 
-def test_a_log_that_begins_elsewhere_stays_its_owners(tmp_path: Path) -> None:
+def test_a_log_begun_on_another_node_stays_its_owners(tmp_path: Path) -> None:
     assert ask(tmp_path, on_the_ring("ann"), ADMIN) == ((("routes", public_of("ann")),), "")
     assert ask(tmp_path, on_the_ring(""), ADMIN) == ((), "")
     assert ask(tmp_path, on_the_ring("root"), ADMIN) == ((), "")
     assert ask(tmp_path, on_the_ring("nobody"), ADMIN) == ((), "")
 
 
-def test_what_nobody_has_signed_makes_no_owner(tmp_path: Path) -> None:
+def test_an_unsigned_claim_makes_no_owner(tmp_path: Path) -> None:
     owners, refusal = ask(tmp_path, on_the_ring("eve", is_signed=False), ADMIN)
     assert owners == ()
     assert refusal.startswith("The log routes on a2 is recorded as owned by the key")
     assert refusal.endswith("log:routes@a2")
 
 
-def test_a_silent_ring_lets_nobody_begin_what_may_be_anothers(tmp_path: Path) -> None:
+def test_without_an_answer_of_the_ring_a_possibly_owned_log_is_not_begun(tmp_path: Path) -> None:
     silent = on_the_ring("", reason="timeout")
     assert "The owner of the log routes is unknown" in ask(tmp_path, silent, ADMIN)[1]
     assert ask(tmp_path, silent, EVE) == ((), "")  # what she begins is hers
 
 
-def test_who_may_not_write_it_begins_none(tmp_path: Path) -> None:
+def test_a_user_without_write_permission_begins_no_log(tmp_path: Path) -> None:
     for owner in "ann", "nobody":
         assert "Write to another name" in ask(tmp_path, on_the_ring(owner), EVE)[1]
     scoped = part(signed_command("eve", scope="app:mine"), "eve")
@@ -95,7 +95,7 @@ def test_who_may_not_write_it_begins_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ["admin", "submitter"])
-def test_a_log_that_lies_here_asks_no_ring(tmp_path: Path, role: str) -> None:
+def test_a_local_log_needs_no_question_to_the_ring(tmp_path: Path, role: str) -> None:
     begin(tmp_path, "ann")
 
     async def never(name: str) -> SinkFound:
@@ -108,7 +108,7 @@ def begin(root: Path, owner: str) -> None:
     LogWriter(root, "routes", LogOptions(1), "int", [], "mine", 1, owner=public_of(owner)).close()
 
 
-def test_orders_of_owners_are_kept_beside_their_logs(tmp_path: Path) -> None:
+def test_ownership_proofs_are_kept_beside_their_logs(tmp_path: Path) -> None:
     titles = LogOwnershipProofs(tmp_path, ME.node, on_the_ring("ann"))
     made, _ = asyncio.run(titles.add_log_owners(ADMIN))
     begin(tmp_path, "ann")
@@ -121,5 +121,5 @@ def test_orders_of_owners_are_kept_beside_their_logs(tmp_path: Path) -> None:
     assert titles.of("routes", public_of("ann")) == signed_command("ann")
 
 
-def test_what_is_unsigned_is_left_as_it_is(tmp_path: Path) -> None:
+def test_unsigned_logs_are_unchanged(tmp_path: Path) -> None:
     assert ask(tmp_path, on_the_ring("ann"), part(b"", "ann")) == ((), "")

@@ -110,7 +110,7 @@ def test_the_reference_is_up_to_date() -> None:
     assert TARGET.read_text() == reference(), "run: python -m tools.metrics_reference"
 
 
-def test_each_observation_is_counted_or_left_out_on_purpose() -> None:
+def test_each_observation_is_counted_or_deliberately_left_out() -> None:
     modules = (observations, of_scheduling, of_recovery)
     members = [member for module in modules for member in inspect.getmembers(module, inspect.isclass)]
     there = [one for _, one in members if issubclass(one, Observation)]
@@ -126,7 +126,7 @@ def route(by: str, direct: int, relayed: int, **moves: int) -> dict[str, Any]:
             "frames": {"direct": direct, "relayed": relayed}}  # fmt: skip
 
 
-def test_ways_are_counted_by_kind_and_reasons_that_nobody_knows_are_others(world: World) -> None:
+def test_paths_are_counted_by_kind_and_unknown_reasons_as_other(world: World) -> None:
     world.report("taxi", source(10), routes=[route("a2", 5, 7, slow=1), {**route("", 1, 1), "relay": 7}, "nonsense"])
     assert world.value("agiledart_path_frames_total", app="taxi", path="direct") == 5
     assert world.value("agiledart_path_frames_total", app="taxi", path="relayed") == 7
@@ -137,7 +137,7 @@ def test_ways_are_counted_by_kind_and_reasons_that_nobody_knows_are_others(world
     assert world.value("agiledart_route_changes_total", app="taxi", reason="other") == 3
 
 
-def test_frames_that_went_or_came_twice_are_counted_beyond_the_end_of_their_run(world: World) -> None:
+def test_duplicate_frames_are_counted_beyond_the_end_of_their_run(world: World) -> None:
     world.report("taxi", source(10), frames_resent=7, frames_doubled=2)
     world.report("taxi", sink(1), frames_doubled=3)
     world.metrics.applications.ended("taxi", 1)
@@ -158,13 +158,13 @@ def test_both_formats_are_read_by_their_parsers(world: World) -> None:
     assert {one.name.removesuffix("_total") for one in METRICS} <= plain
 
 
-def test_promtool_has_nothing_to_say(world: World) -> None:
+def test_promtool_reports_no_problem(world: World) -> None:
     world.report("taxi", source(10, 2, {'we"ird\n': 1}))
     world.report("taxi", sink(1, 20, 300))
     lint("check", "metrics", text=world.text())
 
 
-def test_latency_samples_are_counted_on_after_the_run(world: World) -> None:
+def test_latency_samples_are_counted_after_the_run(world: World) -> None:
     name = "agiledart_application_latency_samples_total"
 
     def value(state: str) -> float | None:
@@ -177,7 +177,7 @@ def test_latency_samples_are_counted_on_after_the_run(world: World) -> None:
     assert (value("kept"), value("lost")) == (12, 3)
 
 
-def test_the_node(world: World) -> None:
+def test_metrics_of_the_node(world: World) -> None:
     overlay = OverlayStatistics(True, 4, 9, 5, 2, (("Probe", 3), ("Join", 1)), (("Probe", 2),), (("outside", 6),))
     world.figures = NodeFigures("", overlay, 3, {"dialling": 1}, {"grant": 5}, ())
     assert world.value("agiledart_agent_ready") == 1
@@ -203,7 +203,7 @@ def test_observations_are_counted(world: World) -> None:
     assert peer.node.hex not in world.text()
 
 
-def test_an_application(world: World) -> None:
+def test_metrics_of_an_application(world: World) -> None:
     world.report("taxi", source(10, 2, {"fields": 1, "time": 3}), busy_ns=1_500_000_000, waiting_rows=4)
     world.report("taxi", sink(0.5, 20, 300), blocked=True, unsaved="no space left on device")
     assert world.value("agiledart_application_records_total", app="taxi", operator="trips") == 10
@@ -244,7 +244,7 @@ def test_a_report_replaces_the_last_one_and_instances_add_up(world: World) -> No
     assert world.value("agiledart_application_records_total") == 20
 
 
-def test_counters_stay_when_a_run_ends_and_go_on_with_the_next(world: World) -> None:
+def test_counters_stay_when_a_run_ends_and_continue_with_the_next(world: World) -> None:
     world.report("taxi", source(10))
     world.metrics.applications.ended("taxi", 1)
     assert world.value("agiledart_application_records_total") == 10
@@ -262,7 +262,7 @@ def test_a_newer_run_closes_the_older_one(world: World) -> None:
     assert world.value("agiledart_application_instances", state="running") == 1
 
 
-def test_sink_logs(world: World, tmp_path: Path) -> None:
+def test_metrics_of_sink_logs(world: World, tmp_path: Path) -> None:
     (tmp_path / "0").mkdir()
     (tmp_path / "log.json").write_bytes(b"x" * 10)
     (tmp_path / "0" / "1.log").write_bytes(b"x" * 30)
@@ -284,7 +284,7 @@ def test_a_failure_is_counted_from_zero(world: World) -> None:
     assert world.value("agiledart_application_failures_total", app="taxi") == 1
 
 
-def test_a_report_that_makes_no_sense_is_no_figure(world: World) -> None:
+def test_a_malformed_report_gives_no_figure(world: World) -> None:
     world.metrics.applications.reported("taxi", 1, 0, 0, {"statistics": ["nonsense"], "busy_ns": "much"})
     world.report("taxi", source(3, index=1), busy_ns=-5, waiting_rows=None)
     assert world.value("agiledart_application_records_total") == 3
@@ -319,7 +319,7 @@ def test_labels_are_bounded(world: World) -> None:
     assert len(lines) == len(set(lines))
 
 
-def test_an_application_that_is_coordinated_here_has_its_name_though_nothing_of_it_runs_here(world: World) -> None:
+def test_the_coordinator_exports_an_applications_name_without_local_instances(world: World) -> None:
     led = tuple((f"led-{number:02}", 1.0) for number in range(MAX_APPLICATIONS + 5))
     world.figures = NodeFigures(
         scaling_scores=(("taxi", "sums+short", 0.5), ("not-led", "sums", 0.7)),
@@ -333,7 +333,7 @@ def test_an_application_that_is_coordinated_here_has_its_name_though_nothing_of_
     assert len(told) == MAX_APPLICATIONS + 1, "of many the first, and others"
 
 
-def test_an_application_that_has_ended_makes_room(world: World) -> None:
+def test_an_ended_application_frees_its_labels(world: World) -> None:
     for number in range(MAX_APPLICATIONS):
         world.report(f"app-{number}", source(1))
     world.metrics.applications.ended("app-3", 1)
@@ -343,7 +343,7 @@ def test_an_application_that_has_ended_makes_room(world: World) -> None:
     assert 'app="app-2"' in world.text()
 
 
-def test_hammering_takes_a_twentieth_of_the_agent_at_most(world: World) -> None:
+def test_frequent_scrapes_take_a_twentieth_of_the_agent_at_most(world: World) -> None:
     made: list[float] = []
 
     def slow_look() -> NodeFigures:

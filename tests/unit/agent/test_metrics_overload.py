@@ -20,7 +20,7 @@ def rendered(metrics: AgentMetrics) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("agiledart_application")]
 
 
-def test_what_overload_and_errors_cost_is_there_and_stays() -> None:
+def test_overload_and_error_counters_exist_and_persist() -> None:
     now = 0.0
     metrics = AgentMetrics(NodeFigures, clock=lambda: now)
     counts = SourceCounts(
@@ -50,7 +50,7 @@ def test_what_overload_and_errors_cost_is_there_and_stays() -> None:
     assert not any("spool_length" in line and "taxi" in line for line in lines)
 
 
-def test_the_ledger_of_an_application_adds_up_and_says_when_it_does_not() -> None:
+def test_the_ledger_of_an_application_adds_up_or_reports_that_it_does_not() -> None:
     metrics = AgentMetrics(NodeFigures)
     counts = SourceCounts(
         lines=100, records=60, late=4, malformed={"odd": 6}, shed={"oldest": 20}, waiting=7, spooled=3
@@ -81,7 +81,7 @@ def test_the_ledger_of_an_application_adds_up_and_says_when_it_does_not() -> Non
     assert 'agiledart_application_ledger_imbalances{app="taxi"} 1.0' in rendered(metrics)
 
 
-def test_what_waits_at_a_source_is_under_way_once() -> None:
+def test_rows_waiting_at_a_source_are_counted_once() -> None:
     metrics = AgentMetrics(NodeFigures)
     counts = SourceCounts(lines=100, records=60, waiting=40)
     source = InstanceStatistics(0, 0, steps={"trips": StepCounts(100, 60)}, source=counts, queued_rows=40)

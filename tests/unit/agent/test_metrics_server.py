@@ -67,7 +67,7 @@ def run(test: Callable[[Port], Awaitable[None]]) -> Port:
     return asyncio.run(main())
 
 
-def test_the_three_pages() -> None:
+def test_the_three_pages_are_served() -> None:
     async def test(port: Port) -> None:
         status, head, body = await port.get("/metrics?x=1", headers="accept: openmetrics\r\n")
         assert (status, body) == (200, "some_metric 1\n")
@@ -124,7 +124,7 @@ def test_an_endless_head_is_refused() -> None:
     assert run(test).refused == {"too large": 1}
 
 
-def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "HEAD_SECONDS", 0.02)
 
     async def test(port: Port) -> None:
@@ -133,7 +133,7 @@ def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch
     assert run(test).refused == {"slow client": 1}
 
 
-def test_a_client_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "BODY_SECONDS", 0.05)
 
     async def test(port: Port) -> None:
@@ -153,7 +153,7 @@ def test_a_client_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     assert run(test).refused == {"slow client": 1}
 
 
-def test_too_many_clients_are_cut_and_leave_no_trace() -> None:
+def test_excess_clients_are_disconnected_and_leave_no_trace() -> None:
     async def test(port: Port) -> None:
         held = [await port.connect() for _ in range(MAX_CLIENTS)]
         for _, writer in held:
@@ -168,7 +168,7 @@ def test_too_many_clients_are_cut_and_leave_no_trace() -> None:
     assert run(test).refused == {"too many clients": 1}
 
 
-def test_a_client_that_goes_is_no_error() -> None:
+def test_a_client_that_disconnects_is_no_error() -> None:
     async def test(port: Port) -> None:
         _, writer = await port.connect()
         writer.close()
@@ -178,7 +178,7 @@ def test_a_client_that_goes_is_no_error() -> None:
     assert not run(test).refused
 
 
-def test_a_port_in_use_is_said_with_what_to_do() -> None:
+def test_a_port_in_use_is_reported_with_a_fix() -> None:
     async def test(port: Port) -> None:
         second = Port()
         number = int(port.server.address.rpartition(":")[2])
@@ -190,7 +190,7 @@ def test_a_port_in_use_is_said_with_what_to_do() -> None:
     run(test)
 
 
-def test_heads() -> None:
+def test_request_heads_are_parsed() -> None:
     assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y", "")
     assert parse_head(b"GET / HTTP/2.0\r\n\r\n") is None
     assert response(HTTPStatus.OK, "t", b"b").endswith(b"Connection: close\r\n\r\nb")
@@ -205,7 +205,7 @@ def test_heads() -> None:
         ("pi1", 421), ("x\r\nHost: localhost", 400),
     ],
 )  # fmt: skip
-def test_metrics_are_read_by_address_or_by_a_name_that_is_listed(host: str, status: int) -> None:
+def test_metrics_are_served_by_address_or_a_listed_name(host: str, status: int) -> None:
     """Else a page in a browser reads them, whose own name was made to point here."""
 
     async def test(port: Port) -> None:

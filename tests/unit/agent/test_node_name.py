@@ -18,7 +18,7 @@ def name(machine: str, folder: Path, *, is_given: bool = False) -> NodeName:
     return NodeName(machine, folder, is_given=is_given)
 
 
-def test_the_second_is_numbered_and_stays_so_whoever_starts_first(machine: str, tmp_path: Path) -> None:
+def test_the_second_node_is_numbered_whichever_starts_first(machine: str, tmp_path: Path) -> None:
     first, second = name(machine, tmp_path / "1"), name(machine, tmp_path / "2")
     assert (first.text, second.text) == (machine, f"{machine}-2")
     first.close()
@@ -31,7 +31,7 @@ def test_the_second_is_numbered_and_stays_so_whoever_starts_first(machine: str, 
     assert third.text == f"{machine}-3"
 
 
-def test_a_given_name_is_never_changed_but_others_avoid_it(machine: str, tmp_path: Path) -> None:
+def test_a_given_name_is_never_changed_but_other_nodes_avoid_it(machine: str, tmp_path: Path) -> None:
     first = name(machine, tmp_path / "1", is_given=True)
     assert name(machine, tmp_path / "2", is_given=True).text == machine
     other = name(machine, tmp_path / "3")

@@ -20,7 +20,7 @@ async def nobody(peer: Peer, on_frame: Any, on_closed: Any) -> Any:
     raise AssertionError("nobody is to be dialled")
 
 
-def test_a_fragment_of_ones_own_comes_from_the_disk(tmp_path: Path) -> None:
+def test_a_fragment_of_this_node_comes_from_the_disk(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
 
     async def work() -> None:

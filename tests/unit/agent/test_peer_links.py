@@ -40,7 +40,7 @@ async def _to_a_machine_without_it(peer: Peer, _directly: bool) -> Link:
 @pytest.mark.parametrize(
     ("dial", "refused"), [(_to_no_address, False), (_to_one_who_hangs_up, False), (_to_a_machine_without_it, True)]
 )
-def test_a_dial_that_fails_is_told_and_tried_again(dial: Any, refused: bool) -> None:
+def test_a_failed_dial_is_reported_and_retried(dial: Any, refused: bool) -> None:
     async def play() -> tuple[list[tuple[NodeId, bool]], int]:
         lost: list[tuple[NodeId, bool]] = []
         links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lambda *told: lost.append(told))
@@ -67,7 +67,7 @@ class FilledLink:
         return Peer(self.node, 1)
 
 
-def test_the_use_of_a_link_is_told_when_it_moves() -> None:
+def test_the_use_of_a_link_is_reported_when_it_changes() -> None:
     links = PeerLinks(Codec(Word), _to_no_address, lambda sender, message: None, lambda node, refused: None)
     slow, free = FilledLink(1, 0), FilledLink(2, 0)
     for link in (slow, free):

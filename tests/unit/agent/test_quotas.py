@@ -49,7 +49,7 @@ def test_executors_of_one_owner_are_counted_once_each(tmp_path: Path) -> None:
     assert asked(made, "d", b"admin", Running("a"), Running("b"), slots=9) == ""
 
 
-def test_memory_counts_as_what_executors_may_take(tmp_path: Path) -> None:
+def test_memory_counts_as_the_limit_of_executors(tmp_path: Path) -> None:
     made = quotas(tmp_path, quota_memory_mb=250)
     assert asked(made, "a", b"mine", slots=2) == ""
     assert "at most 250 MB of memory (quota.memory_mb), and with a it would be 300" in asked(
@@ -57,7 +57,7 @@ def test_memory_counts_as_what_executors_may_take(tmp_path: Path) -> None:
     )
 
 
-def test_disk_counts_what_an_owners_applications_have(tmp_path: Path) -> None:
+def test_disk_counts_the_files_of_an_owners_applications(tmp_path: Path) -> None:
     made = quotas(tmp_path, quota_disk_mb=1)
     assert asked(made, "a", b"mine") == ""
     folder = work_folder(tmp_path, "a") / "spool"
@@ -67,7 +67,7 @@ def test_disk_counts_what_an_owners_applications_have(tmp_path: Path) -> None:
     assert asked(made, "c", b"theirs") == ""
 
 
-def test_a_token_bounds_its_holder_beside_what_the_agent_says(tmp_path: Path) -> None:
+def test_a_token_limits_its_bearer_in_addition_to_the_agents_limits(tmp_path: Path) -> None:
     made = quotas(tmp_path, quota_executors=2)
     assert asked(made, "a", b"guest") == ""
     assert asked(made, "b", b"guest", Running("a")) == (
@@ -78,11 +78,11 @@ def test_a_token_bounds_its_holder_beside_what_the_agent_says(tmp_path: Path) ->
     assert asked(made, "c", b"mine", Running("a"), slots=2) == ""
 
 
-def test_nothing_is_bound_unless_told(tmp_path: Path) -> None:
+def test_without_settings_there_are_no_limits(tmp_path: Path) -> None:
     assert asked(quotas(tmp_path), "a", b"mine", slots=60) == ""
 
 
-def test_the_table_of_the_settings(tmp_path: Path) -> None:
+def test_the_quota_table_of_the_settings_is_parsed(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text("[agent]\nzone = 'attic'\n[quota]\napplications = 3\ndisk_mb = 100\n")
     found = AgentSettings.load({}, {}, file)

@@ -30,7 +30,7 @@ def token(issuer: Identity, role: Role = "reader", scope: str = "sink:routes") -
     )
 
 
-def test_a_token_makes_the_same_member_each_time_for_it_is_counted_once(issuer: Identity) -> None:
+def test_a_token_makes_the_same_member_each_time(issuer: Identity) -> None:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
     text = token(issuer)
@@ -49,7 +49,7 @@ def test_tokens_of_agents_are_refused(issuer: Identity) -> None:
         identity_from_token(token(issuer, "agent", ""))
 
 
-def test_a_file_brings_it_back_and_shows_it_to_nobody_else(issuer: Identity, tmp_path: Path) -> None:
+def test_a_file_restores_the_identity_and_is_private(issuer: Identity, tmp_path: Path) -> None:
     identity, addresses = identity_from_token(token(issuer))
     path = tmp_path / "reader.identity"
     write_identity(path, identity, addresses)
@@ -68,7 +68,7 @@ def test_a_file_brings_it_back_and_shows_it_to_nobody_else(issuer: Identity, tmp
         read_identity(tmp_path / "none")
 
 
-def test_the_command_writes_it(issuer: Identity, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_identity(issuer: Identity, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.identity"
     assert run_cli(["token", "redeem", token(issuer), str(path)]) == 0
     assert read_identity(path)[1] == ("10.0.0.1:9464",)
@@ -77,7 +77,7 @@ def test_the_command_writes_it(issuer: Identity, tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "other").exists()
 
 
-def test_what_travels_to_workers_can_be_pickled_and_names_no_secret(issuer: Identity) -> None:
+def test_the_workers_copy_can_be_pickled_and_has_no_secret_in_its_repr(issuer: Identity) -> None:
     identity, addresses = identity_from_token(token(issuer))
     assert pickle.loads(pickle.dumps(identity)) == identity
     assert identity.seed.hex() not in repr(SinkLogClient(addresses, identity))

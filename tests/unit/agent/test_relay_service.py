@@ -126,7 +126,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("names", [("a", "r", "b"), ("a", "r", "q", "b"), ("a", "r", "q", "p", "b")])
-def test_two_ends_know_each_other_whatever_lies_between(names: tuple[str, ...]) -> None:
+def test_two_ends_verify_each_other_through_any_relay(names: tuple[str, ...]) -> None:
     async def scenario(a: Relay, *between: Relay) -> None:
         *relays, b = between
         via = await a.relay_service.circuit(b.node.node_id)
@@ -150,7 +150,7 @@ def test_four_relays_are_too_many() -> None:
     play(scenario, "a", "r", "q", "p", "o", "b")
 
 
-def test_a_relay_that_ends_takes_its_circuits_along() -> None:
+def test_a_relay_that_ends_closes_its_circuits() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         via = await a.relay_service.circuit(b.node.node_id)
         link = await a.connect(b.listener.address, via=via)
@@ -161,7 +161,7 @@ def test_a_relay_that_ends_takes_its_circuits_along() -> None:
     play(scenario, "a", "r", "b")
 
 
-def test_another_peer_at_the_other_end_is_found_out() -> None:
+def test_another_peer_at_the_other_end_is_detected() -> None:
     """A relay that leads somewhere else gains nothing."""
 
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
@@ -173,7 +173,7 @@ def test_another_peer_at_the_other_end_is_found_out() -> None:
     play(scenario, "a", "r", "b")
 
 
-def test_a_relay_that_is_off_leads_nobody() -> None:
+def test_a_disabled_relay_relays_for_no_peer() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         with pytest.raises(OSError, match="off"):
             await a.relay_service.circuit(b.node.node_id)
@@ -202,7 +202,7 @@ async def asked(a: Relay, r: Relay, *questions: RelayMessage, node: Node | None 
     return found
 
 
-def test_targets_that_are_none_are_refused_by_a_word_of_the_list() -> None:
+def test_invalid_targets_are_refused_with_a_listed_reason() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         b.places.append(("taxi", EXECUTOR))
         me, them, relay = a.node.node_id, b.node.node_id, r.node.node_id
@@ -227,7 +227,7 @@ def test_targets_that_are_none_are_refused_by_a_word_of_the_list() -> None:
     play(scenario, "a", "r", "b")
 
 
-def test_an_executor_is_led_to_its_own_application_only() -> None:
+def test_an_executor_is_relayed_to_its_own_application_only() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         b.places += [("taxi", EXECUTOR), ("bus", EXECUTOR)]
         worker = Node("worker", NET.executor("worker", "a", app="taxi"))
@@ -241,7 +241,7 @@ def test_an_executor_is_led_to_its_own_application_only() -> None:
     play(scenario, "a", "r", "b")
 
 
-def test_who_asks_for_thousands_holds_eight() -> None:
+def test_a_peer_that_requests_thousands_of_circuits_holds_eight() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         questions = [RequestCircuit(number, b.node.node_id) for number in range(2_000)]
         answers = await asked(a, r, *questions)
@@ -273,7 +273,7 @@ async def knocks(at: Relay, says: bytes, from_host: str = "127.0.0.1") -> bytes:
         return heard
 
 
-def test_at_the_door_bad_tickets_lead_nowhere() -> None:
+def test_invalid_tickets_are_refused_at_accept() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         used = await a.relay_service.circuit(b.node.node_id)
         passage = await open_connection(used.host, used.port, preface(used.ticket))

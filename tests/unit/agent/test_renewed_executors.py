@@ -90,7 +90,7 @@ def test_all_are_renewed_with_the_membership_of_their_agent(desk: Desk) -> None:
     assert len(desk.one.told) == 1
 
 
-def test_an_executor_shows_what_it_was_given_on_new_links(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_presents_its_renewed_grant_on_new_links(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[Any] = []
     nothing = cast(Any, None)
     configuration = cast(Any, SimpleNamespace(credentials=desk.papers.credentials, application="taxi"))

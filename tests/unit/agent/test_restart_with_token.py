@@ -37,7 +37,7 @@ def start(identity: Identity, join: str, *, leave_previous_network: bool = False
     return _network(settings, identity, AgentLog(stream=io.StringIO()), [])[0]
 
 
-def test_a_member_needs_its_token_no_more(founder: Identity, tmp_path: Path) -> None:
+def test_a_member_no_longer_needs_its_token(founder: Identity, tmp_path: Path) -> None:
     member = Identity.load_or_create(tmp_path / "member")
     assert start(member, token(founder, made=NOW, lasts=3600)) == ["127.0.0.1:1"]
     chain = member.chain
@@ -45,7 +45,7 @@ def test_a_member_needs_its_token_no_more(founder: Identity, tmp_path: Path) -> 
     assert member.chain == chain
 
 
-def test_a_stranger_does(founder: Identity, tmp_path: Path) -> None:
+def test_an_unknown_node_needs_a_token(founder: Identity, tmp_path: Path) -> None:
     stranger = Identity.load_or_create(tmp_path / "stranger")
     with pytest.raises(OperationFailed, match="expired"):
         start(stranger, token(founder, made=NOW - 7200, lasts=3600))
@@ -62,7 +62,7 @@ def test_a_member_of_another_network_is_refused(founder: Identity, tmp_path: Pat
         start(other, token(founder, made=NOW - 7200, lasts=3600))
 
 
-def test_a_network_that_nobody_misses_gives_way_to_a_token(founder: Identity, tmp_path: Path) -> None:
+def test_an_unused_network_is_replaced_by_a_token(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
     other.create_network()
     other.keep_network()
@@ -80,7 +80,7 @@ def test_a_network_that_nobody_misses_gives_way_to_a_token(founder: Identity, tm
     assert not (tmp_path / "other" / "authority.key").exists()
 
 
-def test_a_network_where_something_ran_does_not(founder: Identity, tmp_path: Path) -> None:
+def test_a_network_with_past_applications_is_not_replaced(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
     other.create_network()
     other.keep_network()
@@ -94,7 +94,7 @@ def test_a_network_where_something_ran_does_not(founder: Identity, tmp_path: Pat
         )
 
 
-def test_nothing_is_kept_before_the_start_has_worked(founder: Identity, tmp_path: Path) -> None:
+def test_nothing_is_stored_before_the_start_has_succeeded(founder: Identity, tmp_path: Path) -> None:
     fresh = Identity.load_or_create(tmp_path / "fresh")
     start(fresh, "")
     fresh.close()

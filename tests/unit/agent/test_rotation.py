@@ -24,7 +24,7 @@ def token(identity: Identity, role: str = "agent") -> Token:
     return parse_token(made)
 
 
-def test_a_node_gets_another_key_by_a_token_and_the_founder_by_its_own(tmp_path: Path) -> None:
+def test_a_node_gets_another_key_by_a_token_and_the_founder_by_its_own_key(tmp_path: Path) -> None:
     founder = founded(tmp_path / "a1")
     old = founder.public_key
     with pytest.raises(OperationFailed, match="is in use by another agent"):
@@ -54,7 +54,7 @@ def test_a_node_gets_another_key_by_a_token_and_the_founder_by_its_own(tmp_path:
         rotate_node(tmp_path / "nobody", lets_in)
 
 
-def test_runs_of_the_old_key_are_laid_aside_and_named(tmp_path: Path) -> None:
+def test_runs_of_the_old_key_are_set_aside_and_named(tmp_path: Path) -> None:
     founded(tmp_path / "a1").close()
     assert rotate_node(tmp_path / "a1", None).runs == ()
     for run in ("taxi.1", "taxi.2", "my.app.7"):
@@ -102,7 +102,7 @@ def test_a_user_gets_another_key_and_keeps_the_old_one(tmp_path: Path) -> None:
     founder.close()
 
 
-def test_the_authoritys_key_goes_to_a_safe_and_comes_back(tmp_path: Path) -> None:
+def test_the_authoritys_key_is_exported_and_imported(tmp_path: Path) -> None:
     founder = founded(tmp_path / "a1")
     safe = tmp_path / "authority.key"
     export_authority(tmp_path / "a1", safe, remove=False)

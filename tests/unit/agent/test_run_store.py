@@ -65,7 +65,7 @@ def without(name: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_flipped_bit_passes_for_what_was_written(tmp_path: Path, name: str) -> None:
+def test_a_flipped_bit_is_always_detected(tmp_path: Path, name: str) -> None:
     path = kept(tmp_path, "n1") / name
     assert found(tmp_path) == (WHOLE, [])
     content = path.read_bytes()
@@ -83,7 +83,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {"empty": lambda raw: b"", "half"
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_cut_short_is_left_out(tmp_path: Path, name: str, damage: str) -> None:
+def test_a_truncated_entry_is_left_out(tmp_path: Path, name: str, damage: str) -> None:
     path = kept(tmp_path, "n1") / name
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     files, (said,) = found(tmp_path)
@@ -92,7 +92,7 @@ def test_what_was_cut_short_is_left_out(tmp_path: Path, name: str, damage: str) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_of_another_node_is_not_taken_for_ones_own(tmp_path: Path, name: str) -> None:
+def test_a_file_of_another_node_is_not_used(tmp_path: Path, name: str) -> None:
     """Two nodes that both believe to be the same voter could decide two things."""
     other, path = kept(tmp_path / "2", "n2") / name, kept(tmp_path / "1", "n1") / name
     shutil.copyfile(other, path)
@@ -101,14 +101,14 @@ def test_a_file_of_another_node_is_not_taken_for_ones_own(tmp_path: Path, name: 
     assert str(path) in said
 
 
-def test_what_an_earlier_release_wrote_is_read(tmp_path: Path) -> None:
+def test_files_of_an_earlier_release_are_read(tmp_path: Path) -> None:
     folder = kept(tmp_path, "n1")
     for name, content in WHOLE.items():
         (folder / name).write_bytes(content)
     assert found(tmp_path) == (WHOLE, [])
 
 
-def test_elements_that_nobody_has_heard_of_yet_stay(tmp_path: Path) -> None:
+def test_unreported_snapshots_stay(tmp_path: Path) -> None:
     """An executor has written them, and its word has not come: they belong to an epoch that is still to be committed."""
     folder = run_folder(tmp_path, "app", 1)
 
@@ -131,7 +131,7 @@ def test_elements_that_nobody_has_heard_of_yet_stay(tmp_path: Path) -> None:
     assert not kept & {digest.hex() for digest in (old, same, damaged)}
 
 
-def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: Path) -> None:
+def test_snapshots_of_a_forgotten_run_are_removed_with_it(tmp_path: Path) -> None:
     """It was just beginning when the run was called off; a run of which something is known keeps its folder."""
     kept(tmp_path, "n1")
     left = run_folder(tmp_path, "off", 1)
@@ -155,7 +155,7 @@ def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: 
     assert not left.exists(), "an agent that starts sweeps, too"
 
 
-def test_an_end_that_was_begun_is_carried_out_by_the_next_process(tmp_path: Path) -> None:
+def test_an_unfinished_removal_is_completed_by_the_next_process(tmp_path: Path) -> None:
     """The agent died while files of the run were getting their names: nothing of it is told to the node."""
     folder = kept(tmp_path, "n1")
     effect = ForgetRun("app", 1, (b"one", b"two"), "user code raised")
@@ -217,7 +217,7 @@ def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch:
     asyncio.run(work())
 
 
-def test_a_run_that_is_kept_again_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_stored_again_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its folder did not go, and now it is wanted."""
     monkeypatch.setattr(deletion_retry, "AGAIN_SECONDS", 0.0)
     folder = kept(tmp_path, "n1")
@@ -238,7 +238,7 @@ def test_a_run_that_is_kept_again_is_not_removed(tmp_path: Path, monkeypatch: py
     assert (folder / "life").exists()
 
 
-def test_a_disk_that_takes_no_vote_is_told_and_counted_and_so_is_that_it_does_again(tmp_path: Path) -> None:
+def test_a_failing_vote_write_is_reported_and_counted_and_so_is_its_recovery(tmp_path: Path) -> None:
     async def work() -> tuple[list[Event], list[str], int]:
         told: list[Event] = []
         said: list[str] = []

@@ -27,7 +27,7 @@ def test_changes_are_counted_by_kind_reason_and_state() -> None:
     assert counts.changeover_pauses == {"taxi": 0.45}, "of the last change, as far as it is known"
 
 
-def test_names_of_others_do_not_grow_without_bound() -> None:
+def test_names_of_other_nodes_are_bounded() -> None:
     counts = ChangeCounts()
     for number in range(100):
         counts.finalise(
@@ -41,7 +41,7 @@ def test_names_of_others_do_not_grow_without_bound() -> None:
     assert "app-99" in counts.changeover_pauses
 
 
-def test_every_metric_has_the_prefix_of_the_house() -> None:
+def test_every_metric_has_the_projects_prefix() -> None:
     assert [one.name.removeprefix("agiledart_scaling_") for one in METRICS] == [
         "score", "instances", "changes_total", "changeover_pause_seconds", "moved_bytes_total",
     ]  # fmt: skip

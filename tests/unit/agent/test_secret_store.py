@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> SecretStore:
     return SecretStore(tmp_path, KEY)
 
 
-def test_only_runs_of_who_set_it_get_it_and_the_disk_holds_it_sealed(store: SecretStore, tmp_path: Path) -> None:
+def test_only_runs_of_a_secrets_owner_get_it_and_the_disk_holds_it_sealed(store: SecretStore, tmp_path: Path) -> None:
     store.keep(known(), sealed())
     again = SecretStore(tmp_path, KEY)
     assert again.of("taxi", ME) == {"db": TEXT}
@@ -44,7 +44,7 @@ def test_only_runs_of_who_set_it_get_it_and_the_disk_holds_it_sealed(store: Secr
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_later_order_counts_and_the_same_message_may_come_twice(store: SecretStore) -> None:
+def test_the_later_command_counts_and_repeated_messages_are_harmless(store: SecretStore) -> None:
     later = sealed("later")
     for _ in range(2):
         store.keep(known(5), later)
@@ -57,7 +57,7 @@ def test_the_later_order_counts_and_the_same_message_may_come_twice(store: Secre
         store.keep(known(7), b"")
 
 
-def test_what_was_sealed_for_something_else_is_refused(store: SecretStore) -> None:
+def test_a_secret_sealed_for_another_purpose_is_refused(store: SecretStore) -> None:
     for wrong in (
         sealed(name="x"),
         sealed(application="mill"),
@@ -69,7 +69,7 @@ def test_what_was_sealed_for_something_else_is_refused(store: SecretStore) -> No
     assert store.known() == ()
 
 
-def test_it_is_bounded(store: SecretStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_is_bounded(store: SecretStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_store, "MAX_OF_AN_OWNER", 2)
     for name in ("a", "b"):
         store.keep(known(name=name), sealed(name=name))
@@ -89,7 +89,9 @@ def test_damaged_and_foreign_files_are_no_secrets(store: SecretStore, tmp_path: 
     assert store.of("taxi", ME) == {}
 
 
-def test_connectors_find_it_before_files_and_no_text_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connectors_find_a_secret_before_files_and_no_text_contains_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AGILEDART_CREDENTIALS", str(tmp_path))
     (tmp_path / "db").write_text("file:text")
     (tmp_path / "db").chmod(0o600)

@@ -19,7 +19,7 @@ def manager(tmp_path: Path) -> socket.socket:
     return end
 
 
-def test_a_manager_is_told(manager: socket.socket) -> None:
+def test_the_service_manager_is_notified(manager: socket.socket) -> None:
     supervisor = ServiceManager(manager.getsockname())
     supervisor.notify("READY=1", "STATUS=here")
     assert manager.recv(100) == b"READY=1\nSTATUS=here"
@@ -27,7 +27,7 @@ def test_a_manager_is_told(manager: socket.socket) -> None:
     supervisor.notify("READY=1")
 
 
-def test_an_abstract_socket(tmp_path: Path) -> None:
+def test_an_abstract_socket_is_supported(tmp_path: Path) -> None:
     name = f"agiledart-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind(f"\0{name}")
@@ -35,7 +35,7 @@ def test_an_abstract_socket(tmp_path: Path) -> None:
         assert end.recv(100) == b"READY=1"
 
 
-def test_the_environment_is_read_once_and_not_handed_on(tmp_path: Path) -> None:
+def test_the_environment_is_read_once_and_not_passed_on(tmp_path: Path) -> None:
     environment = {
         "NOTIFY_SOCKET": str(tmp_path / "x"),
         "WATCHDOG_USEC": "30000000",
@@ -57,13 +57,13 @@ def test_the_environment_is_read_once_and_not_handed_on(tmp_path: Path) -> None:
         {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "soon"},
     ],
 )
-def test_no_watchdog(environment: dict[str, str]) -> None:
+def test_without_a_watchdog_no_heartbeat_is_sent(environment: dict[str, str]) -> None:
     supervisor = ServiceManager.from_environment(environment)
     assert supervisor.watchdog_seconds == 0
     asyncio.run(asyncio.wait_for(supervisor.keep_alive(), 1))
 
 
-def test_signs_of_life_go_on(manager: socket.socket) -> None:
+def test_heartbeats_continue(manager: socket.socket) -> None:
     async def main() -> list[bytes]:
         alive = asyncio.create_task(ServiceManager(manager.getsockname(), 0.002).keep_alive())
         loop = asyncio.get_running_loop()

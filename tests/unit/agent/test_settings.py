@@ -58,18 +58,18 @@ def test_the_state_directory_of_a_service_comes_from_systemd() -> None:
     assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/h"}).name == "agiledart"
 
 
-def test_addresses() -> None:
+def test_addresses_are_parsed() -> None:
     assert split_address("[::1]:80") == ("::1", 80)
     for wrong in ("host", "host:", ":80", "host:99999", "host:http"):
         with pytest.raises(ConfigurationError):
             split_address(wrong)
 
 
-def test_a_relative_state_directory_means_the_same_from_everywhere() -> None:
+def test_a_relative_state_directory_is_resolved_the_same_everywhere() -> None:
     assert AgentSettings.load({"state_dir": "here/state"}, {"HOME": "/root"}).state_dir == Path.cwd() / "here" / "state"
 
 
-def test_names_for_metrics_are_checked() -> None:
+def test_metrics_host_names_are_checked() -> None:
     assert AgentSettings.load({"metrics_hosts": "pi1,pi1.lan"}, {"HOME": "/root"}).metrics_hosts == "pi1,pi1.lan"
     with pytest.raises(ConfigurationError, match="metrics_hosts has 'http://x'"):
         AgentSettings.load({"metrics_hosts": "pi1,http://x"}, {"HOME": "/root"})

@@ -137,7 +137,7 @@ def append(log: LogWriter, partition: int, values: list[int]) -> None:
     log.partitions[partition].append(msgspec.msgpack.encode([[value] for value in values]), len(values))
 
 
-def test_logs_are_noted_with_what_readers_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_listed_with_the_fields_readers_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer(tmp_path, "x").close()
     writer(tmp_path, "y", 3).close()
     (tmp_path / "sink-logs" / "broken").mkdir()
@@ -162,7 +162,7 @@ def test_logs_are_noted_with_what_readers_need(tmp_path: Path, monkeypatch: pyte
     run(tmp_path, scenario)
 
 
-def test_ends_and_rows(tmp_path: Path) -> None:
+def test_end_offsets_and_rows_are_served(tmp_path: Path) -> None:
     log = writer(tmp_path)
     append(log, 0, [1, 2, 3])
     append(log, 1, [4])
@@ -233,7 +233,7 @@ def test_a_long_poll_waits_for_news_and_no_longer(tmp_path: Path) -> None:
         ("", "submitter", True),  # it is older than owners are
     ],
 )
-def test_the_scope_of_a_grant_counts(tmp_path: Path, scope: str, role: str, allowed: bool) -> None:
+def test_the_scope_of_a_grant_is_enforced(tmp_path: Path, scope: str, role: str, allowed: bool) -> None:
     writer(tmp_path).close()
 
     async def scenario(bench: Bench) -> None:
@@ -254,9 +254,7 @@ def test_the_scope_of_a_grant_counts(tmp_path: Path, scope: str, role: str, allo
 OWNER, FRIEND, STRANGER = b"o" * 32, b"f" * 32, b"s" * 32
 
 
-def test_a_log_is_its_owners_and_whose_the_application_is_shared_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_is_readable_by_its_owner_and_users_with_a_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_agent.sink_logs.log_read_authoriser.CACHE_SECONDS", 3_600.0)
     writer(tmp_path, owner=OWNER).close()
     requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
@@ -292,7 +290,7 @@ def test_a_log_is_its_owners_and_whose_the_application_is_shared_with(
     run(tmp_path, scenario)
 
 
-def test_a_silent_ring_refuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_answer_of_the_ring_no_reader_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_agent.sink_logs.log_read_authoriser.CACHE_SECONDS", 0.0)
     writer(tmp_path, owner=OWNER).close()
 
@@ -320,7 +318,7 @@ def test_a_silent_ring_refuses_nobody(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, scenario)
 
 
-def test_who_has_an_applications_scope_learns_no_names_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_with_an_applications_scope_learns_no_log_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_log_server, "STARTUP_GRACE_SECONDS", 0.0)
     writer(tmp_path, owner=OWNER).close()
 
@@ -338,7 +336,7 @@ def test_who_has_an_applications_scope_learns_no_names_of_logs(tmp_path: Path, m
     run(tmp_path, scenario)
 
 
-def test_what_users_code_puts_into_its_log_does_not_stop_or_lead_the_agent(tmp_path: Path) -> None:
+def test_user_files_in_a_log_neither_stop_nor_redirect_the_agent(tmp_path: Path) -> None:
     """It can write there: links to others' rows, pipes that nobody fills, a description that is endless or makes no sense."""
     log = writer(tmp_path, "theirs", 1, owner=OWNER)
     append(log, 0, [1, 2, 3])
@@ -383,7 +381,7 @@ def test_what_users_code_puts_into_its_log_does_not_stop_or_lead_the_agent(tmp_p
     run(tmp_path, scenario)
 
 
-def test_a_link_does_not_have_the_agent_trim_anothers_rows(tmp_path: Path) -> None:
+def test_a_link_does_not_make_the_agent_trim_another_owners_rows(tmp_path: Path) -> None:
     log = writer(tmp_path, "theirs", 1, owner=OWNER)
     append(log, 0, [1, 2, 3])
     log.close()
@@ -403,7 +401,7 @@ def test_a_link_does_not_have_the_agent_trim_anothers_rows(tmp_path: Path) -> No
         assert [one.name for _, one in logs_in(tmp_path)] == ["theirs"]
 
 
-def test_too_much_is_refused_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_requests_are_refused_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer(tmp_path).close()
     monkeypatch.setattr(sink_log_server, "MAX_READERS", 2)
 
@@ -432,7 +430,7 @@ def test_too_much_is_refused_and_counted(tmp_path: Path, monkeypatch: pytest.Mon
     run(tmp_path, scenario)
 
 
-def test_a_log_begun_anew_is_served_anew(tmp_path: Path) -> None:
+def test_a_restarted_log_is_served_from_its_new_start(tmp_path: Path) -> None:
     log = writer(tmp_path)
     append(log, 0, [1, 2])
     log.close()
@@ -455,7 +453,7 @@ def test_a_log_begun_anew_is_served_anew(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_log_that_nobody_writes_is_trimmed_by_its_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_a_writer_is_trimmed_by_its_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = writer(tmp_path, partitions=1)
     append(log, 0, [1, 2, 3])
     log.close()

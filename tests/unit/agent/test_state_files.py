@@ -98,7 +98,7 @@ Damage = Callable[[Path, Path], None]
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
-def test_the_last_good_copy_is_taken_and_told(member: tuple[Path, bytes, Path], name: str, damage: Damage) -> None:
+def test_the_last_good_copy_is_used_and_reported(member: tuple[Path, bytes, Path], name: str, damage: Damage) -> None:
     directory, key, stranger = member
     content = (directory / name).read_bytes()
     damage(directory / name, stranger)
@@ -131,7 +131,7 @@ def test_a_founder_without_its_authority_key_goes_on_as_a_member_and_says_so(tmp
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_flipped_bit_in_any_byte_is_put_right(member: tuple[Path, bytes, Path], name: str) -> None:
+def test_a_flipped_bit_in_any_byte_is_repaired(member: tuple[Path, bytes, Path], name: str) -> None:
     path = member[0] / name
     content = path.read_bytes()
     for position in range(len(content)):
@@ -143,7 +143,7 @@ def test_a_flipped_bit_in_any_byte_is_put_right(member: tuple[Path, bytes, Path]
 
 
 @pytest.mark.parametrize("name", ["node.key", "network.json"])
-def test_the_copy_of_another_node_is_not_taken(member: tuple[Path, bytes, Path], name: str) -> None:
+def test_the_copy_of_another_node_is_not_used(member: tuple[Path, bytes, Path], name: str) -> None:
     """A whole copy says nothing of whose it is; a key and a network that go together do."""
     directory, key, stranger = member
     content = (directory / name).read_bytes()
@@ -155,7 +155,7 @@ def test_the_copy_of_another_node_is_not_taken(member: tuple[Path, bytes, Path],
     assert f"{backup_path(directory / name)} is another node's: it was written anew." in log
 
 
-def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
+def test_a_damaged_copy_is_not_used(member: tuple[Path, bytes, Path]) -> None:
     path = member[0] / "network.json"
     content, copy = path.read_bytes(), backup_path(path).read_bytes()
     for position in range(len(copy)):
@@ -167,7 +167,7 @@ def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
-def test_without_a_copy_file_cause_and_command_are_said(
+def test_without_a_copy_file_cause_and_command_are_reported(
     member: tuple[Path, bytes, Path], name: str, damage: Damage
 ) -> None:
     """Or the agent comes up, and is what it was; a member that knows no address says so by itself (`RejoinMonitor`)."""
@@ -186,7 +186,7 @@ def test_without_a_copy_file_cause_and_command_are_said(
         assert name == "peers.json" or (directory / name).read_bytes() == content
 
 
-def test_any_flipped_bit_in_the_network_without_a_copy_is_said_with_a_remedy(member: tuple[Path, bytes, Path]) -> None:
+def test_any_flipped_bit_in_the_network_file_without_a_copy_names_a_remedy(member: tuple[Path, bytes, Path]) -> None:
     path = member[0] / "network.json"
     content = path.read_bytes()
     for position in range(len(content)):
@@ -198,7 +198,7 @@ def test_any_flipped_bit_in_the_network_without_a_copy_is_said_with_a_remedy(mem
             assert "agiledart agent --join" in said, f"byte {position}: {said}"
 
 
-def test_a_member_founds_another_network_only_when_it_is_told(member: tuple[Path, bytes, Path]) -> None:
+def test_a_member_bootstraps_another_network_only_on_command(member: tuple[Path, bytes, Path]) -> None:
     directory = member[0]
     for path in (directory / "network.json", backup_path(directory / "network.json")):
         path.unlink()
@@ -207,7 +207,7 @@ def test_a_member_founds_another_network_only_when_it_is_told(member: tuple[Path
     assert started(directory, new_network=True)[0] == member[1]
 
 
-def test_what_an_earlier_release_wrote_is_read_and_gets_a_copy(member: tuple[Path, bytes, Path]) -> None:
+def test_files_of_an_earlier_release_are_read_and_get_a_copy(member: tuple[Path, bytes, Path]) -> None:
     for name in FILES:
         backup_path(member[0] / name).unlink()
     assert started(member[0]) == (member[1], OTHERS, "")
@@ -245,7 +245,7 @@ class World:
         return asyncio.run(self.rejoin_monitor.look())
 
 
-def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_over(tmp_path: Path) -> None:
+def test_an_isolated_node_reports_it_once_retries_and_reports_recovery(tmp_path: Path) -> None:
     world = World(tmp_path, OTHERS)
     assert world.look()
     assert world.look()
@@ -263,7 +263,7 @@ def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_ove
     assert "no longer isolated" in world.log.getvalue()
 
 
-def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_path: Path) -> None:
+def test_a_network_of_one_is_not_isolated_and_a_member_without_addresses_is(tmp_path: Path) -> None:
     world = World(tmp_path, [])
     assert not world.look()
     assert world.rejoin_monitor.alone == ""
@@ -273,7 +273,7 @@ def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_pat
     assert "agiledart agent --join" in world.rejoin_monitor.alone
 
 
-def test_who_leaves_a_network_takes_its_copies_along(tmp_path: Path) -> None:
+def test_a_node_that_leaves_a_network_removes_its_copies(tmp_path: Path) -> None:
     """A network that nobody misses is left for a token's: no copy of the old one brings it back."""
     founder = Identity.load_or_create(tmp_path / "founder")
     founder.create_network()

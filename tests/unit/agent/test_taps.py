@@ -22,7 +22,7 @@ def test_rows_are_numbered_so_that_each_reader_continues() -> None:
     assert [row.number for row in taps.read(KEY, 3).rows] == [4]
 
 
-def test_what_nobody_asked_for_is_not_kept() -> None:
+def test_rows_without_a_tap_are_not_kept() -> None:
     taps = Taps(lambda: 0.0)
     taps.add("app", 1, sampled(3, 30))
     taps.read(("app", 2, "step"), 0)
@@ -30,7 +30,7 @@ def test_what_nobody_asked_for_is_not_kept() -> None:
     assert taps.read(("app", 2, "step"), 0).rows == ()
 
 
-def test_bounded_in_rows_and_taps_and_forgotten() -> None:
+def test_taps_are_bounded_in_rows_and_number_and_expire() -> None:
     now = [0.0]
     taps = Taps(lambda: now[0])
     taps.read(KEY, 0)

@@ -29,7 +29,7 @@ def token(role: Any = "submitter", expires: int = HOUR, member_for: int = 24 * H
     )
 
 
-def test_the_first_use_keeps_a_key_that_later_ones_use(tmp_path: Path) -> None:
+def test_the_first_use_creates_a_key_that_later_ones_use(tmp_path: Path) -> None:
     text = token(scope="app:taxi")
     first = identity_of(text, NOW, tmp_path / "kept")
     later = identity_of(text, NOW + 2 * HOUR, tmp_path / "kept")  # the token has ended by then
@@ -44,24 +44,24 @@ def test_the_first_use_keeps_a_key_that_later_ones_use(tmp_path: Path) -> None:
     assert text not in path.read_text()
 
 
-def test_one_person_is_one_key_on_whichever_machine(tmp_path: Path) -> None:
+def test_a_user_has_one_key_on_every_machine(tmp_path: Path) -> None:
     text = token()
     assert identity_of(text, NOW, tmp_path / "a").seed == identity_of(text, NOW + 9, tmp_path / "b").seed
 
 
-def test_a_membership_that_has_ended_asks_for_a_new_token(tmp_path: Path) -> None:
+def test_an_expired_membership_needs_a_new_token(tmp_path: Path) -> None:
     text = token(member_for=HOUR)
     identity_of(text, NOW, tmp_path)
     with pytest.raises(OperationFailed, match=r"it expired 1 h ago\. Make a new one"):
         identity_of(text, NOW + 2 * HOUR + 60, tmp_path)
 
 
-def test_who_comes_late_the_first_time_is_refused(tmp_path: Path) -> None:
+def test_a_late_first_use_of_a_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="expired"):
         identity_of(token(), NOW + 2 * HOUR, tmp_path)
 
 
-def test_a_name_stands_for_who_holds_a_token(tmp_path: Path) -> None:
+def test_a_name_identifies_the_bearer_of_a_token(tmp_path: Path) -> None:
     text = token()
     file = tmp_path / "submitter.token"
     file.write_text(text + "\n")
@@ -87,16 +87,16 @@ def test_a_file_that_others_may_read_is_not_used_by_name(tmp_path: Path) -> None
         identity_of("work", NOW, tmp_path)
 
 
-def test_a_home_that_cannot_be_written_to_is_no_obstacle(tmp_path: Path) -> None:
+def test_an_unwritable_home_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert identity_of(token(), NOW, tmp_path / "file" / "kept").chain
 
 
-def test_tokens_of_agents_are_for_agents(tmp_path: Path) -> None:
+def test_tokens_of_agents_are_for_agents_only(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match=r"This token is for a new agent\. Commands need"):
         identity_of(token("agent"), NOW, tmp_path)
 
 
-def test_where_they_lie() -> None:
+def test_user_identities_are_stored_in_these_paths() -> None:
     assert identities_folder({"HOME": "/home/ann"}) == Path("/home/ann/.config/agiledart/identities")
     assert identities_folder({"HOME": "/home/ann", "XDG_CONFIG_HOME": "/c"}) == Path("/c/agiledart/identities")
