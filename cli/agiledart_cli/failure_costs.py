@@ -14,12 +14,12 @@ MUST_REPEAT = (
 PROMISES = {
     Delivery.EXACTLY_ONCE: "each row takes effect once, also after a failure",
     Delivery.AT_LEAST_ONCE: "state survives a failure and no row is lost; sinks emit the rows of the last seconds again",
-    Delivery.AT_MOST_ONCE: "nothing is saved: the application fails when a host dies, and starts from scratch when you submit it again",
+    Delivery.AT_MOST_ONCE: "nothing is saved: the application fails when a host dies; submitting it again starts from scratch",
 }
 _IF_STATE_LOST = {
     FAIL: "; the application fails if the state cannot be rebuilt for a minute",
     EMPTY: "; the step starts empty if the state cannot be rebuilt for a minute",
-    PREVIOUS: "; if the state cannot be rebuilt for a minute, all steps restart from the previous checkpoint, so some rows are duplicated",
+    PREVIOUS: "; if not rebuilt within a minute, all steps restart from the previous checkpoint, and some rows are duplicated",
 }
 SEEN_AGAIN = "rows are visible at once; rows after the last checkpoint appear again"
 ROLLED = ("roll_age", "roll_bytes")

@@ -78,7 +78,7 @@ def test_a_host_of_state_is_killed_and_rows_come_again_at_most(ring: Mesh, expec
     wait_for(lambda: (job.status().get("epoch") or {}).get("committed"), 60, "a committed epoch")
     explained = cli("explain", "recovery", job.name, "--agent", str(ring.agents[0].state_dir)).stdout
     assert "delivery='at-least-once'" in explained
-    assert explained.count("those behind the last epoch are there again") == 3
+    assert explained.count("rows after the last checkpoint appear again") == 3
     assert "refused" not in explained
     so_far = len(job.logged())
     epoch = job.status()["epoch"]["committed"]
@@ -102,4 +102,4 @@ def test_a_host_of_state_is_killed_and_rows_come_again_at_most(ring: Mesh, expec
     assert told["duplicated"] == sum(summary["duplicated"].values())
     assert {attempt for attempt, _, _ in summary["duplicates_by_attempt"]} == {2}
     said = cli("status", job.name, "--agent", str(ring.agents[0].state_dir)).stdout
-    assert f"life 2: {summary['duplicated']['report']:,} rows shown again at report" in said
+    assert f"attempt 2: at most {summary['duplicated']['report']:,} rows emitted again by report" in said

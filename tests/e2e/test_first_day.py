@@ -156,10 +156,10 @@ def submit(folder: Path, made: Mesh, *words: str, at: str = "") -> subprocess.Co
 def test_with_source_and_sink_on_one_node_nothing_leaves_it(tmp_path: Path) -> None:
     with mesh(3) as made:
         shown = submit(tmp_path, made, "--dry-run")
-        assert "way a1 (0 hops)" in shown.stdout, shown.stderr
+        assert "path a1 (0 hops)" in shown.stdout, shown.stderr
         assert submit(tmp_path, made).returncode == 0
         status = cli("status", "rooms", "--agent", str(made.agents[1].state_dir))
-        assert "way a1 (0 hops)" in status.stdout
+        assert "path a1 (0 hops)" in status.stdout
         assert " is on " not in status.stdout
 
 

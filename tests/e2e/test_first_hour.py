@@ -212,7 +212,7 @@ def a_start_that_fails(types: Types) -> None:
 
 def a_life_of_an_application(types: Types, host: str) -> None:
     follows = "'readings=jsonl:readings.jsonl?follow=1'"
-    types(f"{SUBMIT} {follows}", f"way {host} (0 hops)", "agiledart stop rooms", without=" is on ")
+    types(f"{SUBMIT} {follows}", f"path {host} (0 hops)", "agiledart stop rooms", without=" runs on ")
     types(f"{SUBMIT} {follows}", "already running", "agiledart stop rooms", code=1)
     for verb in ("status", "logs", "stop"):
         types(f"agiledart {verb} room", "No application 'room'. Did you mean rooms?", code=1)
@@ -267,7 +267,7 @@ def test_two_agents_and_every_mistake_with_them(terminal: Terminal) -> None:
         word for line in shown.splitlines() if line.split()[:1] == [f"{host}-2"] for word in line.split() if ":" in word
     )
     types(f"{SUBMIT} readings=jsonl:readings.jsonl@{address} --dry-run", f"readings    1  {host}-2")
-    types(f"{SUBMIT} readings=jsonl:readings.jsonl --dry-run", f"way {host} (0 hops)", "can be read", "can be written")
+    types(f"{SUBMIT} readings=jsonl:readings.jsonl --dry-run", f"path {host} (0 hops)", "can be read", "can be written")
     types("agiledart list", "No applications yet", "agiledart submit")
     a_life_of_an_application(types, host)
 

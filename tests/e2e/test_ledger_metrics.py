@@ -102,6 +102,6 @@ def test_every_line_that_was_read_is_somewhere(tmp_path: Path) -> None:
         assert final["summary"]["imbalances"] == []
         assert final["summary"]["steps"]["panes"]["taken"] == went["taken"]
         shown = cli("status", "accounts", "--agent", str(made.agent("a3").state_dir)).stdout
-        assert "panes: its code raised: 1 dead letters" in shown, shown
+        assert "panes: its code raised an exception: 1 dead letters" in shown, shown
         told = cli("logs", "accounts", "--agent", str(made.agent("a3").state_dir)).stdout
         assert "in panes: LookupError: no key for 30 for record Reading(" in told, told

@@ -96,5 +96,5 @@ def test_a_source_that_lets_rows_go_is_refused(ring: Mesh, expected: tuple[Path,
         "--agent", str(ring.agents[0].state_dir), cwd=expected[0],
     )  # fmt: skip
     assert told.returncode == 1
-    assert "rows that are shed are gone, so exactly-once cannot be promised" in told.stderr
+    assert "rows that are shed cannot be read again, so exactly-once cannot be promised" in told.stderr
     assert 'delivery="at-most-once"' in told.stderr

@@ -1,4 +1,4 @@
-"""How applications look: the answers of `submit`, `list` and `status` as tables and sentences."""
+"""Text views of applications: the responses of `submit`, `list`, `status` and `checkpoint list` as tables and sentences."""
 
 import shutil
 import sys
@@ -12,15 +12,15 @@ import click
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_table, when
 
 AGES_APART_MS = 250
-"""Figures of one report round are nearer to each other than this."""
+"""Greatest age difference of figures from one report round, milliseconds."""
 
 FINAL_STATES = ("finished", "failed", "stopped")
 
 BEGUN_STATES = ("running", "recovering", "minority")
-"""Of what runs, or is to run on."""
+"""States of an application that runs, or that recovers in order to run on."""
 
 MIN_NOTE_WIDTH = 24
-"""Characters of a reason that are shown on the narrowest terminal."""
+"""Least number of characters of a reason that a narrow terminal shows."""
 
 COLOURS = {
     **dict.fromkeys(("running", "finished"), GOOD),
@@ -30,12 +30,12 @@ COLOURS = {
 
 
 def where(nodes: Sequence[str]) -> str:
-    """`pi1 ×2 pi3`: nodes in order, each once."""
+    """Return the nodes in order, each once with its count: `pi1 ×2 pi3`."""
     return " ".join(name if number == 1 else f"{name} ×{number}" for name, number in Counter(nodes).items())
 
 
 def print_plan(response: Mapping[str, Any], *, dry_run: bool) -> None:
-    """What runs where, or what would."""
+    """Print which stage runs on which node, or (`dry_run`) would run there."""
     placement: Mapping[str, Sequence[str]] = response["placement"]
     used = list(dict.fromkeys(node for nodes in placement.values() for node in nodes))
     if dry_run:
@@ -55,14 +55,14 @@ def print_plan(response: Mapping[str, Any], *, dry_run: bool) -> None:
 
 
 def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
-    """What each source and sink found on its node, and what it guarantees."""
+    """Print the result of the check of each source and sink on its node, and its guarantee."""
     for row in checks:
         if not row["stage"]:
             click.echo(f" {row['node']}  {paint(row['text'], BAD)}")
     tried = [row for row in checks if row["stage"]]
     if tried:
         click.echo()
-        heads = ["stage", "where", "reads or writes", "found", "when something ends in the middle"]
+        heads = ["stage", "node", "reads or writes", "result of the check", "after a failure"]
         rows = [
             [
                 row["stage"],
@@ -77,12 +77,12 @@ def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_paths(response: Mapping[str, Any]) -> None:
-    """Which way rows go, and which steps are not where one would look for them. Older agents tell the JOIN paths only."""
-    for way in response.get("data_paths") or response.get("paths", []):
-        click.echo(f" way {' → '.join(way)} ({_hops(way)})")
+    """Print the paths of rows, and why a stage is not on the node of its path. Older agents report the JOIN paths only."""
+    for path in response.get("data_paths") or response.get("paths", []):
+        click.echo(f" path {' → '.join(path)} ({_hops(path)})")
     for stage, why in response.get("reasons", {}).items():
         nodes = response["placement"].get(stage, [])
-        click.echo(f" {stage} is on {where(nodes)}: {why}")
+        click.echo(f" {stage} runs on {where(nodes)}: {why}")
 
 
 def _hops(path: Sequence[str]) -> str:
@@ -91,81 +91,86 @@ def _hops(path: Sequence[str]) -> str:
 
 
 def ago(at_ms: float | None) -> str:
-    """How long ago a wall time in milliseconds was; nothing when it is not known."""
+    """Return how long ago a wall time in milliseconds was; an empty text when it is unknown."""
     return duration(max(0.0, time.time() - at_ms / 1000)) if at_ms else ""
 
 
 def print_applications(response: Mapping[str, Any]) -> None:
-    """The table of `agiledart list`."""
+    """Print the table of `agiledart list`."""
     rows = []
-    for one in response["applications"]:
-        state = paint(one["state"], COLOURS.get(one["state"]))
-        note = (one.get("reason") or "").partition("\n")[0] or recovery_text(one)
-        state += "?" if one.get("is_unverified") else ""
-        rows.append([one["name"], f"v{one['version']}", state, _since(one), one.get("submitted_to", ""), note])
+    for application in response["applications"]:
+        state = paint(application["state"], COLOURS.get(application["state"]))
+        note = (application.get("reason") or "").partition("\n")[0] or recovery_text(application)
+        state += "?" if application.get("is_unverified") else ""
+        submitted_to = application.get("submitted_to", "")
+        rows.append([application["name"], f"v{application['version']}", state, _since(application), submitted_to, note])
     if not rows:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
     else:
         heads = ["application", "", "state", "", "submitted to", ""]
         print_table(heads, _cut(heads, rows))
     if response.get("unreadable"):
-        click.echo(paint(f" {response['unreadable']} more cannot be read just now", WATCH))
+        click.echo(
+            paint(
+                f" {response['unreadable']} more applications: the ring did not return their records; try again", WATCH
+            )
+        )
 
 
-def _since(one: Mapping[str, Any]) -> str:
-    """For how long it runs, or ran and when it ended."""
-    changed = one.get("changed_ms") or 0
-    if one["state"] not in FINAL_STATES:
+def _since(application: Mapping[str, Any]) -> str:
+    """Return how long an application has been running, or how long it ran and when it ended."""
+    changed = application.get("changed_ms") or 0
+    if application["state"] not in FINAL_STATES:
         return f"for {ago(changed)}" if changed else ""
     ended = f"ended {ago(changed)} ago" if changed else ""
-    ran = max(0, changed - one["running_ms"]) / 1000 if changed and one.get("running_ms") else None
+    ran = max(0, changed - application["running_ms"]) / 1000 if changed and application.get("running_ms") else None
     return ended if ran is None else f"ran for {duration(ran)}, {ended}"
 
 
 def _cut(heads: list[str], rows: list[list[str]]) -> list[list[str]]:
-    """The rows, with the last cell short enough for a terminal's line; `status` and pipes have all of it."""
+    """Return the rows with the last cell cut to a terminal's width; `status` and pipes show the whole text."""
     if not sys.stdout.isatty():
         return rows
     widths = [max(len(click.unstyle(row[column])) for row in [heads, *rows]) for column in range(len(heads) - 1)]
     taken = 1 + sum(width + 2 for width in widths)
-    room = max(MIN_NOTE_WIDTH, shutil.get_terminal_size().columns - taken)
-    return [[*row[:-1], row[-1] if len(row[-1]) <= room else f"{row[-1][: room - 1].rstrip()}…"] for row in rows]
+    width = max(MIN_NOTE_WIDTH, shutil.get_terminal_size().columns - taken)
+    return [[*row[:-1], row[-1] if len(row[-1]) <= width else f"{row[-1][: width - 1].rstrip()}…"] for row in rows]
 
 
 def recovery_text(response: Mapping[str, Any]) -> str:
-    """What of an application is being brought back, and how far that is; nothing of one that runs."""
+    """Return how far the recovery of an application is; an empty text while it runs undisturbed."""
     recovery: Mapping[str, Any] = response.get("recovery") or {}
     if not recovery:
         return ""
     phase = recovery["phase"]
-    gone = f". Where they are gone for ever: {recovery['remedy']}" if recovery.get("remedy") else ""
+    gone = f". If they are lost for good: {recovery['remedy']}" if recovery.get("remedy") else ""
     if phase == "minority":
-        without = ", ".join(recovery["waits_for"])
-        return f"no commit for {duration(recovery['seconds'])}, without {without}: {recovery['reason']}{gone}"
+        voters = ", ".join(recovery["waits_for"])
+        return f"no commit for {duration(recovery['seconds'])}, cannot reach {voters}: {recovery['reason']}{gone}"
     if phase == "waiting":
-        doing = f"waits for {', '.join(recovery['waits_for']) or 'room'}"
+        doing = f"waits for {', '.join(recovery['waits_for']) or 'free capacity'}"
     elif phase == "fetch" and recovery["total_bytes"]:
         doing = f"fetches state, {recovery['bytes']:,} of {recovery['total_bytes']:,} bytes"
     else:
-        doing = {"plan": "plans", "fetch": "fetches state", "restore": "restores"}.get(phase, "replays")
+        doing = {"plan": "plans", "fetch": "fetches state", "restore": "restores state"}.get(phase, "replays")
     return (
-        f"{doing}; life {recovery['attempt']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
+        f"{doing}; attempt {recovery['attempt']} from checkpoint {recovery['from_epoch']}, for {duration(recovery['seconds'])}: "
         f"{recovery['reason']}{gone}"
     )
 
 
 def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
-    """How much of its results is safe."""
+    """Return which checkpoint is committed, how old it is, and how many machines may fail."""
     if not epoch:
         return ""
     age = f", {duration(epoch['age_s'])} ago" if epoch.get("age_s") is not None else ""
-    survives = epoch.get("tolerated_losses")
-    losses = "" if survives is None else f"; survives the loss of {survives} machine{'' if survives == 1 else 's'}"
-    return f"epoch {epoch['committed']} committed{age}{losses}"
+    tolerated = epoch.get("tolerated_losses")
+    losses = "" if tolerated is None else f"; survives the loss of {tolerated} machine{'' if tolerated == 1 else 's'}"
+    return f"checkpoint {epoch['committed']} committed{age}{losses}"
 
 
 def print_status(response: Mapping[str, Any]) -> None:
-    """An application: its state in one sentence, its stages as a table, its records as a sum."""
+    """Print an application: its state as a sentence, its stages as a table, the sums of its records."""
     state, since = response["state"], ago(response.get("changed_ms"))
     title = f"{response['name']} v{response['version']}"
     by = f"   submitted to {response['submitted_to']}" if response.get("submitted_to") else ""
@@ -175,27 +180,29 @@ def print_status(response: Mapping[str, Any]) -> None:
         when = f" {since} ago" if since else ""
         click.echo(f"{title}   {paint(f'FAILED{when}', BAD)}: {response.get('reason') or 'no reason was given'}")
         if response.get("is_unverified"):
-            click.echo(" no host of it has said so: if it lives, its coordinator takes this back once it is reached")
+            click.echo(
+                " none of its hosts has confirmed this: if it still runs, its coordinator withdraws it once it is reachable"
+            )
     else:
         live = {
             "running": "running for",
-            "recovering": "recovering; began to run",
-            "minority": "an island; began to run",
+            "recovering": "recovering; started",
+            "minority": "running without the majority of its voters; started",
             "deploying": "being deployed for",
         }
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
-        told = f"{word} {since}{ends}" if since else state
-        click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
+        text = f"{word} {since}{ends}" if since else state
+        click.echo(f"{title}   {paint(text, COLOURS.get(state))}{by}")
         if state == "stopped" and response.get("is_unverified"):
             click.echo(
-                " no user's order to stop it is there: an older agent noted that, or one that lies; if it lives, that is taken back"
+                " no signed stop command exists: an older or malicious agent reported this; a live run withdraws it"
             )
         if response.get("reason"):
             click.echo(f" {response['reason']}")
-    if told := recovery_text(response):
-        click.echo(paint(f" {told}", WATCH))
-    if told := _epoch_text(response.get("epoch")):
-        click.echo(f" {told}")
+    if progress := recovery_text(response):
+        click.echo(paint(f" {progress}", WATCH))
+    if safe := _epoch_text(response.get("epoch")):
+        click.echo(f" {safe}")
     if owner := response.get("owner"):
         others = "".join(f", {key[:16]}…" for key in response.get("shared", ()))
         click.echo(f" owner {owner[:16]}…" + (f"   shared with{others[1:]}" if others else ""))
@@ -204,8 +211,8 @@ def print_status(response: Mapping[str, Any]) -> None:
     print_sums(_reported_summary(response))
     _print_duplicates(_reported_summary(response))
     for attempt, source, rows in response.get("losses", ()):
-        least = f"at least {rows:,} rows of {source}" if rows else f"nobody knows how many rows of {source}"
-        click.echo(paint(f" life {attempt}: {least} are lost: only the log of a node that is gone had them", BAD))
+        least = f"at least {rows:,} rows of {source}" if rows else f"an unknown number of rows of {source}"
+        click.echo(paint(f" attempt {attempt}: lost {least}: only the log of a failed node held them", BAD))
     _print_missing(response)
     _print_problems(response)
     _print_ages(response)
@@ -218,59 +225,59 @@ def print_status(response: Mapping[str, Any]) -> None:
 
 
 def _print_rivals(response: Mapping[str, Any]) -> None:
-    """Whether the asked node is alone, clocks that are wrong, and other runs, which were submitted while nodes were apart."""
-    if alone := response.get("isolation_warning"):
-        click.echo(paint(f" this node is {alone}", WATCH))
+    """Print the isolation of the asked node, wrong clocks, and other runs of the name from the other side of a partition."""
+    if isolation := response.get("isolation_warning"):
+        click.echo(paint(f" this node is {isolation}", WATCH))
     for clock in response.get("clocks") or ():
         click.echo(paint(f" {clock}", WATCH))
     for rival in response.get("rivals") or ():
         why = f": {rival['reason']}" if rival.get("reason") else ""
         click.echo(
             paint(
-                f" another run of it (v{rival['version']}, submitted to {rival['submitted_to']}), {rival['state']}{why}",
+                f" another run of this name (v{rival['version']}, submitted to {rival['submitted_to']}): {rival['state']}{why}",
                 WATCH,
             )
         )
 
 
 def _print_problems(response: Mapping[str, Any]) -> None:
-    """Sources and sinks whose broker, database or server is away; instances whose next host is, or is reached by others, or whose
-    state the disk does not take.
-    """
+    """Print connection problems of sources and sinks, unreachable or relayed hosts, and states that could not be saved."""
     for stage in response.get("stages", []):
-        for one in stage["instances"]:
-            where = f"{stage['name']} on {one.get('node', '?')}"
-            if told := one.get("waits_for"):
-                click.echo(paint(f" {where} waits for {told}", WATCH))
-            if told := one.get("relayed_by"):
-                click.echo(f" {where} reaches {told}")
-            if told := one.get("unsaved"):
-                click.echo(paint(f" {where} cannot be saved: {told}", WATCH))
-            if one.get("connection_status"):
-                click.echo(paint(f" {stage['name']}: {one['connection_status']}", WATCH))
+        for instance in stage["instances"]:
+            where = f"{stage['name']} on {instance.get('node', '?')}"
+            if peers := instance.get("waits_for"):
+                click.echo(paint(f" {where} waits for {peers}", WATCH))
+            if relays := instance.get("relayed_by"):
+                click.echo(f" {where} reaches {relays}")
+            if reason := instance.get("unsaved"):
+                click.echo(paint(f" {where} cannot be saved: {reason}", WATCH))
+            if status := instance.get("connection_status"):
+                click.echo(paint(f" {stage['name']}: {status}", WATCH))
 
 
 def _print_ages(response: Mapping[str, Any]) -> None:
-    """How old the figures are: those of one step may be of another moment than those of the next."""
-    ages = [one["age_ms"] for stage in response.get("stages", []) for one in stage["instances"] if "age_ms" in one]
+    """Print how old the figures are; figures of different instances come from different moments."""
+    instances = [instance for stage in response.get("stages", []) for instance in stage["instances"]]
+    ages = [instance["age_ms"] for instance in instances if "age_ms" in instance]
     if ages:
         newest, oldest = (duration(max(0, age) / 1000) for age in (min(ages), max(ages)))
         apart = f"{newest} to {oldest}" if max(ages) - min(ages) > AGES_APART_MS else oldest
-        click.echo(f" figures {apart} old" + (": counts differ by what passed between" if apart != oldest else ""))
+        click.echo(
+            f" figures {apart} old" + (": counts differ by the rows that passed in between" if apart != oldest else "")
+        )
 
 
 def _print_missing(response: Mapping[str, Any]) -> None:
-    """How many instances of an application that has ended are not in its sums: they ended before they told any figures."""
-    told, there_are = (
-        _reported_summary(response).get("instances_reporting"),
-        sum(int(one.get("parallelism", 0)) for one in response.get("stages", [])),
-    )
-    if told is not None and response.get("summary") and response["state"] in ("failed", "stopped") and told < there_are:
-        click.echo(f" figures of {told} of {there_are} instances: the others ended before they told any")
+    """Print how many instances of an ended application are missing in its sums, because they ended before their first report."""
+    reporting = _reported_summary(response).get("instances_reporting")
+    total = sum(int(stage.get("parallelism", 0)) for stage in response.get("stages", []))
+    has_ended = response.get("summary") and response["state"] in ("failed", "stopped")
+    if reporting is not None and has_ended and reporting < total:
+        click.echo(f" figures of {reporting} of {total} instances: the others ended before they reported any")
 
 
 def _reported_summary(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The sums of an application; nothing when no instance has told any (it ended too early, or its nodes are gone)."""
+    """Return the sums of an application; {} when no instance has reported (it ended too early, or its nodes are gone)."""
     summary: Mapping[str, Any] = response.get("summary") or {}
     return summary if summary.get("instances_reporting", 1) else {}
 
@@ -278,7 +285,7 @@ def _reported_summary(response: Mapping[str, Any]) -> Mapping[str, Any]:
 def _print_stages(response: Mapping[str, Any]) -> None:
     steps: Mapping[str, Mapping[str, int]] = _reported_summary(response).get("steps", {})
     queues = {
-        stage["name"]: [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
+        stage["name"]: [row["queued_rows"] for row in stage["instances"] if "queued_rows" in row]
         for stage in response.get("stages", [])
     }
     rows = []
@@ -302,116 +309,143 @@ def _print_stages(response: Mapping[str, Any]) -> None:
 
 
 MAX_INSTANCES_SHOWN = 8
-"""Instances of a stage whose key groups `status` prints; `-o json` has those of all."""
+"""Instances of a stage whose key groups `status` prints; `-o json` has all of them."""
 
 
 def _print_owners(stage: Mapping[str, Any]) -> None:
-    """Which instance has which keys, of a stage by key with several instances."""
-    told = [one for one in stage["instances"] if one.get("group_ranges") is not None]
-    if len(told) < 2:
+    """Print which instance owns which key groups, for a keyed stage with several instances."""
+    owners = [row for row in stage["instances"] if row.get("group_ranges") is not None]
+    if len(owners) < 2:
         return
-    parts = [f"{one['index']} on {one['node']} {one['group_ranges'] or 'none'}" for one in told[:MAX_INSTANCES_SHOWN]]
-    more = f", {len(told) - MAX_INSTANCES_SHOWN} more (-o json)" if len(told) > MAX_INSTANCES_SHOWN else ""
+    shown = owners[:MAX_INSTANCES_SHOWN]
+    parts = [f"{row['index']} on {row['node']} {row['group_ranges'] or 'none'}" for row in shown]
+    more = f", {len(owners) - MAX_INSTANCES_SHOWN} more (-o json)" if len(owners) > MAX_INSTANCES_SHOWN else ""
     click.echo(f" key groups of {stage['name']}: {', '.join(parts)}{more}")
 
 
+MALFORMED_TEXTS = {
+    "columns": "wrong number of columns or line too long",
+    "cut": "cut off by the end of the connection",
+    "field": "missing field",
+    "form": "not in the expected format",
+    "number": "not a number",
+    "size": "too large",
+    "time": "not a time",
+    "type": "value of the wrong type",
+}
+"""Reason of a malformed record, as sources count it → its text. Reasons of plugins are shown as they are."""
+
+
+def malformed_text(reasons: Mapping[str, int]) -> str:
+    """Return the counts of malformed records by reason, as `not in the expected format: 3, too long: 1`."""
+    return ", ".join(f"{MALFORMED_TEXTS.get(reason, reason)}: {number:,}" for reason, number in reasons.items())
+
+
 ERRORS = (("skipped", "skipped"), ("dead_letters", "dead letters"), ("failed", "results not made"))
-"""What became of records for which user code raised, as a step counts it and in words."""
+"""Outcomes of records for which user code raised: field of a step's counts, and its text."""
 
 
 def _overload(summary: Mapping[str, Any]) -> str:
-    """What sources kept or let go because the mesh was slower than rows came; empty when nothing."""
+    """Return how many rows sources shed or spooled because the mesh was too slow; an empty text for none."""
     shed: Mapping[str, int] = summary.get("shed", {})
     parts = []
     if shed:
-        told = ", ".join(f"{number:,} {reason.replace('_', ' ')}" for reason, number in shed.items())
-        parts.append(f"shed {count(sum(shed.values()))} ({told})")
+        by_reason = ", ".join(f"{number:,} {reason.replace('_', ' ')}" for reason, number in shed.items())
+        parts.append(f"shed {count(sum(shed.values()))} ({by_reason})")
     if summary.get("spooled_ever"):
         parts.append(f"spooled {count(summary['spooled_ever'])} ({count(summary.get('spooled', 0))} still on disk)")
     return "".join(f"   {part}" for part in parts)
 
 
 MIN_MALFORMED_TO_WARN = 100
-"""Malformed records from which on it is said that most are."""
+"""Least number of malformed records for a warning that most records are malformed."""
 
 
 def mostly_malformed(summary: Mapping[str, Any]) -> bool:
-    """Whether more than half of what an application read was malformed, and enough of it to say so."""
+    """Return whether more than half of the records of an application were malformed, and at least `MIN_MALFORMED_TO_WARN`."""
     malformed: int = sum(summary.get("malformed", {}).values())
     return malformed >= MIN_MALFORMED_TO_WARN and 2 * malformed > int(summary.get("records_in", 0))
 
 
 def all_malformed(summary: Mapping[str, Any]) -> bool:
-    """Whether something was read and not one record of it was well-formed."""
+    """Return whether an application read records and all of them were malformed."""
     malformed: int = sum(summary.get("malformed", {}).values())
     return malformed > 0 and malformed >= int(summary.get("records_in", 0))
 
 
 def print_sums(summary: Mapping[str, Any]) -> None:
-    """What was read, left out and written."""
+    """Print how many records were read, skipped and written, and the latencies."""
     if not summary:
         return
     malformed: Mapping[str, int] = summary.get("malformed", {})
-    reasons = f" ({', '.join(f'{number:,} {reason}' for reason, number in malformed.items())})" if malformed else ""
+    reasons = f" ({malformed_text(malformed)})" if malformed else ""
     click.echo(
         f" read {count(summary.get('records_in', 0))}   late {count(summary.get('late', 0))}"
         f"   malformed {count(sum(malformed.values()))}{reasons}{_overload(summary)}"
     )
     if mostly_malformed(summary) or all_malformed(summary):
-        click.echo(paint(" most of what is read is malformed (see: agiledart logs)", WATCH))
+        click.echo(paint(" most records are malformed (see: agiledart logs)", WATCH))
     for step, counts in summary.get("steps", {}).items():
         errors = [f"{count(counts[kind])} {word}" for kind, word in ERRORS if counts.get(kind)]
         if counts.get("late"):
-            click.echo(f" {step}: {count(counts['late'])} rows came too late")
+            click.echo(f" {step}: {count(counts['late'])} late rows dropped")
         if errors:
-            click.echo(paint(f" {step}: its code raised: {', '.join(errors)} (see: agiledart logs)", WATCH))
+            click.echo(
+                paint(f" {step}: its code raised an exception: {', '.join(errors)} (see: agiledart logs)", WATCH)
+            )
     for place in summary.get("imbalances", ()):
-        click.echo(paint(f" the counts do not add up: {place}", BAD))
+        click.echo(paint(f" row counts do not add up: {place}", BAD))
     for sink, rows in summary.get("results", {}).items():
         figures = summary.get("latency_ms", {}).get(sink)
-        told = ""
+        delays = ""
         if figures:
             kind = "result after" if summary.get("paced") else "backlog"
-            told = f"   {kind} {milliseconds(figures['p50'])}, p99 {milliseconds(figures['p99'])}"
-        click.echo(f" {sink} {count(rows)} rows{told}")
+            delays = f"   {kind} {milliseconds(figures['p50'])}, p99 {milliseconds(figures['p99'])}"
+        click.echo(f" {sink} {count(rows)} rows{delays}")
 
 
 def _print_duplicates(summary: Mapping[str, Any]) -> None:
-    """Rows that sinks showed again because the application was brought back."""
-    told = summary.get("duplicates_by_attempt", ())
-    for attempt, sink, rows in told:
-        click.echo(f" life {attempt}: {rows:,} rows shown again at {sink}, at most")
-    if before := sum(summary.get("duplicated", {}).values()) - sum(rows for _, _, rows in told):
-        click.echo(f" lives before: {before:,} rows shown again, at most")
+    """Print how many rows the sinks emitted again after restarts."""
+    duplicates = summary.get("duplicates_by_attempt", ())
+    for attempt, sink, rows in duplicates:
+        click.echo(f" attempt {attempt}: at most {rows:,} rows emitted again by {sink}")
+    if before := sum(summary.get("duplicated", {}).values()) - sum(rows for _, _, rows in duplicates):
+        click.echo(f" earlier attempts: at most {before:,} rows emitted again")
     for sink in summary.get("uncounted", ()):
-        click.echo(paint(f" {sink} came from a node that was lost: nobody knows what else it shows again", WATCH))
+        click.echo(
+            paint(f" {sink} moved from a failed node: it may have emitted more rows again than are counted", WATCH)
+        )
 
 
 def print_checkpoints(response: Mapping[str, Any]) -> None:
-    """What is safe in a sentence, and a line for each element."""
-    ended = "" if response["state"] in BEGUN_STATES else f"{response['state']}; what is kept of it:"
-    text = ended or recovery_text(response) or _epoch_text(response["epoch"]) or "nobody says what is committed"
+    """Print the last committed checkpoint as a sentence, and a line for each task snapshot."""
+    ended = "" if response["state"] in BEGUN_STATES else f"{response['state']}; retained checkpoints:"
+    text = ended or recovery_text(response) or _epoch_text(response["epoch"]) or "the coordinator does not answer"
     click.echo(f"{response['name']} v{response['version']}: {text}")
     rows = [
         [
-            *(one["stage"], one["index"], one["node"], f"{one['epoch']} (life {one['attempt']})", count(one["bytes"])),
-            f"any {one['fragments_needed']} of {', '.join(one['replica_nodes'])}" if one["fragments_needed"] else "its node only",
+            *(snapshot["stage"], snapshot["index"], snapshot["node"]),
+            *(f"{snapshot['epoch']} (attempt {snapshot['attempt']})", count(snapshot["bytes"])),
+            f"any {snapshot['fragments_needed']} of {', '.join(snapshot['replica_nodes'])}"
+            if snapshot["fragments_needed"]
+            else "its node only",
         ]
-        for one in response["snapshots"]
+        for snapshot in response["snapshots"]
     ]
     if rows:
-        print_table(["stage", "#", "node", "epoch", "bytes", "kept by"], rows, ["#", "bytes"])
+        print_table(["stage", "#", "node", "checkpoint", "bytes", "stored on"], rows, ["#", "bytes"])
     print_retained(response.get("retained", ()))
 
 
-def print_retained(kept: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each checkpoint that outlives its run."""
+def print_retained(checkpoints: Sequence[Mapping[str, Any]]) -> None:
+    """Print a line for each retained checkpoint."""
     rows = [
         [
-            *(one["name"], f"{one['application']} v{one['version']}", f"{one['epoch']} (life {one['attempt']})"),
-            *(when(one["taken_ms"]), count(one["bytes"]), ", ".join(one["nodes"])),
+            *(retained["name"], f"{retained['application']} v{retained['version']}"),
+            f"{retained['epoch']} (attempt {retained['attempt']})",
+            *(when(retained["taken_ms"]), count(retained["bytes"]), ", ".join(retained["nodes"])),
         ]
-        for one in kept
+        for retained in checkpoints
     ]
     if rows:
-        print_table(["checkpoint", "of", "epoch", "taken", "bytes", "kept on"], rows, ["bytes"])
+        print_table(["name", "application", "checkpoint", "taken", "bytes", "stored on"], rows, ["bytes"])

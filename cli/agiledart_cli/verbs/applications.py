@@ -1,4 +1,4 @@
-"""Verbs about applications that were submitted: `list`, `status`, `stop`, `forget`, `share`, `logs`."""
+"""Verbs for submitted applications: `list`, `status`, `stop`, `forget`, `share`, `logs`."""
 
 import time
 from typing import Any
@@ -20,21 +20,21 @@ from agiledart_kernel.text import harmless, harmless_document
 from agiledart_node.wire.commands import Forget, ListApplications, Logs, ShareApplication, Status, Stop
 
 MAX_LOG_ANSWERS = 32
-"""Answers that `logs` asks for without `--follow`: more than an agent's kept lines ever need."""
+"""Greatest number of responses that `logs` requests without `--follow`; an agent's retained lines need fewer."""
 
 LOG_POLL_SECONDS = 0.5
 KEEP_SECONDS = 2_000.0
-"""For the state of an application to be kept as a file on several nodes; the agent gives up by itself before."""
+"""Timeout of storing the state of an application as a file on several nodes; the agent gives up earlier by itself."""
 
 STOP_SECONDS = 180.0
-"""For an agent to drain an application; it gives up and cuts by itself before."""
+"""Timeout of draining an application; the agent ends it at once, earlier, when it does not drain."""
 
 
-@click.command(name="list", short_help="All applications of the network.")
+@click.command(name="list", short_help="List all applications of the network.")
 @agent_options
 @output_option
 def list_applications(agent: str | None, identity: str | None, output: str) -> None:
-    """All applications of the network, also those that have ended.
+    """List all applications of the network, also those that have ended.
 
     \b
     Example:
@@ -49,12 +49,12 @@ def list_applications(agent: str | None, identity: str | None, output: str) -> N
         print_applications(harmless_document(response))
 
 
-@click.command(short_help="How an application is doing, and where.")
+@click.command(short_help="Show the state of an application and where it runs.")
 @click.argument("name")
 @agent_options
 @output_option
 def status(name: str, agent: str | None, identity: str | None, output: str) -> int:
-    """How an application is doing, and where each of its steps runs. Exit code 1 when it has failed.
+    """Show the state of an application and where each of its steps runs. Exit code 1 when it has failed.
 
     \b
     Example:
@@ -70,21 +70,21 @@ def status(name: str, agent: str | None, identity: str | None, output: str) -> i
     return FAILED if response["state"] == "failed" else 0
 
 
-@click.command(short_help="End an application: drain it, or cut it with --now.")
+@click.command(short_help="Stop an application: drain it, or end it at once with --now.")
 @click.argument("name")
-@click.option("--now", is_flag=True, help="Cut it: what is under way is lost.")
+@click.option("--now", is_flag=True, help="End it at once; rows in flight are lost.")
 @click.option(
     "--checkpoint",
-    "kept",
+    "checkpoint",
     default="",
     callback=not_empty,
     metavar="S",
-    help="Close no windows: take a last epoch, and keep its state as checkpoint S, from which it can go on later.",
+    help="Close no windows: take a last checkpoint and retain it as S; the application can be restored from it later.",
 )
 @agent_options
 @output_option
-def stop(name: str, now: bool, kept: str, agent: str | None, identity: str | None, output: str) -> None:
-    """End an application. Its sources stop reading, what they have read comes out, then it is stopped.
+def stop(name: str, now: bool, checkpoint: str, agent: str | None, identity: str | None, output: str) -> None:
+    """Stop an application: its sources stop reading, the rows already read are processed, then it ends.
 
     \b
     Example:
@@ -92,13 +92,13 @@ def stop(name: str, now: bool, kept: str, agent: str | None, identity: str | Non
       agiledart stop frequent-routes --now
       agiledart stop frequent-routes --checkpoint before-the-change
 
-    With --checkpoint (of an application with delivery="exactly-once") nothing is drained: what is open in windows and states is
-    kept on up to three nodes, until  agiledart checkpoint remove  lets it go. Where it cannot be kept the application goes on.
+    With --checkpoint (for an application with delivery="exactly-once") nothing is drained: up to three nodes retain the open
+    windows and the state, until you run  agiledart checkpoint remove. If no node can store it, the application keeps running.
     """
-    timeout = KEEP_SECONDS if kept else STOP_SECONDS
+    timeout = KEEP_SECONDS if checkpoint else STOP_SECONDS
     with connect(agent, identity) as client:
         response = client.ask(
-            Stop(name, now, kept), on_progress=lambda text: print_message(f"  {text}"), timeout=timeout
+            Stop(name, now, checkpoint), on_progress=lambda text: print_message(f"  {text}"), timeout=timeout
         )
     if output == "json":
         print_json(response)
@@ -106,22 +106,22 @@ def stop(name: str, now: bool, kept: str, agent: str | None, identity: str | Non
         print_message(f"{name} v{response['version']} is {response['state']}.", colour=GOOD)
         if response.get("checkpoint"):
             print_retained([harmless_document(response["checkpoint"])])
-            print_message(f"Go on from it: agiledart checkpoint restore {kept} FILE:NAME")
+            print_message(f"Restore it: agiledart checkpoint restore {checkpoint} FILE:NAME")
         print_sums(harmless_document(response.get("summary") or {}))
 
 
-@click.command(short_help="Let an application that has ended go from `list`.")
+@click.command(short_help="Remove an application that has ended from `list`.")
 @click.argument("name")
 @agent_options
 @output_option
 def forget(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Let an application that has ended go from `list`; its name is free then. Rows that its sinks wrote stay.
+    """Remove an application that has ended from `list`, and free its name. Rows that its sinks wrote stay.
 
     \b
     Example:
       agiledart forget frequent-routes
 
-    Those that ended more than 30 days ago go by themselves.
+    Applications that ended more than 30 days ago are removed automatically.
     """
     with connect(agent, identity) as client:
         response = client.ask(Forget(name))
@@ -131,18 +131,18 @@ def forget(name: str, agent: str | None, identity: str | None, output: str) -> N
         print_message(f"{name} v{response['version']} is forgotten.", colour=GOOD)
 
 
-@click.command(short_help="Let another key act on an application.")
+@click.command(short_help="Permit another key to manage an application.")
 @click.argument("name")
 @click.argument("key")
-@click.option("--revoke", is_flag=True, help="Take it back.")
+@click.option("--revoke", is_flag=True, help="Withdraw the permission.")
 @agent_options
 @output_option
 def share(name: str, key: str, revoke: bool, agent: str | None, identity: str | None, output: str) -> None:
-    """Let another key act on an application as you may: stop it, tap it, submit it again. Only its owner and admins share it.
+    """Permit another key to manage an application as you can: stop it, tap it, submit it again. Only its owner and admins may.
 
     \b
     Example:
-      agiledart share frequent-routes 6d0b…        (64 hex digits: what a refusal told the other user)
+      agiledart share frequent-routes 6d0b…        (64 hex digits, shown by its refusal)
       agiledart share frequent-routes 6d0b… --revoke
     """
     with connect(agent, identity) as client:
@@ -150,27 +150,29 @@ def share(name: str, key: str, revoke: bool, agent: str | None, identity: str | 
     if output == "json":
         print_json(response)
     else:
-        keys = ", ".join(f"{one[:16]}…" for one in response["shared"]) or "nobody"
+        keys = ", ".join(f"{shared_key[:16]}…" for shared_key in response["shared"]) or "no key"
         print_message(f"{name} v{response['version']} is shared with {keys}.", colour=GOOD)
 
 
-@click.command(short_help="What the code of an application printed, on all nodes.")
+@click.command(short_help="Show the output of an application's code on all nodes.")
 @click.argument("name")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is printed from now on, until it ends or Ctrl-C.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Also show new lines, until the application ends or you press Ctrl-C."
+)
 @agent_options
 @output_option
 def logs(name: str, follow: bool, agent: str | None, identity: str | None, output: str) -> None:
-    """What the code of an application printed or logged, on all nodes, with the node in front.
+    """Show the lines that the code of an application printed or logged, on all nodes; each line begins with its node.
 
     \b
     Example:
       agiledart logs frequent-routes
       agiledart logs -f frequent-routes
 
-    With -o json: one document of all lines; with -f and -o json, which has no end, one line of JSON for each line.
+    With -o json: one document with all lines; with -f and -o json: one JSON object a line, without end.
     """
     after: dict[str, int] = {}
-    kept: list[dict[str, Any]] = []
+    all_lines: list[dict[str, Any]] = []
     answers = answered_lines = 0
     with connect(agent, identity) as client:
         while True:
@@ -178,23 +180,23 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
             if follow or output != "json":
                 _print_lines(response["lines"], output)
             else:
-                kept += response["lines"]
+                all_lines += response["lines"]
             after = response["after"]
             answers += 1
             answered_lines += len(response["lines"])
             if not response["lines"] and (not follow or response["state"] in FINAL_STATES):
                 break
-            if not follow and answers >= MAX_LOG_ANSWERS:  # it prints faster than we read
+            if not follow and answers >= MAX_LOG_ANSWERS:  # the code prints faster than this command reads
                 break
             if not response["lines"]:
                 time.sleep(LOG_POLL_SECONDS)
     if output == "json" and not follow:
-        print_json({**response, "lines": kept})
+        print_json({**response, "lines": all_lines})
     if not answered_lines and output != "json":
         when = "has printed or logged nothing" + ("" if response["state"] in FINAL_STATES else " yet")
         print_message(f"The code of {name} {when}.")
     if output != "json" and response["silent_nodes"]:
-        print_message(f"No answer from {', '.join(response['silent_nodes'])}: their lines are not here.", colour=BAD)
+        print_message(f"No answer from {', '.join(response['silent_nodes'])}: their lines are missing.", colour=BAD)
 
 
 def _print_lines(lines: list[dict[str, Any]], output: str) -> None:

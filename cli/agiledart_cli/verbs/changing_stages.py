@@ -12,12 +12,12 @@ from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import DrainNode, MoveStage, ScaleStage
 
 CHANGE_SECONDS = 180.0
-"""For a change to be done, let go or rolled back; the agent gives up by itself before."""
+"""Timeout of a change; the agent completes, drops or rolls it back earlier by itself."""
 
-NO_WAIT = click.option("--no-wait", is_flag=True, help="Come back when it is under way.")
+NO_WAIT = click.option("--no-wait", is_flag=True, help="Return once the change has started.")
 
 
-@click.command(short_help="Give a stage more or fewer instances while rows flow.")
+@click.command(short_help="Change the number of instances of a stage while rows flow.")
 @click.argument("name", metavar="APP")
 @click.argument("stage")
 @click.argument("number", metavar="N|auto")
@@ -27,9 +27,9 @@ NO_WAIT = click.option("--no-wait", is_flag=True, help="Come back when it is und
 def scale(
     name: str, stage: str, number: str, no_wait: bool, agent: str | None, identity: str | None, output: str
 ) -> None:
-    """Give a stage of an application N instances while its rows flow. No row is lost, doubled or reordered.
+    """Give a stage of an application N instances while its rows flow. No row is lost, duplicated or reordered.
 
-    `auto` has a stage with limits scale by itself, until you give it a number.
+    `auto` turns on autoscaling for a stage with limits, until you give it a number.
 
     \b
     Example:
@@ -37,8 +37,8 @@ def scale(
       agiledart scale frequent-routes route-frequency 1 --no-wait
       agiledart scale frequent-routes route-frequency auto
 
-    Waits until it is done. Exit code 1 when it was let go or rolled back; what the application had is then as it was.
-    The application must have delivery="exactly-once"; the stage may have what --parallelism STAGE=1..8 allowed.
+    Waits until the change is complete. Exit code 1 when it was dropped or rolled back; the application then runs as before.
+    The application needs delivery="exactly-once"; N must lie within the limits of --parallelism STAGE=1..8.
     """
     is_auto = number == "auto"
     if not is_auto and not number.lstrip("-").isdecimal():
@@ -48,12 +48,12 @@ def scale(
         command = ScaleStage(name, stage, wanted, not no_wait, is_auto)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
     if is_auto and output != "json":
-        print_message(f"{stage} of {name} scales by itself.", colour=GOOD)
+        print_message(f"Autoscaling of {stage} of {name} is on.", colour=GOOD)
     else:
-        _print(response, output, f"{stage} of {name} has {number} already: nothing was begun.")
+        _print(response, output, f"{stage} of {name} already has {number} instances: nothing to do.")
 
 
-@click.command(short_help="Have a stage, or one instance of it, run on another node while rows flow.")
+@click.command(short_help="Move a stage, or one instance of it, to another node while rows flow.")
 @click.argument("name", metavar="APP")
 @click.argument("stage", metavar="STAGE[.N]")
 @click.argument("node")
@@ -61,43 +61,45 @@ def scale(
 @agent_options
 @output_option
 def move(name: str, stage: str, node: str, no_wait: bool, agent: str | None, identity: str | None, output: str) -> None:
-    """Have a stage of an application, or its instance N, run on another node while its rows flow, with its state.
+    """Move a stage of an application, or its instance N, to another node while its rows flow, with its state.
 
     \b
     Example:
       agiledart move frequent-routes route-frequency pi2
       agiledart move frequent-routes route-frequency.0 pi2
 
-    Waits until it is done. Exit code 1 when it was let go or rolled back; what the application had is then as it was.
+    Waits until the change is complete. Exit code 1 when it was dropped or rolled back; the application then runs as before.
     """
     with connect(agent, identity) as client:
         command = MoveStage(name, stage, node, not no_wait)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
-    _print(response, output, f"{stage} of {name} runs on {node} already: nothing was begun.")
+    _print(response, output, f"{stage} of {name} already runs on {node}: nothing to do.")
 
 
-@click.command(short_help="Empty a node while rows flow; it leaves the ring, or stays without work.")
+@click.command(short_help="Move all work off a node; it then leaves the ring, or stays without work.")
 @click.argument("node")
-@click.option("--stay", is_flag=True, help="It stays in the ring, emptied, and takes nothing.")
-@click.option("--undo", is_flag=True, help="It takes work again. What has left does not come back by itself.")
+@click.option("--stay", is_flag=True, help="The node stays in the ring, without work, and accepts none.")
+@click.option(
+    "--undo", is_flag=True, help="The node accepts work again. Work that moved away does not return by itself."
+)
 @agent_options
 @output_option
 def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | None, output: str) -> None:
-    """Have other nodes run what a node runs, with its state, while rows flow; then it leaves the ring, and its agent ends.
+    """Move all work of a node, with its state, to other nodes while rows flow; the node then leaves the ring and its agent ends.
 
     \b
     Example:
-      agiledart drain pi2                 (before it is taken away)
-      agiledart drain pi2 --stay          (before work on it; its agent runs on)
-      agiledart drain pi2 --undo          (it takes work again; so does an agent that is started anew)
+      agiledart drain pi2                 (before you take the machine away)
+      agiledart drain pi2 --stay          (before maintenance; its agent keeps running)
+      agiledart drain pi2 --undo          (it accepts work again; so does a restarted agent)
 
-    Applications leave one after the other. Nothing is begun when one of them can't: a source, sink or step that is bound to the
-    node, or an application without delivery="exactly-once"; the answer says which, and what helps. Sources and sinks with
-    on_source_lost="move" and on_sink_lost="move" go last, and read again from the last committed epoch. Exit code 1 when something
-    finds no room: the node takes work again then, and what has left stays away.
+    Applications move one after the other. If one of them cannot move, nothing starts: a source, sink or step is bound to the
+    node, or the application lacks delivery="exactly-once"; the answer names it and says what helps. Sources and sinks with
+    on_source_lost="move" and on_sink_lost="move" move last, and read again from the last committed checkpoint. Exit code 1 when
+    no node has free capacity: the node then accepts work again, and work that has moved stays where it is.
     """
     if stay and undo:
-        raise click.UsageError("--undo has it take work again, and --stay has it take none: give one of them.")
+        raise click.UsageError("--undo makes the node accept work, --stay makes it accept none: give only one of them.")
     with connect(agent, identity) as client:
         command = DrainNode(node, stay, undo)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
@@ -106,15 +108,15 @@ def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | 
         return
     shown = harmless_document(response)
     name, state = shown["node"], shown["state"]
-    gone = f", without {', '.join(row['name'] for row in shown['applications'])}" if shown["applications"] else ""
-    told = {
+    gone = f"; moved away: {', '.join(row['name'] for row in shown['applications'])}" if shown["applications"] else ""
+    texts = {
         "left": f"{name} has left the ring{gone}.",
-        "leaving": f"{name} is empty and leaves the ring{gone}.",
-        "drained": f"{name} is empty{gone}, and takes nothing until agiledart drain {name} --undo.",
-        "serving": f"{name} takes work.",
+        "leaving": f"{name} has no work and leaves the ring{gone}.",
+        "drained": f"{name} has no work{gone}. It accepts none until agiledart drain {name} --undo.",
+        "serving": f"{name} accepts work.",
     }
-    already = " It did already." if state == "serving" else " It was so already."
-    print_message(f"{told[state]}{already if shown['is_unchanged'] else ''}", colour=GOOD)
+    already = " It already did." if state == "serving" else " It was already so."
+    print_message(f"{texts[state]}{already if shown['is_unchanged'] else ''}", colour=GOOD)
 
 
 def _print(response: Mapping[str, Any], output: str, already: str) -> None:
@@ -125,11 +127,11 @@ def _print(response: Mapping[str, Any], output: str, already: str) -> None:
     if shown["is_unchanged"]:
         print_message(already, colour=GOOD)
     elif not shown["changes"]:
-        print_message(f"{shown['name']}: it is under way.", colour=GOOD)
+        print_message(f"{shown['name']}: the change has started.", colour=GOOD)
     for change in shown["changes"]:
-        what = f"{change['stage']} of {shown['name']}: {change['from']} \u2192 {change['to']}"
+        summary = f"{change['stage']} of {shown['name']}: {change['from']} \u2192 {change['to']}"
         if change["state"] == "running":
-            print_message(f"{what}, under way.", colour=GOOD)
+            print_message(f"{summary}, started.", colour=GOOD)
         else:
-            groups = f"{change['moved_groups']} key groups to other nodes"
-            print_message(f"{what}, done in {change['seconds']:.1f} s, {groups}.", colour=GOOD)
+            groups = f"{change['moved_groups']} key groups moved to other nodes"
+            print_message(f"{summary}, done in {change['seconds']:.1f} s, {groups}.", colour=GOOD)

@@ -1,4 +1,4 @@
-"""`agiledart doctor`: one line for each check, and one suggestion for each that is not ok."""
+"""`agiledart doctor`: print one line for each check, and a suggestion for each that is not ok."""
 
 import contextlib
 import os
@@ -27,26 +27,26 @@ from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
 COLOURS = {OK: GOOD, WATCH: YELLOW, BAD: RED}
 
 MAX_NODES_ASKED = 50
-"""Applications whose figures are looked at, the last of the list."""
+"""Greatest number of applications whose figures are checked: the last ones of the list."""
 
 SLOW_SECONDS = 1.0
-"""An agent that is well answers within some milliseconds."""
+"""Response time from which on an agent counts as slow; a healthy agent needs milliseconds."""
 
 
-@click.command(short_help="Look for what could go wrong here.")
+@click.command(short_help="Check this machine, its agent and the ring for problems.")
 @click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent], as for `agent`.")
 @agent_options
 @output_option
 def doctor(config_file: str | None, agent: str | None, identity: str | None, output: str) -> int:
-    """Look for what could go wrong here: one line for each check (ok, watch, bad) and what to do about it.
+    """Check this machine, its agent and the ring: one line for each check (ok, watch, bad), with a suggestion.
 
     \b
     Example:
       agiledart doctor
       agiledart doctor --agent pi1:9464 --identity @reader.token -o json
 
-    Looks at Python and packages, clock, ports, state directory, disk, memory, limits, Java for Spark, the agent and its
-    ring. Changes nothing. Exit code 1 when something is bad.
+    Checks Python and packages, clock, ports, state directory, disk, memory, limits, Java for Spark, the agent and its ring.
+    Changes nothing. Exit code 1 when a check is bad.
     """
     findings = _here(config_file)
     findings += _asked(agent, identity)
@@ -64,7 +64,7 @@ def doctor(config_file: str | None, agent: str | None, identity: str | None, out
 
 
 def _here(config_file: str | None) -> list[DoctorFinding]:
-    """What can be seen without an agent."""
+    """Return the findings about this machine, which need no agent."""
     findings = [machine_checks.check_python(), machine_checks.check_packages(), machine_checks.check_clock()]
     try:
         settings = AgentSettings.load({}, os.environ, Path(config_file) if config_file else None)
@@ -89,7 +89,7 @@ def _here(config_file: str | None) -> list[DoctorFinding]:
 
 
 def _own_pid(state_dir: Path) -> int | None:
-    """Process id of the agent whose state directory this is."""
+    """Return the process id of the agent that runs in this state directory; None when none runs."""
     from agiledart_cli.agent_place import AGENT_FILE, is_running, read_note
 
     note = read_note(state_dir / AGENT_FILE)
@@ -98,7 +98,7 @@ def _own_pid(state_dir: Path) -> int | None:
 
 
 def _asked(agent: str | None, identity: str | None) -> list[DoctorFinding]:
-    """What an agent says of itself and its ring."""
+    """Return the findings about an agent, its ring and its applications."""
     try:
         place = find_agent(agent)
         began = time.monotonic()
@@ -106,7 +106,7 @@ def _asked(agent: str | None, identity: str | None) -> list[DoctorFinding]:
             info = client.ask(Info())
             seconds = time.monotonic() - began
             findings = [_agent(info, seconds)]
-            with contextlib.suppress(CommandRefusedError):  # not in a ring yet: `_agent` says so
+            with contextlib.suppress(CommandRefusedError):  # not in a ring yet: `_agent` reports that
                 nodes = client.ask(Nodes())
                 findings += [_ring(nodes), *_clocks(nodes)]
                 applications = client.ask(ListApplications())
@@ -125,42 +125,42 @@ def _asked(agent: str | None, identity: str | None) -> list[DoctorFinding]:
 
 
 def _agent(info: dict[str, Any], seconds: float) -> DoctorFinding:
-    who = f"{info['name']} at {info['address']}"
+    agent = f"{info['name']} at {info['address']}"
     if not info["joined"]:
-        return DoctorFinding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join @FILE")
+        return DoctorFinding("agent", BAD, f"{agent} is in no ring", "read its log; start it again with --join @FILE")
     if info["is_leaving"]:
-        return DoctorFinding("agent", WATCH, f"{who} is leaving", "wait until it has ended")
+        return DoctorFinding("agent", WATCH, f"{agent} is leaving", "wait until it has ended")
     if info.get("is_draining"):
         return DoctorFinding(
-            "agent", WATCH, f"{who} was drained, and takes nothing", f"agiledart drain {info['name']} --undo"
+            "agent", WATCH, f"{agent} was drained and accepts no work", f"agiledart drain {info['name']} --undo"
         )
     if seconds > SLOW_SECONDS:
         return DoctorFinding(
-            "agent", WATCH, f"{who} took {duration(seconds)} to answer", "look at the load of its machine"
+            "agent", WATCH, f"{agent} took {duration(seconds)} to answer", "check the load of its machine"
         )
-    return DoctorFinding("agent", OK, f"{who} answers in {seconds * 1000:.0f} ms")
+    return DoctorFinding("agent", OK, f"{agent} answers in {seconds * 1000:.0f} ms")
 
 
 def _ring(response: dict[str, Any]) -> DoctorFinding:
-    if alone := response.get("isolation_warning"):
-        what, _, advice = alone.partition(". ")
-        return DoctorFinding("ring", BAD, what, advice or "look at the network between this machine and theirs")
+    if isolation := response.get("isolation_warning"):
+        text, _, advice = isolation.partition(". ")
+        return DoctorFinding("ring", BAD, text, advice or "check the network between this machine and the other nodes")
     silent = [node["name"] for node in response["nodes"] if not node["answers"]]
     if silent:
-        advice = "look whether they run and can be reached; a dead node leaves the ring by itself"
+        advice = "check whether they run and are reachable; a dead node leaves the ring by itself"
         return DoctorFinding(
-            "ring", WATCH, f"{', '.join(silent)} of {plural(response['known'], 'node')} silent", advice
+            "ring", WATCH, f"{', '.join(silent)} of {plural(response['known'], 'node')} do not answer", advice
         )
     if refused := response.get("refused"):
         reasons = ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items()))
-        advice = "if that was one of yours: check its clock, version and token"
-        return DoctorFinding("ring", WATCH, f"{plural(response['known'], 'node')}; turned away here: {reasons}", advice)
+        advice = "if it was a node of yours, check its clock, version and token"
+        return DoctorFinding("ring", WATCH, f"{plural(response['known'], 'node')}; refused here: {reasons}", advice)
     return DoctorFinding("ring", OK, plural(response["known"], "node"))
 
 
 def _clocks(response: dict[str, Any]) -> list[DoctorFinding]:
-    """Clocks of nodes that differ from most."""
-    advice = "set it there: sudo timedatectl set-ntp true; a node more than 5 min off gets no work"
+    """Return a finding for each node whose clock differs from most clocks."""
+    advice = "set the clock on that node: sudo timedatectl set-ntp true; a node more than 5 min off gets no work"
     return [DoctorFinding("clocks", BAD, text, advice) for text in response.get("clocks") or ()]
 
 
@@ -170,21 +170,19 @@ def _applications(response: dict[str, Any]) -> list[DoctorFinding]:
     live = sum(row["state"] in (*BEGUN_STATES, "deploying") for row in rows)
     if failed:
         advice = f"see why: agiledart status {failed[0]}"
-        return [DoctorFinding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
-    return [DoctorFinding("applications", OK, f"{live} at work")]
+        return [DoctorFinding("applications", WATCH, f"{live} running, failed: {', '.join(failed)}", advice)]
+    return [DoctorFinding("applications", OK, f"{live} running")]
 
 
 def _inputs(client: ControlClient, response: dict[str, Any]) -> list[DoctorFinding]:
-    """Applications that live on what they cannot read."""
+    """Return a finding for each application whose records are mostly malformed."""
     names = [row["name"] for row in response["applications"] if row["state"] in (*BEGUN_STATES, "finished")]
     findings = []
     for name in names[-MAX_NODES_ASKED:]:
-        with contextlib.suppress(OperationFailed):  # it has just gone
+        with contextlib.suppress(OperationFailed):  # it was removed in the meantime
             summary = client.ask(Status(name)).get("summary") or {}
             if mostly_malformed(summary):
                 malformed = sum(summary["malformed"].values())
                 text = f"{name}: {malformed:,} of {summary.get('records_in', 0):,} records it read are malformed"
-                findings.append(
-                    DoctorFinding("input", WATCH, text, f"see what is wrong with them: agiledart logs {name}")
-                )
+                findings.append(DoctorFinding("input", WATCH, text, f"see why: agiledart logs {name}"))
     return findings

@@ -1,4 +1,4 @@
-"""`agiledart explain`: how many instances a stage should have, which way its rows take, what a failure costs it; and why."""
+"""`agiledart explain`: explain scaling decisions, the routes of rows between nodes, and the cost of failures."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -23,17 +23,20 @@ from agiledart_node.wire.commands import ExplainRecovery, ExplainScaling, Status
 LAST_RESORT_MS = 1e9
 WHY = {
     "lost": "the link was lost",
-    "silent": "nothing answered",
+    "silent": "the peer did not answer",
     "slow": "answers came late",
-    "thin": "it carried less than was offered",
+    "thin": "it carried fewer bytes than offered",
     "better": "it costs less",
-    "direct again": "the direct way answers well again",
+    "direct again": "the direct route answers well again",
 }
 
+STATES = {"let-go": "dropped", "rolled-back": "rolled back"}
+"""State of a change in the response → its text."""
 
-@click.group(short_help="Why the mesh does, or would do, what it does.")
+
+@click.group(short_help="Explain scaling decisions, routes and the cost of failures.")
 def explain() -> None:
-    """Why the mesh does, or would do, what it does.
+    """Explain scaling decisions, routes and the cost of failures.
 
     \b
     Example:
@@ -43,15 +46,15 @@ def explain() -> None:
     """
 
 
-@explain.command(short_help="What a failure costs each source, sink and step.")
+@explain.command(short_help="Show what a failure costs each source, sink and step.")
 @click.argument("target", metavar="APP|FILE:NAME")
 @set_option
 @agent_options
 @output_option
 def recovery(target: str, settings: tuple[str, ...], agent: str | None, identity: str | None, output: str) -> None:
-    """What a failure costs each source, sink and step of an application, and what its code must not do.
+    """Show what a failure costs each source, sink and step of an application, and what its code must not do.
 
-    APP is one that was submitted. FILE:NAME is a topology that is only built, here; no agent is asked.
+    APP is a submitted application. FILE:NAME is a topology; this command only builds it here and asks no agent.
 
     \b
     Example:
@@ -63,7 +66,9 @@ def recovery(target: str, settings: tuple[str, ...], agent: str | None, identity
         facts = _facts_of_file(target, settings)
     else:
         if settings:
-            raise ConfigurationError(f"--set is for FILE:NAME; {target} was submitted with what it was given then")
+            raise ConfigurationError(
+                f"--set applies to FILE:NAME only; the settings of {target} were given when it was submitted"
+            )
         with connect(agent, identity) as client:
             facts = client.ask(ExplainRecovery(target))
     response = with_costs(facts)
@@ -87,27 +92,27 @@ def _facts_of_file(target: str, settings: tuple[str, ...]) -> dict[str, Any]:
 
 
 def print_recovery(response: Mapping[str, Any]) -> None:
-    """A line for each step, what user code must not do, and what would be refused."""
-    told = f"{response['name']}: {PROMISES[Delivery(response['delivery'])]} (delivery={response['delivery']!r})"
-    click.echo(told if Delivery(response["delivery"]).is_saved else paint(told, WATCH))
+    """Print a line for each step with the cost of a failure, and what user code must not do."""
+    promise = f"{response['name']}: {PROMISES[Delivery(response['delivery'])]} (delivery={response['delivery']!r})"
+    click.echo(promise if Delivery(response["delivery"]).is_saved else paint(promise, WATCH))
     for step in response["steps"]:
         text = f" {step['role']:<6} {step['name']}: {step['after_a_failure']}"
-        click.echo(paint(f"{text}; refused when it starts", BAD) if step["refused"] else text)
+        click.echo(paint(f"{text}; the application is refused at its start", BAD) if step["refused"] else text)
     for text in response["user_code_must_not"]:
         click.echo(f" user code must not {text}")
 
 
-@explain.command(short_help="How many instances each stage should have, and why.")
+@explain.command(short_help="Show how many instances each stage should have, and why.")
 @click.argument("name")
 @click.argument("stage", required=False, default="")
 @agent_options
 @output_option
 def scaling(name: str, stage: str, agent: str | None, identity: str | None, output: str) -> None:
-    """How many instances each stage of an application should have, by the measures of the last five seconds, and why.
+    """Show how many instances each stage of an application should have by the measurements of the last five seconds, and why.
 
-    A stage with limits of an application that is saved by epochs scales itself by this after `agiledart scale APP STAGE auto`;
-    until then, and for others, it is advice. OFFERED is what the sources have for a stage, taken or not;
-    CAN is what it can do; F is the one as a share of the other with what waits, 1 is just enough.
+    After `agiledart scale APP STAGE auto` a stage with limits follows these numbers, if checkpoints save the application;
+    otherwise they are advice. OFFERED is the rate that the sources have for a stage, accepted or not. CAN is the greatest
+    rate of the stage. SCORE is CAN as a share of OFFERED and the waiting rows; 1 is just enough.
 
     \b
     Example:
@@ -123,22 +128,24 @@ def scaling(name: str, stage: str, agent: str | None, identity: str | None, outp
 
 
 def print_scaling(response: Mapping[str, Any]) -> None:
-    """A line for each stage, a sentence for each that has something to say, and one for each change of a stage."""
+    """Print a line for each stage, its reasons as sentences, and a sentence for each change of a stage."""
     if response["stages"]:
         heads = ["stage", "×", "limits", "offered/s", "waiting", "can/s", "busy", "blocked", "score", "needed"]
         print_table(heads, [_line(stage) for stage in response["stages"]], heads[1:])
     elif response.get("state") in FINAL_STATES:
-        click.echo(f"{response['name']} is {response['state']}: only what runs is measured. What changed while it ran:")
+        click.echo(
+            f"{response['name']} is {response['state']}: only running applications are measured. Its changes while it ran:"
+        )
     for stage in response["stages"]:
         if stage["unknown_reason"]:
             click.echo(paint(f" {stage['name']}: {stage['unknown_reason']}", WATCH))
         elif stage["why"]:
             click.echo(f" {stage['name']}: {stage['why']}")
         if stage.get("keeps_number"):
-            say_so = f"agiledart scale {response['name']} {stage['name']} auto"
-            click.echo(f" {stage['name']}: it keeps its number; to have it scale by itself: {say_so}")
+            command = f"agiledart scale {response['name']} {stage['name']} auto"
+            click.echo(f" {stage['name']}: a user fixed its number; to turn autoscaling on: {command}")
         elif stage.get("waits_for"):
-            click.echo(paint(f" {stage['name']}: {stage['wanted']} wanted, and waits: {stage['waits_for']}", WATCH))
+            click.echo(paint(f" {stage['name']}: should have {stage['wanted']}, waits: {stage['waits_for']}", WATCH))
     for change in response.get("changes", ()):
         click.echo(_changed(change))
     if silent := response["silent_nodes"]:
@@ -167,28 +174,32 @@ def _share(share: float | None) -> str:
 
 
 def _changed(change: Mapping[str, Any]) -> str:
-    """`areas 2 → 3, scale asked by ann: done in 1.2 s, 21 key groups to other nodes`; of a policy `scale by secant: …`."""
-    what = f" {change['stage']} {change['from']} → {change['to']}, {change['kind']}"
+    """Return a change as text: `areas 2 → 3, scale asked by ann: done in 1.2 s, 21 key groups to other nodes`."""
+    summary = f" {change['stage']} {change['from']} → {change['to']}, {change['kind']}"
     reason = change["reason"]
     by = f" {reason}" if reason.startswith("asked by") else f" by {reason}" if reason else ""
     if change["state"] == "running":
-        return f"{what}{by}: under way"
+        return f"{summary}{by}: in progress"
     if change["state"] != "done":
-        return paint(f"{what}{by}: {change['state'].replace('-', ' ')}: {change['why']}", WATCH)
-    gap = f", no rows for {change['pause_ms']:.0f} ms" if change["pause_ms"] is not None else ""
-    return f"{what}{by}: done in {change['seconds']:.1f} s, {change['moved_groups']} key groups to other nodes{gap}"
+        return paint(f"{summary}{by}: {STATES.get(change['state'], change['state'])}: {change['why']}", WATCH)
+    pause = f", no rows for {change['pause_ms']:.0f} ms" if change["pause_ms"] is not None else ""
+    return (
+        f"{summary}{by}: done in {change['seconds']:.1f} s, {change['moved_groups']} key groups to other nodes{pause}"
+    )
 
 
-@explain.command(short_help="Which way rows take between nodes, and why.")
+@explain.command(short_help="Show the routes of rows between nodes, and why.")
 @click.argument("name", metavar="APP")
 @click.argument("edge", required=False, default="")
 @agent_options
 @output_option
 def route(name: str, edge: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Which way rows take between the nodes of an application: now, what else is open, what each costs, and the last changes.
+    """Show the routes of rows between the nodes of an application: the circuit in use, the other open circuits and their costs,
+    and the last changes.
 
-    EDGE is the step that rows leave, as in `status`; without it all are shown. COST is the time for one answer at the least that is
-    still plausible; ANSWERS a share of slots of 5 ms; rows leave a way when another one costs less than 0.85 of it.
+    EDGE is the step that rows leave, as in `status`; without it the command shows all. COST is the least plausible time for one
+    answer. ANSWERS is the share of probe slots of 5 ms with an answer. Traffic moves to another circuit when that one costs
+    less than 85 % of the current one.
 
     \b
     Example:
@@ -206,7 +217,7 @@ def route(name: str, edge: str, agent: str | None, identity: str | None, output:
 
 
 def routes_of(status: Mapping[str, Any], edge: str) -> Iterator[dict[str, Any]]:
-    """Each way, with the stage and node that rows leave; raises ConfigurationError where there is no such step."""
+    """Yield each route with the stage and node that its rows leave. Raises ConfigurationError for an unknown step."""
     stages = status.get("stages", [])
     names = [stage["name"] for stage in stages]
     chosen = [stage for stage in stages if not edge or edge == stage["name"] or edge in stage["name"].split("+")]
@@ -217,28 +228,28 @@ def routes_of(status: Mapping[str, Any], edge: str) -> Iterator[dict[str, Any]]:
             f"{status.get('name', 'It')} has no step {edge!r}.{hint} Steps: {', '.join(names) or 'none'}"
         )
     for stage in chosen:
-        for one in stage["instances"]:
-            for way in one.get("routes", ()):
-                yield {"step": stage["name"], "instance": one["index"], "from": one["node"], **way}
+        for instance in stage["instances"]:
+            for row in instance.get("routes", ()):
+                yield {"step": stage["name"], "instance": instance["index"], "from": instance["node"], **row}
 
 
 def print_routes(response: Mapping[str, Any]) -> None:
-    """A block for each way."""
+    """Print a block for each route: its circuits and its last changes."""
     if not response["routes"]:
-        click.echo(f"{response['name']} sends nothing from one node to another now.")
-    for way in response["routes"]:
-        by = f"by {way['relay']}" if way["relay"] else "directly"
-        since = time.strftime("%H:%M:%S", time.localtime(way["since_ms"] / 1000))
-        head = f"{way['step']}[{way['instance']}] on {way['from']} → {way['to']}: {by} since {since} (paths: {way['paths']})"
-        click.echo(head if way["state"] == "works" else f"{head}  {paint(way['state'], WATCH)}")
+        click.echo(f"{response['name']} sends no rows from one node to another now.")
+    for row in response["routes"]:
+        by = f"by relay {row['relay']}" if row["relay"] else "directly"
+        since = time.strftime("%H:%M:%S", time.localtime(row["since_ms"] / 1000))
+        head = f"{row['step']}[{row['instance']}] on {row['from']} → {row['to']}: {by} since {since} (paths: {row['paths']})"
+        click.echo(head if row["state"] == "works" else f"{head}  {paint(row['state'], WATCH)}")
         print_table(
-            ["way", "cost", "round trip", "answers", "carries", ""],
-            [_circuit_line(one) for one in way["circuits"]],
+            ["circuit", "cost", "round trip", "answers", "rate", ""],
+            [_circuit_line(circuit) for circuit in row["circuits"]],
             ["cost"],
         )
-        for change in way["changes"][-3:]:
+        for change in row["changes"][-3:]:
             at = time.strftime("%H:%M:%S", time.localtime(change["at_ms"] / 1000))
-            after, before = (f"by {one}" if one else "directly" for one in (change["to"], change["from"]))
+            after, before = (f"by relay {relay}" if relay else "directly" for relay in (change["to"], change["from"]))
             click.echo(f"  {at} {after}, before {before}: {WHY.get(change['reason'], change['reason'])}")
 
 

@@ -1,4 +1,4 @@
-"""What `agiledart doctor` looks at on this machine: each function is one check and changes nothing."""
+"""Checks of `agiledart doctor` on this machine; each function is one check and changes nothing."""
 
 import contextlib
 import ctypes
@@ -23,16 +23,16 @@ NEEDED = ("msgspec", "cryptography", "click", "rich", "uvloop")
 SPARK = ("pyspark", "pyarrow", "pandas")
 
 MAX_SOCKET_PATH = 107
-"""Bytes of a Unix socket's path that Linux takes."""
+"""Greatest length of a Unix socket's path on Linux, bytes."""
 
 _MB = 1 << 20
 _TIME_ERROR = 5
-"""What adjtimex(2) returns when nobody keeps the clock right."""
+"""Return value of adjtimex(2) when no time service synchronises the clock (TIME_ERROR)."""
 
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """The result of one check; a suggestion stands with everything that is not ok."""
+    """Result of one check; every result that is not ok has a suggestion."""
 
     name: str
     level: str
@@ -41,7 +41,7 @@ class DoctorFinding:
 
 
 def check_python() -> DoctorFinding:
-    """The interpreter."""
+    """Check the Python interpreter."""
     word = sys.version.split()[0]
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
         return DoctorFinding("python", BAD, word, "use Python 3.11, 3.12 or 3.13")
@@ -53,7 +53,7 @@ def check_python() -> DoctorFinding:
 
 
 def check_packages() -> DoctorFinding:
-    """Packages that are always needed."""
+    """Check the packages that every installation needs."""
     have, missing = _versions(("agiledart", *NEEDED))
     if missing:
         return DoctorFinding(
@@ -73,26 +73,28 @@ def _versions(names: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def check_clock(now: float | None = None, synchronised: bool | None = None) -> DoctorFinding:
-    """The wall clock: certificates and tokens are judged by it."""
+    """Check the wall clock; the validity of certificates and tokens depends on it."""
     from agiledart_agent.identity.identity import RELEASED
 
     seconds = time.time() if now is None else now
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
     advice = "set it: sudo timedatectl set-ntp true (package systemd-timesyncd or chrony)"
     if seconds < RELEASED.timestamp():
-        return DoctorFinding("clock", BAD, f"{shown}: that time is over", advice)
+        return DoctorFinding("clock", BAD, f"{shown}: the clock is behind", advice)
     if seconds > RELEASED.timestamp() + 30 * 366 * 86_400:
-        return DoctorFinding("clock", BAD, f"{shown}: certificates end before", advice)
-    kept = is_clock_synchronised() if synchronised is None else synchronised
-    if kept is False:
         return DoctorFinding(
-            "clock", WATCH, f"{shown}, but nobody keeps it right (links need clocks within 5 min)", advice
+            "clock", BAD, f"{shown}: the clock is ahead; all certificates have expired by then", advice
         )
-    return DoctorFinding("clock", OK, shown if kept is None else f"{shown}, kept right")
+    is_synchronised = is_clock_synchronised() if synchronised is None else synchronised
+    if is_synchronised is False:
+        return DoctorFinding(
+            "clock", WATCH, f"{shown}, but no time service synchronises it (links need clocks within 5 min)", advice
+        )
+    return DoctorFinding("clock", OK, shown if is_synchronised is None else f"{shown}, synchronised")
 
 
 def is_clock_synchronised() -> bool | None:
-    """Whether the kernel says that a time service steers its clock; None when it does not tell."""
+    """Return whether a time service synchronises the kernel's clock; None when the kernel does not report it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
@@ -102,7 +104,7 @@ def is_clock_synchronised() -> bool | None:
 
 
 def check_share(cores: int | None = None, memory_mb: int | None = None) -> DoctorFinding:
-    """How many nodes of the ring this machine is strong enough to be."""
+    """Check how many nodes of the ring this machine could run."""
     from agiledart_overlay.tables.virtual_nodes import virtual_nodes
 
     cores = cores or os.cpu_count() or 1
@@ -110,36 +112,34 @@ def check_share(cores: int | None = None, memory_mb: int | None = None) -> Docto
     count = virtual_nodes(cores, memory_mb)
     shown = f"{cores} cores and {memory_mb:,} MB"
     if count == 1:
-        return DoctorFinding("share", OK, f"{shown} are one node's")
-    return DoctorFinding("share", OK, f"{shown} could be {count} nodes: an agent each, with --cores {cores // count}")
+        return DoctorFinding("share", OK, f"{shown}: enough for one node")
+    return DoctorFinding("share", OK, f"{shown}: enough for {count} nodes, an agent each with --cores {cores // count}")
 
 
 def check_confinement(wanted: bool, landlock_version: int | None = None) -> DoctorFinding:
-    """Whether users' code is kept from the keys of an agent here."""
+    """Check whether users' code can read the keys of an agent here."""
     from agiledart_executor.user_code import landlock
 
     found = landlock.version() if landlock_version is None else landlock_version
     name, open_to = "users' code", "can read this agent's keys and act as it"
     if not wanted:
-        return DoctorFinding(name, WATCH, f"{open_to}: agent.confine is false", "take that setting out")
+        return DoctorFinding(name, WATCH, f"{open_to}: agent.confine is false", "remove that setting")
     if found < landlock.NEEDED_VERSION:
-        advice = (
-            "run Linux 5.19 or newer with landlock among lsm= of its command line; until then admit only whom you trust"
-        )
+        advice = "run Linux 5.19 or newer with landlock in lsm= of its command line; until then admit only users whom you trust"
         return DoctorFinding(name, WATCH, f"{open_to}: the kernel has no Landlock", advice)
     if found < landlock.TRUNCATE_VERSION:
         advice = "run Linux 6.2 or newer"
         return DoctorFinding(name, WATCH, "cannot read this agent's keys, but can empty their files", advice)
-    return DoctorFinding(name, OK, f"is kept from this agent's keys and records (Landlock {found})")
+    return DoctorFinding(name, OK, f"cannot reach this agent's keys and records (Landlock {found})")
 
 
 def check_port(name: str, host: str, port: int, own_pid: int | None) -> DoctorFinding:
-    """Whether an agent could listen there, or who does. `own_pid`: of the agent that is found here."""
+    """Check whether an agent can listen there, or which process does. `own_pid`: process id of this machine's agent."""
     from agiledart_agent.host.network_addresses import process_on_port
 
     where = f"{host}:{port}"
     if port == 0:
-        return DoctorFinding(name, OK, "any free one")
+        return DoctorFinding(name, OK, "any free port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -205,15 +205,15 @@ def _unmade(folder: Path) -> list[DoctorFinding]:
 
 
 def check_disk_space(folder: Path) -> list[DoctorFinding]:
-    """Free bytes and inodes of a directory's file system."""
-    room = os.statvfs(folder)
-    free = room.f_bavail * room.f_frsize
-    advice = f"make room on the file system of {folder}, or bound sink logs (max_bytes, max_age)"
+    """Check the free bytes and inodes of a directory's file system."""
+    stats = os.statvfs(folder)
+    free = stats.f_bavail * stats.f_frsize
+    advice = f"free space on the file system of {folder}, or limit sink logs (max_bytes, max_age)"
     text = f"{free / 1e9:,.1f} GB free"
     level = BAD if free < 100 * _MB else WATCH if free < 1024 * _MB else OK
     findings = [DoctorFinding("disk", level, text, "" if level == OK else advice)]
-    if room.f_files:  # some file systems have no fixed number
-        share = room.f_favail / room.f_files
+    if stats.f_files:  # some file systems have no fixed number
+        share = stats.f_favail / stats.f_files
         level = BAD if share < 0.01 else WATCH if share < 0.05 else OK
         findings.append(
             DoctorFinding("inodes", level, f"{share:.0%} free", "" if level == OK else "remove small files there")
@@ -222,12 +222,12 @@ def check_disk_space(folder: Path) -> list[DoctorFinding]:
 
 
 def check_memory(table: str | None = None, cgroup: Path = Path("/sys/fs/cgroup")) -> DoctorFinding:
-    """Memory that a new process could have, the limit of a container included."""
+    """Check the memory that a new process can have, including the limit of a container."""
     if table is None:
         try:
             table = Path("/proc/meminfo").read_text()
         except OSError:
-            return DoctorFinding("memory", OK, "not told by this system")
+            return DoctorFinding("memory", OK, "not reported by this system")
     found = {name: int(number) * 1024 for name, number in re.findall(r"^(\w+):\s+(\d+) kB", table, re.MULTILINE)}
     total, free = found.get("MemTotal", 0), found.get("MemAvailable", found.get("MemFree", 0))
     with contextlib.suppress(OSError, ValueError):
@@ -241,7 +241,7 @@ def check_memory(table: str | None = None, cgroup: Path = Path("/sys/fs/cgroup")
 
 
 def check_limits(soft: int | None = None) -> DoctorFinding:
-    """File descriptors: each link, client and executor needs one or more."""
+    """Check the limit of file descriptors; each link, client and executor needs one or more."""
     number = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
     if number == resource.RLIM_INFINITY or number >= 1_024:
         return DoctorFinding("open files", OK, "no limit" if number == resource.RLIM_INFINITY else f"up to {number:,}")
@@ -250,16 +250,16 @@ def check_limits(soft: int | None = None) -> DoctorFinding:
 
 
 def check_load() -> DoctorFinding:
-    """Whether the processors keep up."""
+    """Check the load of the processors."""
     cores, load = os.cpu_count() or 1, os.getloadavg()[1]
     text = f"load {load:.1f} on {cores} cores, up for {duration(time.clock_gettime(time.CLOCK_BOOTTIME))}"
     if load > 3 * cores:
-        return DoctorFinding("load", WATCH, text, "peers may take this node for dead: move work elsewhere")
+        return DoctorFinding("load", WATCH, text, "peers may declare this node failed: move work to other nodes")
     return DoctorFinding("load", OK, text)
 
 
 def check_java(environment: Mapping[str, str] = os.environ) -> DoctorFinding:
-    """Only who reads sinks with Spark needs it."""
+    """Check Java, which only readers of sinks with Spark need."""
     have, missing = _versions(SPARK)
     if missing:
         return DoctorFinding(

@@ -25,7 +25,15 @@ from agiledart_node.wire.commands import (
     UploadCheckpoint,
 )
 
-EPOCH = {"committed": 7, "attempt": 2, "age_s": 3.0, "duration_ms": 40.0, "bytes": 5000, "tolerated_losses": 2, "coordinator": "a2"}
+EPOCH = {
+    "committed": 7,
+    "attempt": 2,
+    "age_s": 3.0,
+    "duration_ms": 40.0,
+    "bytes": 5000,
+    "tolerated_losses": 2,
+    "coordinator": "a2",
+}
 ELEMENT = {
     "stage": "sums",
     "index": 1,
@@ -88,9 +96,9 @@ def test_a_line_for_each_element(
     assert run_cli(["checkpoint", verb, "job"]) == 0
     assert Client.asked == Checkpoints("job", take)
     told = capsys.readouterr().out
-    assert "job v1: epoch 7 committed, 3.00 s ago; survives the loss of 2 machines" in told
+    assert "job v1: checkpoint 7 committed, 3.00 s ago; survives the loss of 2 machines" in told
     (line,) = (line for line in told.splitlines() if line.startswith(" sums"))
-    assert line.split() == ["sums", "1", "a2", "7", "(life", "2)", "4,096", "any", "1", "of", "a3,", "a4"]
+    assert line.split() == ["sums", "1", "a2", "7", "(attempt", "2)", "4,096", "any", "1", "of", "a3,", "a4"]
     assert "its node only" in told
 
 
@@ -106,9 +114,9 @@ def test_a_line_for_each_that_outlives_its_run(capsys: pytest.CaptureFixture[str
     }
     print_checkpoints(body)
     told = capsys.readouterr().out
-    assert "job v2: stopped; what is kept of it:" in told
+    assert "job v2: stopped; retained checkpoints:" in told
     (line,) = (line for line in told.splitlines() if line.startswith(" pause"))
-    assert line.split()[:5] == ["pause", "job", "v1", "7", "(life"]
+    assert line.split()[:5] == ["pause", "job", "v1", "7", "(attempt"]
     assert line.endswith("a1, a2")
 
 

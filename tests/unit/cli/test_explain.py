@@ -79,16 +79,16 @@ def test_changes_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
     told = capsys.readouterr().out
     assert "areas 2 → 3, scale by ann: done in 1.2 s, 21 key groups to other nodes, no rows for 80 ms" in told
     assert "rolled back: pi2 was lost" in told
-    assert "by ann: under way" in told
+    assert "by ann: in progress" in told
     print_scaling({**body, "changes": [{**change, "reason": "asked by ann"}, {**change, "reason": ""}]})
     told = capsys.readouterr().out
     assert "areas 2 → 3, scale asked by ann: done in 1.2 s" in told
     assert "areas 2 → 3, scale: done in 1.2 s" in told
     print_scaling({**body, "name": "taxi", "state": "finished"})
     told = capsys.readouterr().out
-    assert told.startswith("taxi is finished: only what runs is measured. What changed while it ran:\n areas 2 → 3"), (
-        told
-    )
+    assert told.startswith(
+        "taxi is finished: only running applications are measured. Its changes while it ran:\n areas 2 → 3"
+    ), told
 
 
 def way(**fields: Any) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def test_a_route_is_told_with_its_alternatives_and_why(
     routes(monkeypatch)
     assert run_cli(["explain", "route", "job", "keep"]) == 0
     told = capsys.readouterr().out
-    assert "trips+keep[0] on pi1 → pi3: by a2 since" in told
+    assert "trips+keep[0] on pi1 → pi3: by relay a2 since" in told
     assert next(line for line in told.splitlines() if "in use" in line).split()[:3] == ["by", "a2", "24"]
     assert "last resort" in told
-    assert "by a2, before directly: answers came late" in told
+    assert "by relay a2, before directly: answers came late" in told
 
 
 def test_a_route_of_no_such_step_is_a_mistake_in_words(
@@ -158,5 +158,5 @@ def test_a_stage_that_keeps_its_number_is_told_with_what_lets_it_go(capsys: pyte
         {"name": "taxi", "state": "running", "stages": [stage("areas", keeps_number=True)], "silent_nodes": []}
     )
     told = capsys.readouterr().out
-    assert "areas: it keeps its number; to have it scale by itself: agiledart scale taxi areas auto" in told
+    assert "areas: a user fixed its number; to turn autoscaling on: agiledart scale taxi areas auto" in told
     assert "by hand" not in told, "it is so from the start, and nobody need have given a number"

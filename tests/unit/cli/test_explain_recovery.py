@@ -53,11 +53,11 @@ def explained(capsys: pytest.CaptureFixture[str], *settings: str) -> dict[str, A
 def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = explained(capsys, "rows=csv:a.csv", "more=tcp:pi2:7000", "out=log:sums")
     costs = {step["name"]: step["after_a_failure"] for step in told["steps"]}
-    assert costs["rows"].startswith("read again from where it was at the last epoch")
-    assert costs["more"].startswith("again from its log on the node's disk")
-    assert costs["sums"].startswith("what it remembers by key comes back from the last epoch")
+    assert costs["rows"].startswith("read again from its position at the last checkpoint")
+    assert costs["more"].startswith("rows after the last checkpoint are read again from its log on the node's disk")
+    assert costs["sums"].startswith("its state by key is restored from the last checkpoint")
     assert "its rows wait" not in costs["sums"], "windows are saved in slices"
-    assert costs["out"].startswith("readers see rows when their epoch is committed, each once")
+    assert costs["out"].startswith("readers see each row once, when its checkpoint is committed, each once")
     assert not any(step["refused"] for step in told["steps"])
     assert any("clocks" in text for text in told["user_code_must_not"])
 
@@ -68,7 +68,7 @@ def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.Captu
         ("out=stdout:", "out", "cannot withdraw rows"),
         ("out=sql:plant?table=sums", "out", "key=… lets one that comes again change nothing"),
         ("out=mqtt://broker/sums?duplicates=1", "out", "nobody says whether they arrive: add qos=1"),
-        ("more=tcp:pi2:7000?overload=shed_oldest", "more", "rows that are shed are gone"),
+        ("more=tcp:pi2:7000?overload=shed_oldest", "more", "rows that are shed cannot be read again"),
         ("more=csv:a.csv?follow=1", "more", "a file that grows"),
     ],
 )
@@ -87,8 +87,8 @@ def test_what_would_be_refused_is_said(
     [
         ("sql:plant?table=sums&key=at", "same effect when repeated"),
         ("mqtt://broker/sums?qos=1&duplicates=1", "none lost with exactly-once, may repeat"),
-        ("csv:out.csv?roll_bytes=1000000", "files get their names when the epoch of their last row is committed"),
-        ("parquet:out.parquet", "files get their names when the epoch of their last row is committed"),
+        ("csv:out.csv?roll_bytes=1000000", "a file gets its name when the checkpoint of its last row is committed"),
+        ("parquet:out.parquet", "a file gets its name when the checkpoint of its last row is committed"),
     ],
 )
 def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str) -> None:
@@ -101,17 +101,23 @@ def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("sink", "text"),
     [
-        ("stdout:", "those behind the last epoch are there again; nobody says whether they arrive"),
-        ("log:sums", "those behind the last epoch are there again, none is lost; without its node the others wait"),
-        ("csv:out.csv", "those behind the last epoch are there again, none is lost; without its node the others wait"),
-        ("mqtt://broker/sums?qos=1", "those behind the last epoch are there again, none is lost"),
+        ("stdout:", "rows after the last checkpoint appear again; the sink does not confirm that rows arrive"),
+        (
+            "log:sums",
+            "rows after the last checkpoint appear again, none is lost; without its node the application waits",
+        ),
+        (
+            "csv:out.csv",
+            "rows after the last checkpoint appear again, none is lost; without its node the application waits",
+        ),
+        ("mqtt://broker/sums?qos=1", "rows after the last checkpoint appear again, none is lost"),
         (
             "mqtt://broker/sums",
-            "those behind the last epoch are there again; nobody says whether they arrive: add qos=1",
+            "rows after the last checkpoint appear again; the sink does not confirm that rows arrive: add qos=1",
         ),
-        ("sql:plant?table=sums", "those behind the last epoch are there again, none is lost"),
+        ("sql:plant?table=sums", "rows after the last checkpoint appear again, none is lost"),
         ("sql:plant?table=sums&key=at", "same effect when repeated"),
-        ("csv:out.csv?roll_bytes=1000000", "files get their names when the epoch of their last row is committed"),
+        ("csv:out.csv?roll_bytes=1000000", "a file gets its name when the checkpoint of its last row is committed"),
     ],
 )
 def test_at_least_once_says_what_is_seen_again_and_refuses_no_sink(
@@ -128,7 +134,9 @@ def test_a_log_that_moves_counts_by_epoch_also_with_at_least_once(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("rows=csv:a.csv", "more=csv:a.csv", "out=log:sums", "delivery=at-least-once", "lost=move")
-    assert explained(capsys, *words)["steps"][-1]["after_a_failure"].startswith("readers see rows when their epoch")
+    assert explained(capsys, *words)["steps"][-1]["after_a_failure"].startswith(
+        "readers see each row once, when its checkpoint"
+    )
 
 
 def test_at_most_once_says_that_nothing_is_saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +152,7 @@ def test_at_most_once_says_that_nothing_is_saved(folder: Path, capsys: pytest.Ca
     ]
     assert run_cli(["explain", "recovery", "costly.py:build", *words]) == 0
     told = capsys.readouterr().out
-    assert "sums: nothing is saved: when a host dies the application fails" in told
+    assert "sums: nothing is saved: the application fails when a host dies" in told
     assert "refused" not in told
     assert "must not" not in told
 
@@ -182,24 +190,24 @@ def test_of_an_application_its_nodes_are_named(
     assert run_cli(["explain", "recovery", "job"]) == 0
     assert Client.asked == ExplainRecovery("job")
     told = capsys.readouterr().out
-    assert "job: every row counts once, also after a failure" in told
-    assert "without pi3 the others wait" in told
+    assert "job: each row takes effect once, also after a failure" in told
+    assert "without pi3 the application waits" in told
     assert run_cli(["explain", "recovery", "job", "--set", "rows=csv:b.csv"]) == 2
-    assert "--set is for FILE:NAME" in capsys.readouterr().err
+    assert "--set applies to FILE:NAME" in capsys.readouterr().err
 
 
 def test_what_the_policies_say_of_lost_nodes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ("rows=csv:a.csv", "more=tcp:pi2:7000", "lost=move", "state=empty")
     costs = {step["name"]: step for step in explained(capsys, *settings, "out=log:sums")["steps"]}
-    assert costs["rows"]["after_a_failure"].endswith("without its node another node goes on with it")
-    assert costs["more"]["after_a_failure"].endswith("is lost then")
-    assert costs["sums"]["after_a_failure"].endswith("it begins empty")
+    assert costs["rows"]["after_a_failure"].endswith("without its node another node takes it over")
+    assert costs["more"]["after_a_failure"].endswith("are lost then")
+    assert costs["sums"]["after_a_failure"].endswith("the step starts empty if the state cannot be rebuilt for a minute")
     assert (costs["out"]["if_lost"], costs["out"]["refused"], costs["both"]["if_lost"]) == ("move", False, "wait")
     assert explained(capsys, *settings, "out=csv:out.csv")["steps"][-1]["refused"]
     goes_back = {
         step["name"]: step for step in explained(capsys, *settings[:3], "state=previous", "out=log:sums")["steps"]
     }
-    assert goes_back["sums"]["after_a_failure"].endswith("so rows of one epoch come twice")
+    assert goes_back["sums"]["after_a_failure"].endswith("and some rows are duplicated")
     assert "come twice" not in goes_back["both"]["after_a_failure"], "it has no state of its own to lose"
 
 

@@ -154,14 +154,14 @@ def test_a_long_reason_is_cut_on_a_terminal_only(
 def test_status_says_how_old_its_figures_are_and_why_a_step_is_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     body: dict[str, Any] = {
         "name": "small", "version": 1, "state": "running", "changed_ms": 0, "placement": {"rows": ["a1"], "count": ["a2"]},
-        "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 has 5 instances already, and others have room"},
+        "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 was skipped to spread instances evenly (it has 5 already)"},
         "stages": [{"name": "rows", "instances": [{"age_ms": 100}]}, {"name": "count", "instances": [{"age_ms": 2_300}]}],
     }  # fmt: skip
     application_view.print_status(body)
     told = capsys.readouterr().out
-    assert "way a1 → a2 → a1 (2 hops)" in told
-    assert "count is on a2: a1 has 5 instances already, and others have room" in told
-    assert "figures 0.10 s to 2.30 s old: counts differ by what passed between" in told
+    assert "path a1 → a2 → a1 (2 hops)" in told
+    assert "count runs on a2: a1 was skipped to spread instances evenly (it has 5 already)" in told
+    assert "figures 0.10 s to 2.30 s old: counts differ by the rows that passed in between" in told
 
 
 def test_which_agent_is_guessed_is_said_once_for_a_terminal(

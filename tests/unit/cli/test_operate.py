@@ -321,7 +321,7 @@ def test_doctor_and_status_tell_of_input_that_is_mostly_malformed(serve: Serve, 
             assert [one["level"] for one in checks_of_input] == [WATCH] * told
             assert all("100 of 199" in one["text"] for one in checks_of_input)
             assert run_cli(["status", "rooms", "--agent", str(agent.folder)]) == 0
-            assert ("most of what is read is malformed" in capsys.readouterr().out) is told
+            assert ("most records are malformed" in capsys.readouterr().out) is told
 
 
 def test_doctor_without_an_agent_and_with_a_wrong_setting(
@@ -347,13 +347,13 @@ def test_the_clock() -> None:
 )
 def test_what_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, nodes: int) -> None:
     told = machine_checks.check_share(cores, memory_mb).text
-    assert (f"could be {nodes} nodes" in told) if nodes > 1 else ("one node" in told)
+    assert (f"enough for {nodes} nodes" in told) if nodes > 1 else ("one node" in told)
 
 
 @pytest.mark.parametrize(
     ("wanted", "version", "level", "text"),
     [
-        (True, 7, machine_checks.OK, "is kept from this agent's keys and records (Landlock 7)"),
+        (True, 7, machine_checks.OK, "cannot reach this agent's keys and records (Landlock 7)"),
         (True, 2, machine_checks.WATCH, "cannot read this agent's keys, but can empty their files"),
         (True, 0, machine_checks.WATCH, "can read this agent's keys and act as it: the kernel has no Landlock"),
         (False, 7, machine_checks.WATCH, "can read this agent's keys and act as it: agent.confine is false"),

@@ -19,7 +19,7 @@ def test_status_tells_what_was_shed_spooled_and_skipped(capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert "shed 64 (60 oldest, 4 disk full)" in said
     assert "spooled 50 (7 still on disk)" in said
-    assert "parse: its code raised: 3 skipped, 2 dead letters (see: agiledart logs)" in said
+    assert "parse: its code raised an exception: 3 skipped, 2 dead letters (see: agiledart logs)" in said
 
 
 def test_status_says_nothing_of_what_did_not_happen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,10 +20,10 @@ BODY: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        ("fetch", "fetches state, 1,000 of 4,000 bytes; life 2 from epoch 7"),
-        ("restore", "restores; life 2"),
-        ("replay", "replays; life 2"),
-        ("plan", "plans; life 2"),
+        ("fetch", "fetches state, 1,000 of 4,000 bytes; attempt 2 from checkpoint 7"),
+        ("restore", "restores state; attempt 2"),
+        ("replay", "replays; attempt 2"),
+        ("plan", "plans; attempt 2"),
     ],
 )
 def test_each_phase_has_words(phase: str, words: str) -> None:
@@ -33,7 +33,7 @@ def test_each_phase_has_words(phase: str, words: str) -> None:
 def test_who_is_missing_is_named() -> None:
     waiting = {**RECOVERY, "phase": "waiting", "waits_for": ["pi3", "pi4"]}
     assert recovery_text({"recovery": waiting}).startswith("waits for pi3, pi4;")
-    assert recovery_text({"recovery": {**waiting, "waits_for": []}}).startswith("waits for room;")
+    assert recovery_text({"recovery": {**waiting, "waits_for": []}}).startswith("waits for free capacity;")
     assert recovery_text({"recovery": None}) == ""
 
 
@@ -46,7 +46,7 @@ def test_an_island_says_how_long_nothing_is_committed_without_whom_and_what_beco
     print_status(body)
     print_applications({"applications": [body], "unreadable": 0})
     told = capsys.readouterr().out
-    assert told.count(f"no commit for 1 min 30 s, without pi3, pi4: {why}") == 2
+    assert told.count(f"no commit for 1 min 30 s, cannot reach pi3, pi4: {why}") == 2
     assert "orders v1   minority" in told
 
 
@@ -55,14 +55,14 @@ def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     print_applications({"applications": [BODY], "unreadable": 0})
     told = capsys.readouterr().out
     assert told.count("fetches state") == 2
-    assert "epoch 7 committed" in told
+    assert "checkpoint 7 committed" in told
     assert "survives the loss of 1 machine\n" in told
 
 
 def test_an_end_that_no_order_shows_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     body = BODY | {"state": "stopped", "is_unverified": True, "recovery": None, "epoch": None}
     print_status(body)
-    assert "no user's order to stop it is there: an older agent noted that" in capsys.readouterr().out
+    assert "no signed stop command exists: an older or malicious agent reported this" in capsys.readouterr().out
     print_status(body | {"is_unverified": False})
     assert "no user's order" not in capsys.readouterr().out
 
@@ -71,7 +71,7 @@ def test_instances_that_told_no_figures_before_the_end_are_counted(capsys: pytes
     stages: list[dict[str, Any]] = [{"name": name, "parallelism": 2, "instances": []} for name in ("a", "b")]
     body = BODY | {"state": "failed", "recovery": None, "epoch": None, "stages": stages}
     print_status(body | {"summary": {"instances_reporting": 3}})
-    assert " figures of 3 of 4 instances: the others ended before they told any\n" in capsys.readouterr().out
+    assert " figures of 3 of 4 instances: the others ended before they reported any\n" in capsys.readouterr().out
     print_status(body | {"summary": {"instances_reporting": 4}})
     assert "the others ended" not in capsys.readouterr().out
 
@@ -93,9 +93,9 @@ def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixtu
     }
     print_status(BODY | {"state": "running", "recovery": None, "summary": told})
     said = capsys.readouterr().out
-    assert " life 3: 214 rows shown again at out, at most\n" in said
-    assert " lives before: 46 rows shown again, at most\n" in said
-    assert " log came from a node that was lost: nobody knows what else it shows again\n" in said
+    assert " attempt 3: at most 214 rows emitted again by out\n" in said
+    assert " earlier attempts: at most 46 rows emitted again\n" in said
+    assert " log moved from a failed node: it may have emitted more rows again than are counted\n" in said
     print_status(BODY | {"state": "running", "recovery": None, "summary": {"duplicated": {"out": 0}}})
     assert "again" not in capsys.readouterr().out
 
@@ -103,5 +103,5 @@ def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixtu
 def test_rows_that_are_lost_are_told_with_their_source_and_life(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(BODY | {"losses": [[2, "readings", 200], [3, "more", 0]]})
     said = capsys.readouterr().out
-    assert " life 2: at least 200 rows of readings are lost: only the log of a node that is gone had them\n" in said
-    assert " life 3: nobody knows how many rows of more are lost" in said
+    assert " attempt 2: lost at least 200 rows of readings: only the log of a failed node held them\n" in said
+    assert " attempt 3: lost an unknown number of rows of more" in said

@@ -153,7 +153,7 @@ def test_submit_sends_what_builds_the_same_graph(project: Path, ask: Ask, capsys
     assert isinstance(command, Submit)
     assert Codec[Submit](Submit, MAX_RECORD_BYTES).decode(encode(command)).parallelism == {"positive": (1, 8)}
     assert "a2 ×2" in told.out
-    assert "way a1 → a2 (1 hop)" in told.out
+    assert "path a1 → a2 (1 hop)" in told.out
 
 
 def test_submit_waits_when_it_is_told_to(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:

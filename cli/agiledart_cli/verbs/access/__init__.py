@@ -1,1 +1,1 @@
-"""Verbs about who may and who did: the audit, secrets of connectors."""
+"""Verbs for access control: audit, join tokens, memberships, secrets of connectors."""

@@ -1,4 +1,4 @@
-"""`agiledart audit`: who wanted what of which agent."""
+"""`agiledart audit`: show who requested what from which agent."""
 
 import time
 from datetime import timedelta
@@ -15,16 +15,21 @@ from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Audit
 
 MAX_ANSWERS = 1_000
-"""Asked for one output; every agent together keeps no more than that."""
+"""Greatest number of responses for one output; all agents together keep fewer lines than these hold."""
 
 
-@click.command(short_help="Who wanted what, whence, and whether it was allowed.")
+@click.command(short_help="Show who requested what, from where, and whether it was permitted.")
 @click.option(
-    "--since", "span", callback=time_span, metavar="SPAN", default=None, help="Not what was longer ago: 30m, 24h, 7d."
+    "--since",
+    "span",
+    callback=time_span,
+    metavar="SPAN",
+    default=None,
+    help="Only entries newer than this: 30m, 24h, 7d.",
 )
 @click.option("--requester", default="", metavar="KEY", help="Only requests of this key or role; a prefix is enough.")
-@click.option("--app", "application", default="", metavar="APP", help="Only what was about this application.")
-@click.option("--verify", is_flag=True, help="Show no lines; say of each agent whether its lines are whole.")
+@click.option("--app", "application", default="", metavar="APP", help="Only requests about this application.")
+@click.option("--verify", is_flag=True, help="Show no lines; report for each agent whether its audit trail is intact.")
 @agent_options
 @output_option
 def audit(
@@ -36,7 +41,7 @@ def audit(
     identity: str | None,
     output: str,
 ) -> int:
-    """Who wanted what of which agent, whence, and whether it was allowed. For admins.
+    """Show who requested what from which agent, from where, and whether it was permitted. For admins.
 
     \b
     Example:
@@ -44,8 +49,9 @@ def audit(
       agiledart audit --requester 6d0b… -o json
       agiledart audit --verify
 
-    Each agent keeps what it was asked itself: orders (what changes something), and whatever it refused. Its lines hang together
-    by hashes, so altered and removed ones are told, always; the exit code is 1 then. The oldest go when there are too many.
+    Each agent records the requests that it received: commands that change something, and all refused requests. A hash chain
+    links its lines, so the command always reports altered and removed lines; the exit code is then 1. The agent deletes the
+    oldest lines when its limit is reached.
     """
     since_ms = 0 if span is None else max(0, int((time.time() - span.total_seconds()) * 1_000))
     with connect(agent, identity) as client:
@@ -58,7 +64,7 @@ def audit(
 
 
 def _ask(client: ControlClient, command: Audit, *, wants_rows: bool) -> dict[str, Any]:
-    """All answers as one."""
+    """Return the responses of all agents as one document."""
     response: dict[str, Any] = client.ask(command)
     if not wants_rows:
         return {**response, "rows": []}
@@ -77,26 +83,27 @@ def _print(response: dict[str, Any], verify: bool) -> None:
     if verify:
         for node in response["nodes"]:
             if not node["faults"]:
-                print_message(f"{node['node']}: {plural(node['kept'], 'line')}, whole", colour=GOOD)
+                print_message(f"{node['node']}: {plural(node['kept'], 'line')}, intact", colour=GOOD)
     elif not response["rows"]:
-        click.echo("Nobody wanted anything of that kind.")
+        click.echo("No entry matches.")
     else:
         print_table(
-            ["when", "node", "requester", "action", "application", "allowed", "origin", ""], [_cells(row) for row in response["rows"]]
+            ["when", "node", "requester", "action", "application", "allowed", "origin", ""],
+            [_cells(row) for row in response["rows"]],
         )
     for node in response["nodes"]:
         for fault in node["faults"]:
             print_message(f"{node['node']}: {fault}.", colour=BAD)
     if response["silent_nodes"]:
-        print_message(f"No answer from {', '.join(response['silent_nodes'])}: their lines are not here.", colour=BAD)
+        print_message(f"No answer from {', '.join(response['silent_nodes'])}: their lines are missing.", colour=BAD)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    said = [row["details"]] if row["details"] else []
+    remarks = [row["details"]] if row["details"] else []
     if row["allowed"] and row["outcome"]:
-        said.append(f"but: {row['outcome']}")
+        remarks.append(f"not done: {row['outcome']}")
     if row["suppressed"]:
-        said.append(f"({count(row['suppressed'])} more before)")
+        remarks.append(f"({count(row['suppressed'])} similar requests before)")
     return [
         when(row["at_ms"]),
         row["node"],
@@ -105,5 +112,5 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["application"],
         "yes" if row["allowed"] else f"no: {row['reason']}",
         row["origin"],
-        " ".join(said),
+        " ".join(remarks),
     ]
