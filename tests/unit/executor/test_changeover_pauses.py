@@ -67,7 +67,7 @@ def bed() -> Bed:
     return Bed(planned(2, 2))
 
 
-def test_the_gap_is_from_the_last_rows_of_the_old_term_to_the_first_of_the_new(bed: Bed) -> None:
+def test_the_pause_runs_from_the_last_old_rows_to_the_first_new_ones(bed: Bed) -> None:
     bed.at(10).send(OLD)
     bed.at(20).turn()
     for target in NEW:

@@ -147,7 +147,7 @@ def test_frames_of_an_unknown_channel_are_refused_after_valid_ones_too(changes: 
         ({"target_generation": 0}, "generation"),
     ],
 )
-def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes: dict[str, int], reason: str) -> None:
+def test_frames_of_another_attempt_or_generation_are_always_refused(changes: dict[str, int], reason: str) -> None:
     port, taken = a_port()
     link = a_link(UPSTREAM)
     with pytest.raises(RemoteProtocolError, match=reason):

@@ -85,7 +85,7 @@ def in_a_loop(play: Any) -> Any:
     return asyncio.run(run())
 
 
-def test_a_lone_frame_is_at_the_sink_when_receive_returns_and_its_neighbours_frames_are_none() -> None:
+def test_a_lone_frame_reaches_the_sink_before_receive_returns() -> None:
     def play() -> None:
         far = Far()
         local = far.middle.outputs[1, 0].channel
@@ -322,7 +322,7 @@ def test_an_instance_with_a_blocked_output_takes_no_more_frames() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_that_was_taken_counts_when_a_frame_passes_so_a_window_never_stays_full(
+def test_taken_rows_are_acknowledged_on_each_pass_so_no_window_stays_full(
     seed: int, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow receiver acknowledges late: of frames that were worked on in a turn of their own before, none may be forgotten."""

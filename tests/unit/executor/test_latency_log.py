@@ -200,7 +200,7 @@ def launchable(row_type: Any, keeping: LatencyKeeping) -> tuple[Launchable, list
 @pytest.mark.parametrize(
     ("row_type", "max_bytes", "is_stored"), [(Row, 1 << 20, True), (Row, 0, False), (Plain, 1 << 20, False)]
 )
-def test_each_sink_has_a_log_when_its_rows_say_when_they_were_read_and_the_agent_wants_it(
+def test_each_sink_with_read_times_gets_a_log_when_the_agent_enables_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_type: Any, max_bytes: int, *, is_stored: bool
 ) -> None:
     monkeypatch.setattr(launchable_module, "_ROOT", tmp_path)

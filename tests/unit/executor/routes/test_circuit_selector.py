@@ -21,14 +21,14 @@ def ways(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_healthy_way_is_asked_at_most_twenty_times_a_second_and_nothing_else_is_opened(seed: int) -> None:
+def test_a_healthy_path_is_probed_twenty_times_a_second_at_most(seed: int) -> None:
     world = World(ways(), seed=seed).run(60 * S)
     assert not world.dials()
     assert not world.moves()
     assert 5 * 60 <= world.probes(0, 60 * S) <= 20 * 60
 
 
-def test_warm_keeps_two_others_open_and_asks_all_together_at_most_twenty_times_a_second() -> None:
+def test_warm_keeps_two_other_circuits_open_and_limits_the_probe_rate() -> None:
     world = World(ways(), ("warm",)).run(60 * S)
     assert not world.moves()
     assert len(world.connections) == 3
