@@ -78,7 +78,7 @@ def test_a_dead_spare_process_is_replaced(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_it_is_kept_while_an_application_is_saved_by_epochs_and_for_a_while_after(tmp_path: Path) -> None:
+def test_the_spare_process_is_kept_while_an_application_has_checkpoints(tmp_path: Path) -> None:
     async def scenario(*, keeps_spare: bool) -> bool:
         pool = ExecutorPool(
             ExecutorEvents(*([cast(Any, None)] * 6)), cast(Any, None), str(tmp_path), keeps_spare=keeps_spare

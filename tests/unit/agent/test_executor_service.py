@@ -92,7 +92,7 @@ def test_an_unsaved_instance_is_logged_once_and_its_recovery_again(tmp_path: Pat
     ]
 
 
-def test_why_instances_could_not_be_saved_is_forgotten_with_their_run_and_the_oldest_at_the_bound(
+def test_reasons_of_unsaved_instances_are_forgotten_with_their_run_or_evicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agiledart_agent.executors.executor_service.MAX_BROKEN", 3)

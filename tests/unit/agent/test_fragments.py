@@ -87,7 +87,7 @@ def test_a_forged_fragment_is_detected() -> None:
     assert [unsealed(found, DIGEST, KEY) == ELEMENT for found in tries] == [False, False, True]
 
 
-def test_a_holder_cannot_read_what_it_holds_and_the_seal_is_always_the_same() -> None:
+def test_a_replica_node_cannot_read_its_fragments_and_sealing_is_deterministic() -> None:
     data = sealed(ELEMENT, DIGEST, KEY)
     assert len(data) == len(ELEMENT) + SEAL_BYTES
     assert ELEMENT[:28] not in data

@@ -108,7 +108,7 @@ def test_the_last_good_copy_is_used_and_reported(member: tuple[Path, bytes, Path
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_founder_without_its_authority_key_goes_on_as_a_member_and_says_so(tmp_path: Path, damage: Damage) -> None:
+def test_a_founder_without_its_authority_key_continues_as_a_member(tmp_path: Path, damage: Damage) -> None:
     """It has no copy: who takes it to a safe leaves none behind, and that is in order."""
     keys = {}
     for name in ("founder", "stranger"):
