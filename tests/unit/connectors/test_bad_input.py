@@ -60,7 +60,9 @@ def written(tmp_path: Path, text: str) -> str:
     ],
 )
 @pytest.mark.parametrize("good_before", [0, 3, 300])
-def test_place_field_and_value_are_told(line: str, told: str, good_before: int, tmp_path: Path) -> None:
+def test_a_malformed_value_is_reported_with_place_field_and_value(
+    line: str, told: str, good_before: int, tmp_path: Path
+) -> None:
     good = "a,2013-01-01 00:00:00,24\n"
     run, texts = told_of(csv(written(tmp_path, good * good_before + line + "\n" + good)))
     assert run.summary.records_in == good_before + 2
@@ -68,7 +70,7 @@ def test_place_field_and_value_are_told(line: str, told: str, good_before: int, 
     assert texts[0].startswith(f"readings: readings.csv:{good_before + 1} {told}")
 
 
-def test_the_first_five_of_each_reason_are_told_and_the_others_counted(tmp_path: Path) -> None:
+def test_the_first_five_records_of_each_reason_are_reported_and_all_counted(tmp_path: Path) -> None:
     lines = ["a,2013-01-01 00:00:00,x", "a,b,1", "a"] * 1_000
     run, texts = told_of(csv(written(tmp_path, "\n".join(lines))))
     assert run.summary.malformed == {"columns": 1_000, "number": 1_000, "time": 1_000}
@@ -77,7 +79,7 @@ def test_the_first_five_of_each_reason_are_told_and_the_others_counted(tmp_path:
     assert texts[-1].startswith("readings: 3,000 of 3,000 records malformed")
 
 
-def test_what_one_can_do_with_the_places_of_a_packed_file_with_a_header(tmp_path: Path) -> None:
+def test_places_in_a_packed_file_with_a_header_can_be_looked_up(tmp_path: Path) -> None:
     path = tmp_path / "r.csv.gz"
     path.write_bytes(gzip.compress(b"celsius,Room,at\n1,a,2013-01-01 00:00:00\n1.5,a,2013-01-01 00:00:00\n"))
     run, texts = told_of(csv(str(path)))
@@ -109,7 +111,7 @@ def test_a_first_line_of_data_is_no_header(tmp_path: Path) -> None:
     assert (len(run.collected["out"]), texts) == (2, [])
 
 
-def test_what_a_check_refuses_is_told_with_the_row() -> None:
+def test_a_row_that_a_check_refuses_is_reported_with_the_row() -> None:
     rows = [Reading("a", JANUARY, i) for i in range(20)]
     run, texts = told_of(records(rows), check=lambda row: "cold" if row.celsius < 10 else None)
     assert run.summary.malformed == {"cold": 10}
@@ -148,9 +150,7 @@ MIXED = 'a,2013-01-01 00:00:00,1\nb,2013-01-01 00:00:01,x\n"c"\ra,2013-01-01 00:
 
 @pytest.mark.parametrize("header", [None, False])
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
-def test_malformed_records_become_dead_letters_as_they_came(
-    tmp_path: Path, header: bool | None, seed: int | None
-) -> None:
+def test_malformed_records_become_dead_letters_unchanged(tmp_path: Path, header: bool | None, seed: int | None) -> None:
     run = letters_of(csv(written(tmp_path, MIXED * 100), header=header), event_time="at", seed=seed)
     letters = sorted(run.collected["letters"], key=lambda letter: letter.record)
     assert [letter.record for letter in letters] == ['"c"\ra,2013-01-01 00:00:02,2'] * 100 + [
@@ -165,13 +165,13 @@ def test_malformed_records_become_dead_letters_as_they_came(
 
 
 @pytest.mark.parametrize("event_time", [None, "at"])
-def test_where_all_is_malformed_all_of_it_are_dead_letters(tmp_path: Path, event_time: str | None) -> None:
+def test_an_entirely_malformed_input_becomes_dead_letters(tmp_path: Path, event_time: str | None) -> None:
     run = letters_of(csv(written(tmp_path, "a,b\n" * 5_000)), event_time=event_time)
     assert [letter.record for letter in run.collected["letters"]] == ["a,b"] * 5_000
     assert run.useless_sources == ["readings"]
 
 
-def test_dead_letters_have_times_that_a_window_can_take(tmp_path: Path) -> None:
+def test_dead_letters_have_times_that_a_window_accepts(tmp_path: Path) -> None:
     topology = Topology("letters")
     source = topology.source(
         "readings", csv(written(tmp_path, MIXED)), rows=Reading, event_time="at", malformed="dead_letter"
@@ -184,7 +184,7 @@ def test_dead_letters_have_times_that_a_window_can_take(tmp_path: Path) -> None:
     assert pane.value == 2
 
 
-def test_what_a_check_refuses_may_be_a_dead_letter() -> None:
+def test_a_row_that_a_check_refuses_may_become_a_dead_letter() -> None:
     rows = [Reading("a", JANUARY, i) for i in range(20)]
     run = letters_of(records(rows), check=lambda row: "cold" if row.celsius < 10 else None)
     assert [(letter.record, letter.error) for letter in run.collected["letters"]] == [
@@ -201,7 +201,7 @@ def test_a_record_of_another_format_is_a_dead_letter_too(tmp_path: Path) -> None
     assert len(run.collected["out"]) == 2
 
 
-def test_only_who_says_so_has_dead_letters(tmp_path: Path) -> None:
+def test_dead_letters_need_to_be_enabled(tmp_path: Path) -> None:
     topology = Topology("letters")
     source = topology.source("readings", csv(written(tmp_path, MIXED)), rows=Reading)
     with pytest.raises(
@@ -214,7 +214,7 @@ def test_only_who_says_so_has_dead_letters(tmp_path: Path) -> None:
     assert len(run_topology(topology).collected["letters"]) == 2
 
 
-def test_lines_of_a_connection_are_told_with_their_number(unused_tcp_port: int) -> None:
+def test_lines_of_a_connection_are_reported_with_their_number(unused_tcp_port: int) -> None:
     reader = open_source(Connector("tcp", f"127.0.0.1:{unused_tcp_port}", (("listen", "1"),)), Reading)
     with socket.create_connection(("127.0.0.1", unused_tcp_port)) as peer:
         peer.sendall(b"a,2013-01-01 00:00:00,1\nb,2013-01-01 00:00:00,x\n" + b"a" * (MAX_LINE_BYTES + 9))

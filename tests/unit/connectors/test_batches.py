@@ -58,13 +58,13 @@ def expected() -> list[Any]:
 
 
 @pytest.mark.parametrize("by_rows", [False, True])
-def test_a_parquet_file(tmp_path: Path, by_rows: bool) -> None:
+def test_a_parquet_file_is_read(tmp_path: Path, by_rows: bool) -> None:
     path = tmp_path / "trips.parquet"
     pyarrow.parquet.write_table(TABLE, path, row_group_size=9_000)
     assert run(parquet(str(path)), by_rows=by_rows) == expected()
 
 
-def test_a_field_that_nobody_was_to_look_at_is_read_when_somebody_does(tmp_path: Path) -> None:
+def test_an_unselected_field_is_read_on_demand(tmp_path: Path) -> None:
     path = tmp_path / "trips.parquet"
     pyarrow.parquet.write_table(TABLE, path, row_group_size=9_000)
     reader = open_source(parquet(str(path)), Trip, columns=True, wanted=frozenset({"fare"}))
@@ -74,7 +74,7 @@ def test_a_field_that_nobody_was_to_look_at_is_read_when_somebody_does(tmp_path:
     assert len(rows) == 10_000
 
 
-def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "no.parquet").write_text("no")
     pyarrow.parquet.write_table(TABLE.drop_columns(["tip"]), tmp_path / "less.parquet")
     with pytest.raises(OperationFailed, match=r"there\.parquet"):
@@ -87,7 +87,7 @@ def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("form", ["arrow", "arrays"])
-def test_a_callable_that_yields_batches(by_rows: bool, form: str) -> None:
+def test_a_callable_may_yield_batches(by_rows: bool, form: str) -> None:
     def make() -> Iterator[Any]:
         table = TABLE.append_column("read_at", pa.array(np.zeros(25_000, np.int64)))
         for batch in table.to_batches(max_chunksize=3_000):
@@ -114,7 +114,7 @@ class Ride(NamedTuple):
 
 
 @pytest.mark.parametrize("schedule_seed", [None, 1], ids=["one process", "links"])
-def test_enums_and_decimals_are_what_the_row_says(tmp_path: Path, schedule_seed: int | None) -> None:
+def test_enums_and_decimals_get_the_rows_types(tmp_path: Path, schedule_seed: int | None) -> None:
     table = {"at": [0, 1], "kind": ["taxi", "bus"], "price": [0.5, 1.5]}
     pyarrow.parquet.write_table(pa.table(table), tmp_path / "rides.parquet")
     topology = Topology("rides")

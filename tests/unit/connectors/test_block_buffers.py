@@ -25,7 +25,7 @@ def digits(tmp_path: Path) -> BufferedReader:
     return path.open("rb")
 
 
-def test_memory_is_used_again_when_nobody_holds_a_block(digits: BufferedReader) -> None:
+def test_memory_of_unreferenced_blocks_is_reused(digits: BufferedReader) -> None:
     buffers = BlockBuffers()
     block = buffers.read(digits, 10)
     place = id(block)
@@ -34,19 +34,19 @@ def test_memory_is_used_again_when_nobody_holds_a_block(digits: BufferedReader) 
     assert id(buffers.read(digits, 10)) == place
 
 
-def test_a_block_that_is_held_stays_as_it_is(digits: BufferedReader) -> None:
+def test_a_referenced_block_is_not_overwritten(digits: BufferedReader) -> None:
     buffers = BlockBuffers()
     blocks = [buffers.read(digits, 10) for _ in range(10)]
     assert blocks == [bytes([digit]) * 10 for digit in b"0123456789"]
 
 
-def test_an_array_over_a_block_holds_it(digits: BufferedReader) -> None:
+def test_an_array_over_a_block_keeps_it_referenced(digits: BufferedReader) -> None:
     buffers = BlockBuffers()
     arrays = [np.frombuffer(memoryview(buffers.read(digits, 10)), np.uint8) for _ in range(10)]
     assert [array[9] for array in arrays] == list(b"0123456789")
 
 
-def test_blocks_have_the_size_that_is_asked_for_and_less_at_the_end(digits: BufferedReader) -> None:
+def test_blocks_have_the_requested_size_and_less_at_the_end(digits: BufferedReader) -> None:
     buffers = BlockBuffers()
     sizes = [50, 3, 40, 60, 1]
     assert [len(buffers.read(digits, size)) for size in sizes] == [50, 3, 40, 7, 0]
@@ -59,9 +59,7 @@ class Named(NamedTuple):
     name: str
 
 
-def test_texts_that_are_asked_for_late_are_those_of_their_own_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_requested_texts_belong_to_their_own_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [Named(number, f"name of {number}") for number in range(30_000)]
     path = tmp_path / "rows.csv"
     path.write_text("".join(f"{row.number},{row.name}\n" for row in rows))
@@ -77,7 +75,7 @@ def test_texts_that_are_asked_for_late_are_those_of_their_own_block(
     assert [row for columns in kept for row in columns.rows()] == rows
 
 
-def test_a_large_block_that_needs_a_closer_look_gives_what_rows_give(
+def test_a_large_block_with_irregular_lines_equals_reading_by_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [f"{number},name of {number}" for number in range(30_000)]

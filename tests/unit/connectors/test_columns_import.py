@@ -53,7 +53,7 @@ def ends(imports: ColumnsImport) -> bool:
     return True
 
 
-def test_the_import_begins_with_the_first_question_and_nobody_waits_for_it() -> None:
+def test_the_import_starts_on_first_use_and_does_not_block() -> None:
     began, gate = Event(), Event()
 
     def load() -> None:
@@ -69,7 +69,7 @@ def test_the_import_begins_with_the_first_question_and_nobody_waits_for_it() -> 
     assert ends(imports)
 
 
-def test_who_waits_is_told_from_its_thread_and_who_comes_later_at_once() -> None:
+def test_waiting_callers_are_notified_from_the_thread_and_later_ones_at_once() -> None:
     gate, told = Event(), Event()
     threads: list[str] = []
 
@@ -93,11 +93,11 @@ def missing() -> None:
 
 
 @pytest.mark.parametrize("load", [missing, lambda: None])
-def test_it_ends_whether_it_succeeds_or_not(load: Callable[[], None]) -> None:
+def test_the_import_ends_whether_it_succeeds_or_not(load: Callable[[], None]) -> None:
     assert ends(ColumnsImport(load))
 
 
-def test_without_a_thread_it_is_left_to_who_uses_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread_the_user_of_columns_imports_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -109,7 +109,7 @@ def test_without_a_thread_it_is_left_to_who_uses_columns(monkeypatch: pytest.Mon
     assert told
 
 
-def test_afterwards_all_is_there_that_columns_need() -> None:
+def test_the_import_loads_everything_that_columns_need() -> None:
     code = (
         "import sys; from typing import NamedTuple\n"
         "from agiledart_connectors.codecs.columns_import import ColumnsImport\n"

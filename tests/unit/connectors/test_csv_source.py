@@ -143,14 +143,14 @@ def test_decimal_numbers_of_every_form_are_read(text: str, tmp_path: Path) -> No
         ("x\u2028y\x0bz\n".encode(), ["x\u2028y\x0bz"]),
     ],
 )
-def test_line_ends_quotes_and_bytes_that_are_no_text(data: bytes, names: list[str], tmp_path: Path) -> None:
+def test_line_ends_quotes_and_undecodable_bytes_are_handled(data: bytes, names: list[str], tmp_path: Path) -> None:
     class Named(NamedTuple):
         name: str
 
     assert [row.name for row in read(data, tmp_path, Named).rows] == names
 
 
-def test_a_stray_quote_does_not_eat_the_columns_of_its_line(tmp_path: Path) -> None:
+def test_a_stray_quote_does_not_swallow_the_columns_of_its_line(tmp_path: Path) -> None:
     assert [row.name for row in read(f'"{GOOD}\n{GOOD}'.encode(), tmp_path).rows] == ['"a', "a"]
 
 
@@ -170,7 +170,7 @@ def test_lines_across_blocks_are_whole(size: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [100, 4_096, 4_097, 5_000, 9_000, 50_000, 70_000])
 @pytest.mark.parametrize("length", [5, 700, 6_000])
-def test_pieces_of_a_file_are_whole_lines_and_all_of_it(size: int, length: int, tmp_path: Path) -> None:
+def test_pieces_of_a_file_hold_whole_lines_and_cover_it(size: int, length: int, tmp_path: Path) -> None:
     data = b"".join(str(n).encode() * (length // 5) + b"\n" for n in range(10_000, 10_000 + 150_000 // length))
     (tmp_path / "lines").write_bytes(data[:-1])
     lines = FileLines(str(tmp_path / "lines"))
@@ -192,20 +192,20 @@ def test_a_line_longer_than_the_limit_is_one_malformed_line(end: bytes, tmp_path
     assert (got.malformed, got.lines) == ({"columns": 1}, len(got.rows) + 1)
 
 
-def test_many_small_readings_see_each_line_once(tmp_path: Path) -> None:
+def test_many_small_reads_see_each_line_once(tmp_path: Path) -> None:
     got = read("".join(f"{i}\n" for i in range(30_000)).encode(), tmp_path, int)
     assert got.rows == list(range(30_000))
     assert got.lines == 30_000
 
 
-def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes(gzip.compress(b"1\n") + gzip.compress(b"2\n"))
     assert read_all(open_source(Connector("csv", str(path)), int)).rows == [1, 2]
 
 
 @pytest.mark.parametrize(("cut", "words"), [(-9, "cut short"), (40, "cut short")])
-def test_a_gzip_file_that_ends_in_the_middle_is_named(cut: int, words: str, tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_named(cut: int, words: str, tmp_path: Path) -> None:
     path = tmp_path / "short.csv.gz"
     path.write_bytes(gzip.compress("".join(f"{i * 7919}\n" for i in range(50_000)).encode())[:cut])
     with pytest.raises(OperationFailed, match=words) as error:
@@ -236,12 +236,12 @@ def test_a_header_is_skipped_and_not_counted(tmp_path: Path) -> None:
     assert (got.rows, got.lines) == ([1, 2], 2)
 
 
-def test_standard_input_is_a_file_called_minus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_minus_sign_names_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1\n2\n"))))
     assert read_all(open_source(Connector("csv", "-"), int)).rows == [1, 2]
 
 
-def test_a_type_that_no_column_can_fill_is_told() -> None:
+def test_a_type_that_no_column_can_fill_is_rejected() -> None:
     class Nested(NamedTuple):
         row: tuple[int, int]
 
@@ -261,7 +261,7 @@ def test_a_type_that_no_column_can_fill_is_told() -> None:
         (Connector("list", "x"), "another process"),
     ],
 )
-def test_connectors_that_cannot_be_meant_are_told(connector: Connector, words: str) -> None:
+def test_invalid_connectors_are_rejected(connector: Connector, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         open_source(connector, int)
 
@@ -287,7 +287,7 @@ class Maybe(NamedTuple):
 
 @pytest.mark.parametrize("kind", [Counted, Maybe])
 @pytest.mark.parametrize("plain", [False, True])
-def test_an_int_that_cannot_travel_is_malformed_however_it_is_read(kind: Any, plain: bool) -> None:
+def test_an_int_out_of_range_is_malformed_in_every_reading(kind: Any, plain: bool) -> None:
     for number, fits in ((-(1 << 63), True), ((1 << 64) - 1, True), (-(1 << 63) - 1, False), (1 << 64, False)):
         malformed: dict[str, int] = {}
         lines = [f"{n},{number if n == 30 else -n}" for n in range(60)]

@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
-def test_the_same_rows_as_dicts_and_as_a_named_tuple_give_the_same(
+def test_dict_rows_and_named_tuple_rows_give_the_same_results(
     form: str, parallelism: int, files: dict[str, Any]
 ) -> None:
     expected = per_minute(files["jsonl"], Reading)
@@ -62,7 +62,7 @@ def test_the_same_rows_as_dicts_and_as_a_named_tuple_give_the_same(
     assert per_minute(files[form], Row, parallelism) == expected
 
 
-def test_times_in_a_member_come_as_texts_and_as_numbers() -> None:
+def test_times_in_a_member_are_read_from_texts_and_numbers() -> None:
     topology = Topology("t")
     rows = [{"at": at} for at in ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", 1767225600, 1767225600_000)]
     topology.source("rows", rows, rows=Row, event_time="at").key_by(lambda r: 1, returns=int).window(
@@ -72,14 +72,14 @@ def test_times_in_a_member_come_as_texts_and_as_numbers() -> None:
     assert (pane.start_ms, pane.value) == (1767225600_000, 4)
 
 
-def test_an_array_of_objects_is_several_rows_and_what_is_no_object_is_malformed() -> None:
+def test_an_array_of_objects_is_several_rows_and_other_values_are_malformed() -> None:
     decoder = JsonDecoder(Row)
     assert decoder.rows(b'[{"a":1},{"b":[1.5,null]}]', 0) == [{"a": 1}, {"b": [1.5, None]}]
     with pytest.raises(Exception, match="'7' is no object with names"):
         decoder.rows(b"7", 0)
 
 
-def test_what_looks_like_a_number_in_csv_is_one_and_007_is_a_text() -> None:
+def test_csv_numbers_are_inferred_and_007_stays_a_text() -> None:
     decoder = DictLines()
     assert decoder.takes_header("\ufeffa,b,c,d,e,f,g\n")
     (row,) = decoder.rows(b'1,-1.5e3,007,"x,y",,1_0,nan', 0)
@@ -92,7 +92,7 @@ def test_what_looks_like_a_number_in_csv_is_one_and_007_is_a_text() -> None:
             DictLines().takes_header(header)
 
 
-def test_they_travel_as_they_are_and_what_would_change_on_the_way_is_refused() -> None:
+def test_dict_rows_survive_encoding_and_values_that_would_change_are_refused() -> None:
     codec = BatchCodec(Row, "rows")
     rows = [{"a": 1, "b": [1.5, None, {"c": b"x", "d": True}]}]
     assert codec.decode(codec.encode(Batch(rows, None, START))).held == rows
@@ -101,7 +101,7 @@ def test_they_travel_as_they_are_and_what_would_change_on_the_way_is_refused() -
             codec.encode(Batch([{"a": value}], None, START))
 
 
-def test_what_needs_types_says_so() -> None:
+def test_connectors_that_need_types_report_it() -> None:
     def stream() -> Any:
         return Topology("t").source("rows", [{"a": 1}], rows=Row)
 
@@ -112,7 +112,7 @@ def test_what_needs_types_says_so() -> None:
 
 
 @pytest.mark.parametrize("url", ["csv:out.csv", "parquet:out"])
-def test_files_of_columns_refuse_them(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columnar_files_refuse_dict_rows(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if url.startswith("parquet"):
         pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ def told(emitted_rows: EmittedRowCount) -> tuple[int, list[tuple[int, int]], boo
     return emitted_rows.counts.rows, emitted_rows.counts.attempts, emitted_rows.counts.is_known
 
 
-def test_a_life_brings_again_what_was_given_behind_the_epoch_that_it_begins_at(tmp_path: Path) -> None:
+def test_an_attempt_emits_again_the_rows_after_its_starting_epoch(tmp_path: Path) -> None:
     path = tmp_path / "opened" / "2.0.shown"
     first = EmittedRowCount(path, begins=True)
     first.count(100)
@@ -38,7 +38,7 @@ def test_a_life_brings_again_what_was_given_behind_the_epoch_that_it_begins_at(t
     assert told(EmittedRowCount(path, begins=True)) == (0, [], True)
 
 
-def test_the_last_lives_are_told_one_by_one_and_all_are_in_the_sum(tmp_path: Path) -> None:
+def test_recent_attempts_are_reported_singly_and_all_are_in_the_sum(tmp_path: Path) -> None:
     path = tmp_path / "x.shown"
     EmittedRowCount(path, begins=True).count(1)
     for attempt in range(2, MAX_ATTEMPTS_COUNTED + 10):
@@ -49,7 +49,7 @@ def test_the_last_lives_are_told_one_by_one_and_all_are_in_the_sum(tmp_path: Pat
     assert [attempt for attempt, _ in emitted_rows.counts.attempts] == list(range(10, MAX_ATTEMPTS_COUNTED + 10))
 
 
-def test_a_sink_that_comes_from_another_node_does_not_know_what_was_shown_there(tmp_path: Path) -> None:
+def test_a_sink_moved_from_another_node_does_not_know_the_rows_emitted_there(tmp_path: Path) -> None:
     emitted_rows = EmittedRowCount(tmp_path / "x.shown", begins=False)
     emitted_rows.resume_at(700, 2)
     assert told(emitted_rows) == (0, [], False)
@@ -74,7 +74,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("way", ["write", "write_columns"])
-def test_rows_are_counted_before_anybody_can_see_them(tmp_path: Path, way: str) -> None:
+def test_rows_are_counted_before_they_are_visible(tmp_path: Path, way: str) -> None:
     path = tmp_path / "x.shown"
     with pytest.raises(KeyboardInterrupt):
         getattr(CountedSink(Failing(), EmittedRowCount(path, begins=True)), way)([1, 2, 3])

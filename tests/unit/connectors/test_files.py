@@ -68,7 +68,9 @@ class Follower:
         return self.rows
 
 
-def test_a_json_file_a_packed_one_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_json_file_is_read_plain_packed_and_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
     text = json_lines(ROWS)
     plain.write_text(text + "\n\n")
@@ -80,7 +82,7 @@ def test_a_json_file_a_packed_one_and_standard_input(tmp_path: Path, monkeypatch
     assert passed(jsonl("-")).collected["out"] == ROWS
 
 
-def test_lines_are_texts(tmp_path: Path) -> None:
+def test_plain_lines_are_texts(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text('one, "two\n{"a": 1, "b": "x"}\nlast')
     assert passed(lines(str(path)), rows=str).collected["out"] == ['one, "two', '{"a": 1, "b": "x"}', "last"]
@@ -89,7 +91,7 @@ def test_lines_are_texts(tmp_path: Path) -> None:
     assert done.summary.malformed == {"form": 2}
 
 
-def test_malformed_json_is_told_with_its_line(tmp_path: Path) -> None:
+def test_malformed_json_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(json_lines(ROWS) + '\n{"a": "7", "b": ""}\n{"a":\n1}\n' + json_lines(ROWS[:3]))
     topology = Topology("told")
@@ -106,7 +108,7 @@ def test_malformed_json_is_told_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "text"), [(jsonl, json_lines), (csv, csv_lines)])
-def test_a_folder_and_a_pattern(make: Any, text: Callable[[list[Row]], str], tmp_path: Path) -> None:
+def test_a_folder_and_a_pattern_are_read(make: Any, text: Callable[[list[Row]], str], tmp_path: Path) -> None:
     for number, name in enumerate(("b.in", "a.in", "c.in", ".hidden.in", "d.in.part")):
         part = ROWS[500 * number : 500 * number + 500]
         (tmp_path / name).write_text(("a,b\n" if make is csv else "") + text(part))
@@ -120,7 +122,7 @@ def test_a_folder_and_a_pattern(make: Any, text: Callable[[list[Row]], str], tmp
         passed(make(str(tmp_path / "*.none")))
 
 
-def test_places_in_several_files(tmp_path: Path) -> None:
+def test_places_are_found_in_several_files(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("a,b\n1,x\ny,x\n")
     (tmp_path / "2.csv").write_text("z,x\n")
     topology = Topology("told")
@@ -131,7 +133,9 @@ def test_places_in_several_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "text"), [("jsonl", json_lines), ("csv", csv_lines)])
-def test_a_file_that_grows_is_cut_and_is_rotated(kind: str, text: Callable[[list[Row]], str], tmp_path: Path) -> None:
+def test_a_followed_file_may_grow_be_truncated_or_rotated(
+    kind: str, text: Callable[[list[Row]], str], tmp_path: Path
+) -> None:
     path = tmp_path / "live.log"
     follower = Follower(f"{kind}:{path}?follow=1")
     follower.until(0)
@@ -165,7 +169,7 @@ def test_a_file_that_grows_is_cut_and_is_rotated(kind: str, text: Callable[[list
     follower.reader.close()
 
 
-def test_a_folder_that_is_followed(tmp_path: Path) -> None:
+def test_a_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json_lines(ROWS[:1]))
     follower = Follower(f"jsonl:{tmp_path}/*.jsonl?follow=1")
     follower.until(1)
@@ -182,7 +186,7 @@ def test_a_folder_that_is_followed(tmp_path: Path) -> None:
     follower.reader.close()
 
 
-def test_a_followed_line_longer_than_a_block(tmp_path: Path) -> None:
+def test_a_followed_line_may_exceed_a_block(tmp_path: Path) -> None:
     path = tmp_path / "x"
     long = "x" * (3 * BLOCK_BYTES)
     path.write_text(f"{long}\nshort\n")
@@ -200,7 +204,7 @@ def test_a_followed_line_longer_than_a_block(tmp_path: Path) -> None:
         ("jsonl:x?header=1&format=jsom", "Did you mean json"),
     ],
 )
-def test_what_makes_no_sense_is_told(url: str, words: str) -> None:
+def test_invalid_file_options_are_rejected(url: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         open_source(parse_connector(url), Row)
     with pytest.raises(OperationFailed, match="there is no folder"):
@@ -208,7 +212,7 @@ def test_what_makes_no_sense_is_told(url: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_a_sink_rolls_its_files_and_they_are_whole_when_they_have_their_names(kind: str, tmp_path: Path) -> None:
+def test_a_sink_rolls_its_files_and_renames_only_whole_ones(kind: str, tmp_path: Path) -> None:
     url = parse_connector(f"{kind}:{tmp_path}/out.{kind}?roll_bytes=4KiB")
     for half in (ROWS[:1_000], ROWS[1_000:]):
         writer = open_sink(url, Row)
@@ -226,7 +230,7 @@ def test_a_sink_rolls_its_files_and_they_are_whole_when_they_have_their_names(ki
     assert passed(Connector(kind, str(tmp_path))).collected["out"] == ROWS
 
 
-def test_a_file_is_rolled_by_its_age_also_when_nothing_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_rolled_by_age_even_without_new_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0
     monkeypatch.setattr("time.monotonic_ns", lambda: now)
     for kind in ("jsonl", "parquet"):
@@ -241,13 +245,13 @@ def test_a_file_is_rolled_by_its_age_also_when_nothing_comes(tmp_path: Path, mon
         assert len(list(tmp_path.glob(f"x-*.{kind}*"))) == 1
 
 
-def test_a_parquet_file_has_all_rows_also_none(tmp_path: Path) -> None:
+def test_a_parquet_file_has_all_rows_or_is_empty(tmp_path: Path) -> None:
     for rows in (ROWS, []):
         passed(records(rows, row_type=Row), parquet(str(tmp_path / "out.parquet")))
         assert passed(parquet(str(tmp_path / "out.parquet"))).collected["out"] == rows
 
 
-def test_a_sink_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_an_unwritable_sink_is_reported(tmp_path: Path) -> None:
     for kind in ("jsonl", "parquet", "csv"):
         with pytest.raises(OperationFailed, match="no such file or directory"):
             passed(records(ROWS, row_type=Row), parse_connector(f"{kind}:{tmp_path}/none/x?roll_bytes=1MiB"))

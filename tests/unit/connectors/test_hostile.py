@@ -45,7 +45,7 @@ def large_line(place: Path) -> None:
         file.write(b'"}\n' + b"[" * 100_000 + b"\n" + b'{"room": "\xff\xfe"}\n' + GOOD + b"\n")
 
 
-def test_a_file_with_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
+def test_a_file_with_a_line_of_a_hundred_megabytes_is_bounded(tmp_path: Path) -> None:
     place = tmp_path / "r.jsonl"
     large_line(place)
     found = Taken(open_source(parse_connector(f"jsonl:{place}"), Reading))
@@ -54,7 +54,7 @@ def test_a_file_with_a_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
     assert found.malformed == {"columns": 1, "form": 2}
 
 
-def test_a_connection_that_sends_it(tmp_path: Path) -> None:
+def test_a_connection_that_sends_a_huge_line_is_bounded(tmp_path: Path) -> None:
     place = tmp_path / "r.jsonl"
     large_line(place)
     with socket.create_server(("127.0.0.1", 0)) as door:
@@ -71,7 +71,7 @@ def test_a_connection_that_sends_it(tmp_path: Path) -> None:
     assert sum(found.malformed.values()) == 3
 
 
-def test_a_request_that_is_too_large_is_refused_before_it_is_read_and_counted() -> None:
+def test_an_oversized_request_is_refused_before_it_is_read_and_counted() -> None:
     reader: Any = open_source(parse_connector("http://:0/in?listen=1"), Reading)
     found = Taken(reader)
     connection = http.client.HTTPConnection("127.0.0.1", reader.port, timeout=20)
@@ -117,7 +117,7 @@ def test_a_flood_of_messages_is_bounded_and_counted(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_a_clock_in_the_future_is_told(tmp_path: Path) -> None:
+def test_a_clock_in_the_future_is_reported(tmp_path: Path) -> None:
     place = tmp_path / "r.jsonl"
     times = [1_780_315_210_000, 32_485_276_810_000, *(1_780_315_210_000 + 60_000 * minute for minute in range(1, 30))]
     place.write_text("".join(json.dumps({"at": at, "room": "attic", "celsius": 1.0}) + "\n" for at in times))

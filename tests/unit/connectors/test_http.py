@@ -78,7 +78,7 @@ class Source:
         return answer.status, told, answer.headers
 
 
-def test_objects_arrays_and_lines_become_rows_and_malformed_ones_are_told() -> None:
+def test_objects_arrays_and_lines_become_rows_and_malformed_ones_are_reported() -> None:
     with Source() as source:
         assert source.post('{"room":"a","celsius":1}')[:2] == (202, {"accepted": 1, "malformed": 0})
         assert source.post('[{"room":"b","celsius":2},{"room":"c","celsius":3}]')[0] == 202
@@ -90,7 +90,7 @@ def test_objects_arrays_and_lines_become_rows_and_malformed_ones_are_told() -> N
         assert any("POST /in:2 is no JSON" in note for note in source.notices)
 
 
-def test_202_waits_until_rows_are_taken_and_429_comes_when_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_202_waits_until_rows_are_taken_and_429_reports_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_reader, "MAX_WAITING", 3)
     answers: list[int] = []
     with Source() as source:
@@ -115,7 +115,7 @@ def test_202_waits_until_rows_are_taken_and_429_comes_when_too_much_waits(monkey
         assert len(source.rows) == 3
 
 
-def test_what_is_never_taken_is_503_and_is_not_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untaken_rows_are_answered_503_and_not_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_reader, "SAFE_SECONDS", 0.2)
     with Source() as source:
         source.reads.clear()
@@ -125,7 +125,7 @@ def test_what_is_never_taken_is_503_and_is_not_taken_later(monkeypatch: pytest.M
         assert [row.room for row in source.rows] == ["b"]
 
 
-def test_who_brings_no_token_the_wrong_path_or_too_much_is_turned_away() -> None:
+def test_a_request_with_wrong_token_path_or_size_is_refused() -> None:
     with Source("&credentials=sensors&max_bytes=100") as source:
         good = {"Authorization": "Bearer s3cret"}
         assert source.post("{}")[0] == 401
@@ -140,7 +140,7 @@ def test_who_brings_no_token_the_wrong_path_or_too_much_is_turned_away() -> None
             assert b" 411 " in raw.recv(1000)
 
 
-def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_and_silent_clients_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_reader, "CLIENT_SECONDS", 0.5)
     with Source() as source, contextlib.ExitStack() as stack:
         slow = [
@@ -157,7 +157,7 @@ def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch)
                     pass
 
 
-def test_who_sends_a_byte_now_and_then_loses_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_trickles_bytes_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_reader, "REQUEST_SECONDS", 0.5)
     with Source() as source, contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port))) as slow:
         slow.sendall(b"POST /in HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
@@ -173,7 +173,7 @@ def test_who_sends_a_byte_now_and_then_loses_the_place(monkeypatch: pytest.Monke
         assert source.rows == []
 
 
-def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_beyond_the_limit_are_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_reader, "MAX_CLIENTS", 2)
     with Source() as source, contextlib.ExitStack() as stack:
         for _ in range(2):
@@ -190,7 +190,7 @@ def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.Monk
             break
 
 
-def test_it_listens_when_it_is_told_to_and_on_loopback() -> None:
+def test_the_source_listens_when_configured_and_on_loopback() -> None:
     with pytest.raises(ConfigurationError, match="a source that listens says listen=1"):
         open_source(parse_connector("http://:0/in"), Row)
     with Source() as source:
@@ -243,7 +243,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.02)
 
 
-def test_a_webhook_gets_batches_and_the_same_again_under_the_same_key(quick: None) -> None:
+def test_a_webhook_gets_batches_and_retries_under_the_same_key(quick: None) -> None:
     rows = [Row("a", float(number)) for number in range(25)]
     with Hook(503, (429, {"Retry-After": "0"}), 200, 500) as hook:
         writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?batch=10&credentials=sensors"), Row)
@@ -261,7 +261,7 @@ def test_a_webhook_gets_batches_and_the_same_again_under_the_same_key(quick: Non
         assert any("takes rows again" in note for note in notices)
 
 
-def test_a_refusal_ends_the_application_and_no_server_is_waited_for(
+def test_a_refusal_ends_the_application_and_an_absent_server_is_waited_for(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Hook(422) as hook:
@@ -279,7 +279,7 @@ def test_a_refusal_ends_the_application_and_no_server_is_waited_for(
         writer.close()
 
 
-def test_a_sink_says_when_rows_have_arrived_or_never_will(quick: None) -> None:
+def test_a_sink_reports_delivered_and_undeliverable_rows(quick: None) -> None:
     told: queue.Queue[Any] = queue.Queue()
     with Hook(503, 503, 200, 422) as hook:
         writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?batch=2&duplicates=1"), Row)
@@ -298,7 +298,7 @@ def test_a_sink_says_when_rows_have_arrived_or_never_will(quick: None) -> None:
             writer.close()
 
 
-def test_a_sink_takes_no_more_than_may_wait(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_accepts_no_more_rows_than_may_wait(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_queue, "MAX_ROWS_WAITING", 10)
     monkeypatch.setattr(delivery_queue, "END_SECONDS", 0.1)
     with socket.socket() as silent:
@@ -338,7 +338,7 @@ def lines(options: str, kind: Any = Point) -> Callable[[Any], str]:
         (Point(NOON, "x\\", 0.0, 0, "a\nb"), 'm,room=x celsius=0.0,number=0i,note="a\nb",is_open=false 1767268800000001000'),
     ],
 )  # fmt: skip
-def test_rows_as_lines(row: Point, line: str) -> None:
+def test_rows_are_written_in_line_protocol(row: Point, line: str) -> None:
     assert lines("measurement=m&tags=room&time=at")(row) == line
 
 
@@ -347,7 +347,7 @@ class Timed(NamedTuple):
     read: ReadTime
 
 
-def test_latencies_points_without_values_and_what_is_wrong() -> None:
+def test_latencies_empty_points_and_invalid_options_of_line_protocol() -> None:
     make = lines("measurement=my%20room", Timed)
     assert make(Timed(1.0, ReadTime(500_000_000))) == "my\\ room celsius=1.0,read=500.0"
     for options, why in (
@@ -367,7 +367,7 @@ def test_latencies_points_without_values_and_what_is_wrong() -> None:
         ("3", "/api/v3/write_lp?db=plant&precision=nanosecond", "Bearer s3cret"),
     ],
 )
-def test_points_are_posted_as_each_version_wants_them(version: str, path: str, word: str) -> None:
+def test_points_are_posted_in_the_form_of_each_version(version: str, path: str, word: str) -> None:
     with Hook(204) as hook:
         url = f"influx://127.0.0.1:{hook.port}/plant?measurement=m&tags=room&time=at&credentials=sensors&version={version}"
         writer: Any = open_sink(parse_connector(url), Point)
@@ -388,7 +388,7 @@ def no_leaks() -> Iterator[None]:
         threading.Event().wait(0.01)
 
 
-def test_a_source_that_is_closed_leaves_no_thread_and_no_client_waiting(no_leaks: None) -> None:
+def test_a_closed_source_leaves_no_thread_and_no_waiting_client(no_leaks: None) -> None:
     answers: list[int] = []
     with Source() as source:
         source.reads.clear()

@@ -80,7 +80,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.02)
 
 
-def test_without_poll_it_is_asked_once_and_ends() -> None:
+def test_without_poll_the_server_is_asked_once_and_the_source_ends() -> None:
     body = json.dumps([{"id": i, "celsius": i / 2} for i in range(1_000)]).encode()
     with serving(lambda _: (200, {}, body)) as server:
         topology = Topology("once")
@@ -91,7 +91,7 @@ def test_without_poll_it_is_asked_once_and_ends() -> None:
     assert len(server.asked) == 1
 
 
-def test_what_has_not_changed_does_not_come_again() -> None:
+def test_an_unchanged_answer_is_not_read_again() -> None:
     version = ["1"]
 
     def answer(request: Any) -> Answer:
@@ -108,7 +108,7 @@ def test_what_has_not_changed_does_not_come_again() -> None:
         reader.close()
 
 
-def test_a_cursor_is_said_and_pages_come_until_there_are_none() -> None:
+def test_a_cursor_is_sent_and_pages_are_read_to_the_last() -> None:
     def answer(request: Any) -> Answer:
         query = parse_qs(urlsplit(request.path).query)
         assert query["kind"] == ["t"]
@@ -124,7 +124,7 @@ def test_a_cursor_is_said_and_pages_come_until_there_are_none() -> None:
         ]  # fmt: skip
 
 
-def test_lines_and_what_is_malformed_are_told_with_their_place() -> None:
+def test_lines_are_read_and_malformed_ones_reported_with_their_place() -> None:
     with serving(lambda _: (200, {"Content-Type": "application/x-ndjson"}, b'{"id":1}\n\nx\n{"id":2}\n')) as server:
         found = taken(source(server))
     assert found.rows == [Row(1), Row(2)]
@@ -132,7 +132,7 @@ def test_lines_and_what_is_malformed_are_told_with_their_place() -> None:
     assert found.notes[0].startswith("GET /rows:3: is no JSON")
 
 
-def test_an_answer_that_is_too_large_or_of_another_form_is_counted() -> None:
+def test_an_oversized_or_malformed_answer_is_counted() -> None:
     with serving(lambda _: (200, {}, b"[" + b'{"id":1},' * 99 + b'{"id":1}]')) as server:
         found = taken(source(server, "&max_bytes=100"))
         assert (found.rows, found.malformed) == ([], {"size": 1})
@@ -141,7 +141,7 @@ def test_an_answer_that_is_too_large_or_of_another_form_is_counted() -> None:
         assert found.malformed == {"form": 1}
 
 
-def test_a_server_that_is_away_is_asked_again_and_its_standing_told() -> None:
+def test_an_absent_server_is_retried_and_its_status_reported() -> None:
     states = iter([503, 429, 200])
 
     def answer(_: Any) -> Answer:
@@ -161,7 +161,7 @@ def test_a_server_that_is_away_is_asked_again_and_its_standing_told() -> None:
     reader.close()
 
 
-def test_who_is_refused_at_once_is_told() -> None:
+def test_an_immediate_refusal_is_reported() -> None:
     with serving(lambda _: (404, {}, b"no such thing")) as server:
         with pytest.raises(OperationFailed, match=r"refuses to give /rows \(404 Not Found: no such thing\)"):
             taken(source(server))
@@ -180,12 +180,12 @@ def test_who_is_refused_at_once_is_told() -> None:
         ("https://h/rows?cert=a", "cert= is not for a source that asks"),
     ],
 )
-def test_what_makes_no_sense_is_refused(url: str, told: str) -> None:
+def test_invalid_poll_options_are_rejected(url: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         open_source(parse_connector(url), Row)
 
 
-def test_closing_does_not_wait_for_the_next_time() -> None:
+def test_closing_does_not_wait_for_the_next_poll() -> None:
     with serving(lambda _: (200, {}, b'{"id":1}')) as server:
         reader = source(server, "&poll=1h")
         Taken(reader).until(lambda it: bool(it.rows))

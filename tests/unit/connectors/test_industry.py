@@ -119,7 +119,7 @@ def assert_is_plant(row: Plant) -> None:
     assert row.at.year >= 2020
 
 
-def test_registers_become_rows_at_regular_times_and_a_device_that_was_away_is_asked_again(plan: str) -> None:
+def test_registers_become_rows_at_intervals_and_an_absent_device_is_retried(plan: str) -> None:
     with device(address=("127.0.0.1", 0)) as server:
         port = port_of(server)
         url = f"modbus://127.0.0.1:{port}?map={plan}&poll=1s"
@@ -136,7 +136,7 @@ def test_registers_become_rows_at_regular_times_and_a_device_that_was_away_is_as
         probe_source(parse_connector(url), Plant)
 
 
-def test_over_a_serial_line(plan: str) -> None:
+def test_registers_are_read_over_a_serial_line(plan: str) -> None:
     with pseudo_line() as (ours, theirs), crossed(ours) as other, device(port=other, baudrate=9600):
         reader: Any = open_source(parse_connector(f"modbus:{theirs}?map={plan}&baud=9600"), Plant)
         found = Taken(reader).until(lambda it: bool(it.rows))
@@ -144,7 +144,7 @@ def test_over_a_serial_line(plan: str) -> None:
         reader.close()
 
 
-def test_a_device_that_refuses_at_once_is_told(tmp_path: Path) -> None:
+def test_a_device_that_refuses_at_once_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "map.toml"
     path.write_text("[pressure]\naddress = 9000\n")
     with device(address=("127.0.0.1", 0)) as server:
@@ -154,7 +154,7 @@ def test_a_device_that_refuses_at_once_is_told(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_registers_that_follow_each_other_are_one_question(plan: str) -> None:
+def test_adjacent_registers_are_read_in_one_request(plan: str) -> None:
     asked = read_map(plan)
     assert [(one.kind, one.address, one.count, len(one.values)) for one in asked] == [
         ("holding", 10, 5, 3), ("coil", 3, 1, 1)
@@ -181,7 +181,7 @@ def test_registers_that_follow_each_other_are_one_question(plan: str) -> None:
         ("[x]\naddress = 1\nwords = 'middle'", "words is"),
     ],
 )
-def test_a_map_that_makes_no_sense_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_register_map_is_rejected(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "map.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=told):
@@ -200,7 +200,7 @@ def test_a_map_that_makes_no_sense_is_refused(tmp_path: Path, text: str, told: s
         ("serial:/dev/x?format=msgpack", "msgpack does not come in lines"),
     ],
 )
-def test_what_makes_no_sense_is_refused(url: str, told: str) -> None:
+def test_invalid_options_are_rejected(url: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         open_source(parse_connector(url), str if url.startswith("serial") else dict[str, Any])
 
@@ -279,7 +279,7 @@ def test_lines_of_a_serial_line_become_rows() -> None:
         reader.close()
 
 
-def test_what_comes_faster_than_it_is_taken_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_arrive_too_fast_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload_queue, "MAX_WAITING", 10)
     with pseudo_line() as (ours, name):
         reader: Any = open_source(parse_connector(f"serial:{name}"), str)
@@ -293,7 +293,7 @@ def test_what_comes_faster_than_it_is_taken_is_counted(monkeypatch: pytest.Monke
         reader.close()
 
 
-def test_a_line_that_is_unplugged_is_opened_again(tmp_path: Path) -> None:
+def test_an_unplugged_line_is_reopened(tmp_path: Path) -> None:
     link = tmp_path / "ttyUSB0"
     with pytest.raises(OperationFailed, match="there is no "):
         probe_source(parse_connector(f"serial:{link}"), str)
@@ -311,7 +311,7 @@ def test_a_line_that_is_unplugged_is_opened_again(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_a_line_without_end_costs_no_memory() -> None:
+def test_an_endless_line_takes_no_memory() -> None:
     cutter = SerialLineSplitter()
     for _ in range(3 * MAX_LINE_BYTES // 4_096):
         assert cutter.lines(b"x" * 4_096) == []

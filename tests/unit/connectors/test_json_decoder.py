@@ -77,7 +77,7 @@ def test_objects_fill_rows_by_name(text: str, row: Reading) -> None:
     assert [type(value) for value in rows(text)[0]] == [type(value) for value in row]
 
 
-def test_dataclasses_scalars_and_mappings() -> None:
+def test_dataclasses_scalars_and_mappings_are_decoded() -> None:
     assert rows('{"room":"a","at":0}', Plain) == [Plain("a", datetime.fromisoformat("1970-01-01 00:00:00"))]
     first, second = rows('[{"room":"a","at":0},{"room":"b","at":0,"notes":["x"]}]', Plain)
     assert (first.notes, second.notes) == ([], ["x"])
@@ -112,7 +112,7 @@ def test_dataclasses_scalars_and_mappings() -> None:
         ('"\udcff"', "type", "is no object with names"),
     ],
 )
-def test_what_is_wrong_is_said_with_field_and_value(text: str, reason: str, told: str) -> None:
+def test_a_wrong_value_is_reported_with_its_field(text: str, reason: str, told: str) -> None:
     with pytest.raises(MalformedError) as error:
         open_decoder("json", Reading).rows(text.encode("utf-8", "surrogateescape"), 0)
     assert error.value.reason == reason
@@ -155,7 +155,7 @@ def test_senml_packs_are_resolved() -> None:
             rows(bad, Measured, "senml")
 
 
-def test_texts_and_bytes() -> None:
+def test_texts_and_bytes_are_decoded() -> None:
     class Text(NamedTuple):
         line: str
         read_at: ReadTime
@@ -181,7 +181,7 @@ def test_no_payload_harms_a_decoder(form: str, payload: bytes) -> None:
     assert all(len(text) < 400 for text in examples.take())
 
 
-def test_a_number_that_cannot_travel_is_malformed_and_one_that_nobody_reads_is_not() -> None:
+def test_an_out_of_range_number_is_malformed_only_in_a_selected_field() -> None:
     class Counted(NamedTuple):
         number: int
 

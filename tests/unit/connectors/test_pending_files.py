@@ -119,7 +119,7 @@ def full_at() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_gets_its_name_with_its_epoch_and_not_before(tmp_path: Path, kind: str) -> None:
+def test_a_file_is_renamed_with_its_epoch_and_not_before(tmp_path: Path, kind: str) -> None:
     run = Run(tmp_path, kind)
     while len(names(tmp_path)) < (5 if kind == "parquet" else 3):  # parquet: rows beside each
         run.write(50)
@@ -140,7 +140,7 @@ def test_a_file_gets_its_name_with_its_epoch_and_not_before(tmp_path: Path, kind
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_ends_it_where_each_row_is_there_once(tmp_path: Path, kind: str, seed: int) -> None:
+def test_a_crash_at_any_point_leaves_each_row_once(tmp_path: Path, kind: str, seed: int) -> None:
     draw = random.Random(seed)
     run = Run(tmp_path, kind)
     seen: list[Row] = []
@@ -167,7 +167,7 @@ def test_whatever_ends_it_where_each_row_is_there_once(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_crash_behind_the_end_gives_the_last_names(tmp_path: Path, kind: str) -> None:
+def test_a_crash_after_the_end_assigns_the_last_names(tmp_path: Path, kind: str) -> None:
     """In a run that goes on, as other sources have not ended. One that has finished: `test_ended_sink_files.py` of the agent."""
     run = Run(tmp_path, kind)
     run.write(10)
@@ -181,7 +181,7 @@ def test_a_crash_behind_the_end_gives_the_last_names(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_disk_gives_the_epoch_up_and_loses_nothing(tmp_path: Path, kind: str, full_at: Any) -> None:
+def test_a_full_disk_abandons_the_epoch_and_loses_nothing(tmp_path: Path, kind: str, full_at: Any) -> None:
     run = Run(tmp_path, kind)
     run.write(40)
     run.prepare()
@@ -203,7 +203,7 @@ def test_a_full_disk_gives_the_epoch_up_and_loses_nothing(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_is_rolled_by_its_age_also_when_nothing_comes(
+def test_a_pending_file_is_rolled_by_age_even_without_new_rows(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0
@@ -221,7 +221,7 @@ def test_a_file_is_rolled_by_its_age_also_when_nothing_comes(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_of_others_are_left_alone(tmp_path: Path, kind: str) -> None:
+def test_foreign_files_are_not_touched(tmp_path: Path, kind: str) -> None:
     (tmp_path / f"out-00004.{kind}").write_text("")
     (tmp_path / f"out-00006.{kind}.00000000000000ff.part").write_text("another run's")
     mine = tmp_path / f"out-00009.{kind}.{RUN:016x}.out.part"
@@ -239,7 +239,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path, kind: str) -> None:
     ]
 
 
-def test_a_name_that_somebody_else_took_is_told(tmp_path: Path) -> None:
+def test_a_name_taken_by_a_foreign_file_is_reported(tmp_path: Path) -> None:
     run = Run(tmp_path, "csv")
     run.write(5)
     run.sink.flush()
@@ -253,9 +253,7 @@ def test_a_name_that_somebody_else_took_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "ending"), [("jsonl", ""), ("parquet", ".rows")])
-def test_a_file_that_was_changed_or_is_being_written_is_not_gone_on_with(
-    tmp_path: Path, kind: str, ending: str
-) -> None:
+def test_a_changed_or_open_file_is_not_continued(tmp_path: Path, kind: str, ending: str) -> None:
     run = Run(tmp_path, kind)
     run.write(10)
     run.prepare()
@@ -268,7 +266,7 @@ def test_a_file_that_was_changed_or_is_being_written_is_not_gone_on_with(
         opened(tmp_path, kind, CommittedOutput(run.committed[0]))
 
 
-def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
+def test_one_parquet_file_is_written_without_rolling(tmp_path: Path) -> None:
     for count in (0, 250):
         sink = opened(tmp_path, "parquet", options="")
         sink.prepare()
@@ -284,7 +282,7 @@ def test_one_parquet_file_without_rolling(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["out.parquet", f"out.parquet.{RUN:016x}.out.rows.part"])
-def test_one_parquet_file_is_not_written_over_by_the_run_that_goes_on(tmp_path: Path, there: str) -> None:
+def test_one_parquet_file_is_not_overwritten_by_the_continuing_run(tmp_path: Path, there: str) -> None:
     url, origin = (
         parse_connector(f"parquet:{tmp_path}/out.parquet"),
         SinkOrigin(by_epoch=True, run=1, continues_run=True),
@@ -320,7 +318,7 @@ def test_writers_of_one_path_take_each_number_once(tmp_path: Path, kind: str, ot
     assert not [name for name in names(tmp_path) if name.endswith(".part")]
 
 
-def test_two_that_take_a_number_at_once_both_go_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_writers_that_take_a_number_at_once_both_advance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rival = tmp_path / f"out-00001.csv.{RUN + 1:016x}.out.part"
     run = Run(tmp_path, "csv")
     made = os.open
@@ -339,7 +337,7 @@ def test_two_that_take_a_number_at_once_both_go_further(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_whole_file_that_somebody_removed_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_removed_complete_file_is_reported(tmp_path: Path, kind: str) -> None:
     run = Run(tmp_path, kind)
     run.write(5)
     run.sink.at_end_of_input()

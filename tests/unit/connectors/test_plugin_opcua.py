@@ -88,7 +88,7 @@ def plant(port: int) -> Iterator[Plant]:
         made.close()
 
 
-def test_changes_become_rows_and_a_server_that_was_away_is_called_again() -> None:
+def test_changes_become_rows_and_an_absent_server_is_reconnected() -> None:
     port = free_port()
     with plant(port) as server:
         url = f"opcua://127.0.0.1:{port}/plant?nodes={server.node}&every_ms=20"
@@ -106,7 +106,7 @@ def test_changes_become_rows_and_a_server_that_was_away_is_called_again() -> Non
         found.reader.close()
 
 
-def test_it_is_listed_and_what_makes_no_sense_is_refused() -> None:
+def test_the_plugin_is_listed_and_invalid_options_are_rejected() -> None:
     (found,) = [one for one in plugins.all_plugins() if one.name == "opcua"]
     assert (found.role, found.what, found.fault) == ("source", "values of an OPC UA server, as they change", "")
     with pytest.raises(ConfigurationError, match=r"write opcua://HOST:PORT\?nodes="):

@@ -112,7 +112,7 @@ def rows_of(url: str) -> list[Any]:
     return rows
 
 
-def test_a_source_a_sink_and_a_format_of_another_package(tmp_path: Path) -> None:
+def test_a_package_may_provide_a_source_a_sink_and_a_format(tmp_path: Path) -> None:
     assert rows_of("squares:?count=4") == [Row(i, i * i) for i in range(4)]
     writer: Any = open_sink(parse_connector("bucket:"), Row)
     writer.write([Row(1, 1)])
@@ -132,12 +132,12 @@ def test_a_source_a_sink_and_a_format_of_another_package(tmp_path: Path) -> None
         ("stdout:", r"there is no source 'stdout' \(stdout is a sink only\)"),
     ],
 )
-def test_one_that_is_broken_or_misspelt_is_told(url: str, words: str) -> None:
+def test_a_broken_or_misspelt_plugin_is_reported(url: str, words: str) -> None:
     with pytest.raises((ConfigurationError, OperationFailed), match=words):
         open_source(parse_connector(url), Row)
 
 
-def test_a_kind_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_with_a_missing_extra_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "find_spec", lambda name: None)
     for opened in (open_source, open_sink):
         with pytest.raises(ConfigurationError, match=r"'mqtt' here:  pip install 'agiledart\[mqtt\]'"):
@@ -147,7 +147,7 @@ def test_a_kind_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.
     assert found["source", "csv"].extra == ""
 
 
-def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_plugins_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["plugins", "list", "-o", "json"]) == 0
     found = {(one["role"], one["name"], one["origin"]): one for one in json.loads(capsys.readouterr().out)["plugins"]}
     assert found["source", "squares", "squares"]["version"] == "2.5"
@@ -164,7 +164,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("kinds", [SOURCES, SINKS])
-def test_every_kind_names_what_opens_it(kinds: dict[str, Any]) -> None:
+def test_every_kind_names_its_opener(kinds: dict[str, Any]) -> None:
     for kind in kinds.values():
         if plugins.is_extra_missing(kind):
             continue

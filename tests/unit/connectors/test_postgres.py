@@ -155,7 +155,7 @@ def one(server: Server, query: str) -> Any:
         return connection.execute(query).fetchone()
 
 
-def test_rows_with_a_key_take_the_place_of_their_like(server: Server) -> None:
+def test_rows_with_a_key_replace_equal_keys(server: Server) -> None:
     url = "sql:plant?table=minutes&key=room,start&create=1"
     assert probe_sink(parse_connector(url), Minute, {}).text == "table will be made"
     write(url, minutes(50))
@@ -174,7 +174,7 @@ class Reading(NamedTuple):
     note: str | None
 
 
-def test_a_growing_column_is_read_and_what_is_added_too(server: Server) -> None:
+def test_a_growing_column_is_read_with_its_additions(server: Server) -> None:
     with server.connect() as connection:
         connection.execute("drop table if exists readings")
         connection.execute(
@@ -194,7 +194,7 @@ def test_a_growing_column_is_read_and_what_is_added_too(server: Server) -> None:
         reader.close()
 
 
-def test_a_server_that_is_killed_and_comes_back_loses_nothing(server: Server) -> None:
+def test_a_killed_and_restarted_server_loses_nothing(server: Server) -> None:
     writer: Any = open_sink(parse_connector("sql:plant?table=minutes&key=room&create=1"), Minute)
     rows = minutes(20_000)
     for start in range(0, len(rows), 500):

@@ -36,7 +36,7 @@ class Timed(NamedTuple):
 ROWS = [Row("attic", number % 3) for number in range(25)]
 
 
-def test_a_row_that_comes_again_has_its_name_and_no_other_row_has_it() -> None:
+def test_a_repeated_row_keeps_its_id_and_no_other_row_has_it() -> None:
     ids = RowIds(7, "report", Row)
     names = [ids.next(text) for text in (b"a", b"a", b"b")]
     assert len(set(names)) == 3
@@ -55,7 +55,7 @@ def posted(port: int, rows: list[Row], begin: int, batch: int = 10) -> None:
     writer.close()
 
 
-def test_a_webhook_names_each_row_whatever_batch_it_is_in() -> None:
+def test_a_webhook_sends_each_rows_id_in_any_batch() -> None:
     named: dict[str, Any] = {}
     with Hook() as hook:
         posted(hook.port, ROWS, 0)
@@ -72,7 +72,7 @@ def test_a_webhook_names_each_row_whatever_batch_it_is_in() -> None:
 
 @needs_broker
 @pytest.mark.parametrize("version", [5, 3])
-def test_a_message_has_its_row_as_user_property(tmp_path: Path, version: int) -> None:
+def test_a_message_has_its_row_id_as_user_property(tmp_path: Path, version: int) -> None:
     paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
     came: queue.Queue[tuple[list[tuple[str, str]], bytes]] = queue.Queue()
     with Broker(tmp_path) as broker:

@@ -63,7 +63,7 @@ def written(connector: Connector, row_type: Any, rows: list[Any], now: int = 6_2
     return writer
 
 
-def test_csv_lays_rows_flat(tmp_path: Path) -> None:
+def test_csv_flattens_rows(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     writer = written(Connector("csv", str(path)), Report, [REPORT])
     assert path.read_text() == "2013-01-01 00:02:00,NULL,1,2,3,4,0,1000,true,1.234\n"
@@ -98,7 +98,7 @@ def test_numbers_are_plain_decimals(value: float | Decimal, text: str) -> None:
 
 
 @pytest.mark.parametrize(("read_at", "now", "text"), [(0, 1_500_000, "1.500"), (0, 999, "0.000"), (9, 5, "0.000")])
-def test_delays_have_three_places_and_are_never_negative(read_at: int, now: int, text: str) -> None:
+def test_delays_have_three_decimals_and_are_never_negative(read_at: int, now: int, text: str) -> None:
     assert elapsed_ms(read_at, now) == text
 
 
@@ -113,7 +113,7 @@ def test_delays_have_three_places_and_are_never_negative(read_at: int, now: int,
         (list[Cell | None], [Cell(1, 2), None], ["1", "2", "-"]),
     ],
 )
-def test_columns_by_type(kind: Any, value: Any, columns: list[str]) -> None:
+def test_columns_are_formatted_by_type(kind: Any, value: Any, columns: list[str]) -> None:
     got: list[str] = []
     columns_of(kind, "-")(value, 0, got)
     assert got == columns
@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_written_is_named(path: str, tmp_path: Path) -> No
         open_sink(Connector("csv", str(tmp_path / path)), Note)
 
 
-def test_a_full_disk_is_told_with_the_path() -> None:
+def test_a_full_disk_is_reported_with_the_path() -> None:
     writer = open_sink(Connector("csv", "/dev/full"), Note)
     writer.write([Note("x", ReadTime(0))])
     with pytest.raises(OperationFailed, match="/dev/full cannot be written: no space"):
@@ -152,6 +152,6 @@ def test_a_full_disk_is_told_with_the_path() -> None:
         (Connector("jsonl", "x", (("null", "-"),)), "no option 'null'"),
     ],
 )
-def test_connectors_that_cannot_be_meant_are_told(connector: Connector, words: str) -> None:
+def test_invalid_connectors_are_rejected(connector: Connector, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         open_sink(connector, Note)

@@ -67,21 +67,21 @@ def minutes(count: int, mean: float = 1.5) -> list[Minute]:
     return [Minute(f"room-{number}", NOON, mean, None if number % 2 else number) for number in range(count)]
 
 
-def test_rows_are_inserted_and_a_table_is_made(database: sqlite3.Connection) -> None:
+def test_rows_are_inserted_and_a_table_is_created(database: sqlite3.Connection) -> None:
     write("sql:plant?table=minutes&create=1", minutes(2_500))
     assert database.execute("select count(*), sum(high) from minutes").fetchone() == (2_500, sum(range(0, 2_500, 2)))
     write("sql:plant?table=minutes", minutes(1))
     assert database.execute("select count(*) from minutes").fetchone() == (2_501,)
 
 
-def test_rows_with_a_key_take_the_place_of_their_like(database: sqlite3.Connection) -> None:
+def test_rows_with_a_key_replace_equal_keys(database: sqlite3.Connection) -> None:
     url = "sql:plant?table=minutes&key=room,start&create=1"
     write(url, minutes(50))
     write(url, minutes(60, mean=2.5))  # as after a crash, with more
     assert database.execute("select count(*), min(mean) from minutes").fetchone() == (60, 2.5)
 
 
-def test_what_the_database_refuses_ends_the_application_with_its_word(database: sqlite3.Connection) -> None:
+def test_a_refusal_of_the_database_fails_the_application_with_its_message(database: sqlite3.Connection) -> None:
     database.execute("create table minutes (room text unique, start text, mean real, high integer)")
     with pytest.raises(OperationFailed, match="refuses a row: UNIQUE constraint failed"):
         write("sql:plant?table=minutes", [*minutes(2), *minutes(1)])
@@ -101,9 +101,7 @@ def test_what_the_database_refuses_ends_the_application_with_its_word(database: 
         ("sql:plant?table=minutes&kee=room", "sql has no option 'kee'"),
     ],
 )
-def test_what_is_wrong_is_said_without_the_url(
-    url: str, why: str, database: sqlite3.Connection, tmp_path: Path
-) -> None:
+def test_errors_are_reported_without_the_url(url: str, why: str, database: sqlite3.Connection, tmp_path: Path) -> None:
     for name, text in (("broken", "hello secret-word"), ("driverless", "postgresql+nodriver://u:secret-word@h/d")):
         (tmp_path / "credentials" / name).write_text(text)
         (tmp_path / "credentials" / name).chmod(0o600)
@@ -133,7 +131,7 @@ def test_rows_wait_while_the_database_is_locked(
     assert database.execute("select count(*) from minutes").fetchone() == (10,)
 
 
-def test_the_end_says_how_many_rows_were_not_taken(
+def test_the_end_reports_the_number_of_refused_rows(
     database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery_queue, "END_SECONDS", 0.3)
@@ -146,7 +144,7 @@ def test_the_end_says_how_many_rows_were_not_taken(
         writer.close()
 
 
-def test_a_table_is_read_in_the_order_of_its_key_and_what_does_not_fit_is_told(database: sqlite3.Connection) -> None:
+def test_a_table_is_read_in_key_order_and_invalid_rows_are_reported(database: sqlite3.Connection) -> None:
     database.execute("create table readings (celsius real, id integer primary key, at timestamp, more text)")
     database.execute("begin")
     database.executemany(
@@ -161,7 +159,7 @@ def test_a_table_is_read_in_the_order_of_its_key_and_what_does_not_fit_is_told(d
     assert "rows: plant.readings id=7777: celsius is NULL" in told
 
 
-def test_dict_rows_hold_what_json_has(database: sqlite3.Connection) -> None:
+def test_dict_rows_hold_json_values(database: sqlite3.Connection) -> None:
     database.execute("create table readings (id integer primary key, at timestamp, price numeric(10, 2))")
     database.execute("insert into readings values (1, '2026-01-01 12:00:00.000000', 1.25)")
     rows, _, _ = read("sql:plant?table=readings&cursor=id", dict[str, Any])
@@ -169,7 +167,7 @@ def test_dict_rows_hold_what_json_has(database: sqlite3.Connection) -> None:
     assert not isinstance(rows[0]["price"], Decimal)
 
 
-def test_what_is_added_is_read_when_it_polls(database: sqlite3.Connection) -> None:
+def test_added_rows_are_read_when_polling(database: sqlite3.Connection) -> None:
     database.execute("create table readings (id integer primary key, celsius real, at timestamp)")
     add = "insert into readings values (?, 1.5, '2026-01-01 12:00:00.000000')"
     database.execute(add, [1])
@@ -187,7 +185,7 @@ def test_what_is_added_is_read_when_it_polls(database: sqlite3.Connection) -> No
     assert [row.number for row in rows] == [1, 2]
 
 
-def test_a_dry_run_says_whether_the_table_is_there(database: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_dry_run_reports_whether_the_table_exists(database: sqlite3.Connection, tmp_path: Path) -> None:
     making = parse_connector("sql:plant?table=minutes&create=1")
     assert probe_sink(making, Minute, {}).text == "table will be made"
     assert database.execute("select name from sqlite_master").fetchall() == [], "nothing is made"

@@ -27,7 +27,7 @@ def opened(path: Path, keep: CommittedOutput | None = None) -> Any:
     return open_sink(parse_connector(f"csv:{path}"), Row, origin=SinkOrigin(by_epoch=True, keep=keep))
 
 
-def test_a_run_that_begins_with_anothers_state_goes_on_behind_the_rows_of_that_one(tmp_path: Path) -> None:
+def test_a_run_with_another_runs_state_appends_after_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("1\n2\n")
 
@@ -66,7 +66,7 @@ def brought(path: Path, rows: int) -> str:
         ("0\n", "has 2 bytes, and 6 were committed"),
     ],
 )
-def test_a_restored_run_does_not_go_on_in_another_file_of_that_name(tmp_path: Path, there: str, said: str) -> None:
+def test_a_restored_run_does_not_continue_in_another_file_of_that_name(tmp_path: Path, there: str, said: str) -> None:
     """It was restored on another node, or somebody has put a file there."""
     path = tmp_path / "out.csv"
     place = brought(path, 3)
@@ -80,7 +80,7 @@ def test_a_restored_run_does_not_go_on_in_another_file_of_that_name(tmp_path: Pa
     assert path.read_text() == content
 
 
-def test_a_restored_run_that_begins_a_file_anew_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_restored_run_that_truncates_its_file_reports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, other = tmp_path / "out.csv", tmp_path / "other.csv"
     place = brought(path, 3)
     path.unlink()
@@ -94,7 +94,7 @@ def test_a_restored_run_that_begins_a_file_anew_says_so(tmp_path: Path, capsys: 
     assert other.read_text() == "7\n", "what was given on purpose stays"
 
 
-def test_a_restored_run_goes_on_behind_what_its_file_has_gained(tmp_path: Path) -> None:
+def test_a_restored_run_appends_after_rows_its_file_has_gained(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     place = brought(path, 3)
     with path.open("a") as file:
@@ -117,7 +117,7 @@ def full_at() -> Iterator[Any]:
     signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_rows_that_a_full_disk_did_not_take_come_with_a_later_epoch(tmp_path: Path, full_at: Any) -> None:
+def test_rows_that_a_full_disk_refused_come_with_a_later_epoch(tmp_path: Path, full_at: Any) -> None:
     path = tmp_path / "out.csv"
     sink = opened(path)
     sink.write([Row(1_000)])
@@ -140,7 +140,7 @@ def test_rows_that_a_full_disk_did_not_take_come_with_a_later_epoch(tmp_path: Pa
     sink.close()
 
 
-def test_what_waits_is_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_rows_are_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_writer, "MAX_WAITING_BYTES", 100)
     sink = opened(tmp_path / "out.csv")
     full_at(0)
@@ -151,7 +151,7 @@ def test_what_waits_is_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest
         sink.flush()
 
 
-def test_one_process_writes_and_the_next_one_cuts_back_when_it_is_gone(tmp_path: Path) -> None:
+def test_one_process_writes_and_the_next_truncates_once_it_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     before = opened(path)
     before.write([Row(1)])

@@ -79,7 +79,7 @@ def test_messages_become_rows_after_the_greeting() -> None:
     assert greeted == [("/feed", '{"subscribe":"t"}')]
 
 
-def test_a_server_that_goes_away_is_called_again() -> None:
+def test_a_disconnected_server_is_reconnected() -> None:
     count = [0]
 
     def feed(connection: ServerConnection) -> None:
@@ -101,7 +101,7 @@ def test_a_server_that_goes_away_is_called_again() -> None:
     reader.close()
 
 
-def test_a_message_that_is_too_large_is_counted_and_the_next_ones_come() -> None:
+def test_an_oversized_message_is_counted_and_the_next_ones_arrive() -> None:
     count = [0]
 
     def feed(connection: ServerConnection) -> None:
@@ -140,7 +140,7 @@ def test_while_rows_wait_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> Non
         reader.close()
 
 
-def test_rows_are_sent_and_again_when_the_server_was_away() -> None:
+def test_rows_are_sent_and_repeated_after_a_reconnect() -> None:
     came: list[Any] = []
 
     def take(connection: ServerConnection) -> None:
@@ -160,7 +160,7 @@ def test_rows_are_sent_and_again_when_the_server_was_away() -> None:
         probe_source(parse_connector(f"ws://127.0.0.1:{port}/feed"), Row)
 
 
-def test_what_a_server_refuses_is_told() -> None:
+def test_a_refusal_of_a_server_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         reader = source(door.getsockname()[1])
         peer, _ = door.accept()
