@@ -18,22 +18,24 @@ def test_the_list_of_jobs_needs_no_spark(capsys: pytest.CaptureFixture[str]) -> 
     assert "clean-trips" in capsys.readouterr().out
 
 
-def test_a_job_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_job_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["analytics", "run", "weather"]) == 2
     assert "busiest-routes" in capsys.readouterr().err
 
 
-def test_parquet_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_missing_parquet_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run_cli(["analytics", "run", "revenue", "--parquet", str(tmp_path / "none")]) == 2
     assert "no folder" in capsys.readouterr().err
 
 
-def test_cents_are_shown_as_dollars(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cents_are_displayed_as_dollars(capsys: pytest.CaptureFixture[str]) -> None:
     print_outcome(("area", "trips", "revenue_cents"), (("1.1", 2, 123456),))
     assert capsys.readouterr().out.splitlines() == [" AREA  TRIPS    REVENUE", " 1.1       2  $1,234.56"]
 
 
-def test_a_demo_without_spark_says_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demo_without_spark_gives_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     step = demo_spark.SparkStep()
     found = step.start(None, "taxi:", Path(), 1)  # type: ignore[arg-type]  # the mesh is not asked

@@ -89,7 +89,7 @@ class Client(Exported):
 
 
 @pytest.mark.parametrize(("verb", "take"), [("list", False), ("take", True)])
-def test_a_line_for_each_element(
+def test_each_snapshot_has_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, take: bool
 ) -> None:
     monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Client())
@@ -102,7 +102,7 @@ def test_a_line_for_each_element(
     assert "its node only" in told
 
 
-def test_a_line_for_each_that_outlives_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_retained_checkpoint_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     body = {
         "name": "job",
         "version": 2,
@@ -143,7 +143,7 @@ def archive(folder: Path) -> tuple[bytes, bytes]:
     return path.read_bytes(), digest
 
 
-def test_export_writes_a_file_that_is_whole_and_ours_alone(
+def test_export_writes_a_complete_private_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     raw, digest = archive(tmp_path)
@@ -162,7 +162,7 @@ def test_export_writes_a_file_that_is_whole_and_ours_alone(
 
 
 @pytest.mark.parametrize("fault", ["bit", "short", "other"])
-def test_what_is_not_whole_is_not_written(
+def test_an_incomplete_file_is_not_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, fault: str
 ) -> None:
     raw, digest = archive(tmp_path)
@@ -179,7 +179,7 @@ def test_what_is_not_whole_is_not_written(
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
-def test_ctrl_c_in_an_export_leaves_no_file(
+def test_ctrl_c_during_an_export_leaves_no_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     raw, digest = archive(tmp_path)
@@ -196,7 +196,9 @@ def test_ctrl_c_in_an_export_leaves_no_file(
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
-def test_remove_says_where_it_was(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_reports_where_the_checkpoint_was(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Removing(Exported):
         def ask(self, command: Any, **_: Any) -> dict[str, Any]:
             assert command == RemoveCheckpoint("pause")
@@ -264,7 +266,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Taking, Path]
 WORDS = ("job.py:build", "--set", "rows=csv:rows.csv", "--set", "out=null:")
 
 
-def test_restore_brings_the_file_and_submits_with_it(
+def test_restore_uploads_the_file_and_submits_with_it(
     site: tuple[Taking, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent, folder = site
@@ -277,7 +279,7 @@ def test_restore_brings_the_file_and_submits_with_it(
     assert "rows reads on" in capsys.readouterr().err
 
 
-def test_a_dry_run_brings_nothing(site: tuple[Taking, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_uploads_nothing(site: tuple[Taking, Path], capsys: pytest.CaptureFixture[str]) -> None:
     agent, _ = site
     words = ("--set", "step=totals", "--drop", "sums", "--dry-run", "-o", "json")
     assert run_cli(["checkpoint", "restore", "job.checkpoint", *WORDS, *words]) == 0
@@ -305,7 +307,7 @@ def test_a_dry_run_brings_nothing(site: tuple[Taking, Path], capsys: pytest.Capt
     ],
     ids=["missing step", "no file", "no checkpoint", "damaged", "cut short", "another file", "wrong drop"],
 )
-def test_what_cannot_be_restored(
+def test_invalid_restores_are_refused(
     site: tuple[Taking, Path],
     capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...],

@@ -18,7 +18,7 @@ NOBODY = 2**22 + 1
 """A process number that Linux does not give."""
 
 
-def test_an_answer_comes_back_with_progress_before_it(tmp_path: Path) -> None:
+def test_an_answer_is_returned_after_its_progress(tmp_path: Path) -> None:
     said: list[str] = []
     with (
         FakeAgent(tmp_path, lambda _: ["one", "two", {"nodes": []}]) as agent,
@@ -47,26 +47,26 @@ def test_a_refusal_carries_its_exit_code(tmp_path: Path) -> None:
     assert exit_code_of(error) == 2
 
 
-def test_an_agent_that_hangs_up_counts_as_gone(tmp_path: Path) -> None:
+def test_an_agent_that_disconnects_counts_as_gone(tmp_path: Path) -> None:
     error = _refused_ask(tmp_path, lambda _: [None])
     assert isinstance(error, NoAgentError)
     assert "went away" in str(error)
 
 
-def test_an_agent_that_says_nothing_counts_as_gone(tmp_path: Path) -> None:
+def test_a_silent_agent_counts_as_gone(tmp_path: Path) -> None:
     error = _refused_ask(tmp_path, lambda _: [], timeout=0.05)
     assert isinstance(error, NoAgentError)
     assert "has not answered for 0 s" in str(error)
 
 
 @pytest.mark.parametrize("raw", [frame(FrameKind.CONTROL, b"\xff"), b"HTTP/1.1 400 Bad Request\r\n\r\n" * 3])
-def test_an_agent_that_speaks_nonsense_is_no_traceback(tmp_path: Path, raw: bytes) -> None:
+def test_a_malformed_answer_of_an_agent_gives_no_traceback(tmp_path: Path, raw: bytes) -> None:
     error = _refused_ask(tmp_path, lambda _: [raw])
     assert isinstance(error, OperationFailed)
     assert "another language" in str(error)
 
 
-def test_without_an_agent_the_message_says_where_was_looked(tmp_path: Path) -> None:
+def test_without_an_agent_the_message_lists_the_paths_tried(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     with pytest.raises(NoAgentError) as caught:
         find_agent(None, environment)
@@ -75,7 +75,7 @@ def test_without_an_agent_the_message_says_where_was_looked(tmp_path: Path) -> N
     assert exit_code_of(caught.value) == 3
 
 
-def test_what_a_killed_agent_left_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_the_socket_of_a_killed_agent_is_ignored(tmp_path: Path) -> None:
     (tmp_path / AGENT_FILE).write_text(json.dumps({"pid": NOBODY, "name": "a1"}))
     with pytest.raises(NoAgentError, match="No agent runs in"):
         find_agent(str(tmp_path))
@@ -84,7 +84,7 @@ def test_what_a_killed_agent_left_is_not_taken_for_one(tmp_path: Path) -> None:
         find_agent(str(tmp_path))
 
 
-def test_the_usual_place_counts_more_than_a_mesh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_path_is_preferred_to_a_mesh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     usual, a1, a2 = tmp_path / "agiledart", tmp_path / "m" / "a1", tmp_path / "m" / "a2"
     for folder in (usual, a1, a2):
         folder.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_the_usual_place_counts_more_than_a_mesh(tmp_path: Path, capsys: pytest.
         find_agent(None, environment)
 
 
-def test_addresses_and_mistakes_are_told_apart(tmp_path: Path) -> None:
+def test_addresses_are_distinguished_from_typos(tmp_path: Path) -> None:
     assert find_agent("pi1:9464").address == "pi1:9464"
     assert find_agent("[::1]:9464").address == "[::1]:9464"
     with pytest.raises(ConfigurationError, match="state directory, a socket or HOST:PORT"):
@@ -110,7 +110,7 @@ def test_addresses_and_mistakes_are_told_apart(tmp_path: Path) -> None:
         find_agent(str(tmp_path / "nothing"))
 
 
-def test_an_agent_elsewhere_wants_to_know_who_asks() -> None:
+def test_a_remote_agent_requires_an_identity() -> None:
     with pytest.raises(ConfigurationError, match="--identity @FILE with a token"):
         ControlClient(find_agent("pi1:9464"))
     with pytest.raises(ConfigurationError, match="There is no identity 'nonsense'"):

@@ -43,7 +43,7 @@ def result(tmp_path: Path) -> DemoResult:
     return found
 
 
-def test_the_json_object_has_what_was_promised(result: DemoResult) -> None:
+def test_the_json_object_has_the_documented_fields(result: DemoResult) -> None:
     body = result.document()
     assert body["agents"] == 5
     assert body["records_in"] == 1000
@@ -73,14 +73,14 @@ def test_the_report_adds_up(result: DemoResult, capsys: pytest.CaptureFixture[st
     assert "each query reads the stream for itself" in text
 
 
-def test_an_unpaced_run_speaks_of_a_backlog(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unpaced_run_reports_a_backlog(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
     result.status = {FREQUENT: _status(10, 1, paced=False), PROFITABLE: _status(10, 1, paced=False)}
     assert result.document()["paced"] is False
     print_report(result)
     assert "backlog (the input was not paced) p50" in capsys.readouterr().out
 
 
-def test_memory_that_is_not_known_is_said() -> None:
+def test_unknown_memory_is_reported() -> None:
     assert memory_line({}) == "peak memory: unknown"
 
 
@@ -105,7 +105,7 @@ def test_the_source_is_paced_only_when_it_should_be(tmp_path: Path) -> None:
     assert source_text(str(file), 60.0, 7) == f"csv:{tmp_path}/a b.csv?speed=60"
 
 
-def test_old_results_do_not_stay(tmp_path: Path) -> None:
+def test_old_results_are_removed(tmp_path: Path) -> None:
     old = tmp_path / "deep" / "results"
     old.mkdir(parents=True)
     (old / f"{FREQUENT}.csv").write_text("old\n")
@@ -115,7 +115,7 @@ def test_old_results_do_not_stay(tmp_path: Path) -> None:
         result_folder(str(old / "notes.txt"))
 
 
-def test_the_last_whole_line_is_shown(tmp_path: Path) -> None:
+def test_the_last_complete_line_is_displayed(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     assert last_result(file) == []
     file.write_text("half a li")
@@ -126,7 +126,7 @@ def test_the_last_whole_line_is_shown(tmp_path: Path) -> None:
     assert last_result(file) == []
 
 
-def test_result_lines_read_well() -> None:
+def test_result_lines_are_readable() -> None:
     first = ["2013-01-01 00:00:00", "2013-01-01 00:02:00", "1.2", "3.4", "NULL", "NULL", "1.5"]
     assert routes(first) == ["1.2 → 3.4", ""]
     second = [
@@ -160,7 +160,7 @@ def test_rates_are_differences_of_sums() -> None:
     assert rates.stages[PROFITABLE, "trips"] == 100.0
 
 
-def test_the_picture_can_be_drawn_from_the_first_moment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_picture_can_be_drawn_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     empty = Picture(
@@ -189,7 +189,7 @@ def test_the_picture_can_be_drawn_from_the_first_moment(capsys: pytest.CaptureFi
     assert "a + b: frequent-routes + profitable-areas" in told
 
 
-def test_a_narrow_terminal_loses_columns_and_no_values(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_narrow_terminal_drops_columns_and_no_values(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     area = ["2013-01-07 08:00:00", "2013-01-07 08:21:40", "312.321", "12", "11.4", "1234.5", "9"]
@@ -208,7 +208,7 @@ def test_a_narrow_terminal_loses_columns_and_no_values(capsys: pytest.CaptureFix
     assert "12,345" in text
 
 
-def test_memory_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_processes_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     here = os.getpid()
@@ -225,7 +225,7 @@ def test_memory_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch.peaks() == {"a1": 45.0, "a1/executor-1": 30.0, "a1/executor-2": 31.0}
 
 
-def test_who_was_killed_and_what_that_cost_is_told(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_killed_agent_and_the_cost_are_reported(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
     print_report(result)
     assert " was killed" not in capsys.readouterr().out
     result.plug = {"killed": "a2", "seconds_to_next_result": 2.25, "history": ["restarted, attempt 2: count on a4"]}
@@ -234,7 +234,7 @@ def test_who_was_killed_and_what_that_cost_is_told(result: DemoResult, capsys: p
     assert "a2 was killed: 2.25 s to the next result; restarted, attempt 2: count on a4" in capsys.readouterr().out
 
 
-def test_a_plug_wants_somebody_who_can_be_killed_and_somebody_who_takes_over() -> None:
+def test_plug_needs_an_agent_to_kill_and_a_successor() -> None:
     check_plug(4)
     with pytest.raises(ConfigurationError, match="at least 4 agents"):
         check_plug(3)

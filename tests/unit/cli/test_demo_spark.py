@@ -11,7 +11,7 @@ from agiledart_cli.demo import demo_spark
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_what_is_missing_comes_with_a_command_that_brings_it(
+def test_a_missing_program_is_reported_with_an_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, active: bool
 ) -> None:
     pip = Path(sys.executable).parent / "pip" if active else tmp_path / "pip"
@@ -24,13 +24,13 @@ def test_what_is_missing_comes_with_a_command_that_brings_it(
     )
 
 
-def test_the_last_line_is_the_answer_and_those_before_it_are_progress() -> None:
+def test_the_last_line_is_the_answer_and_earlier_ones_are_progress() -> None:
     lines = demo_spark._SparkOutput(io.StringIO('{"at": "reading", "read": 1200}\n{"rows": 1234}\n'))
     assert lines.wait()
     assert lines.last == '{"rows": 1234}\n'
 
 
-def test_progress_is_told_and_silence_ends_the_patience(
+def test_progress_is_reported_and_silence_reaches_the_timeout(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo_spark, "_PROGRESS_SECONDS", 0.005)

@@ -47,7 +47,7 @@ def ask(tmp_path: Path) -> Callable[..., int]:
         (["stop", "a"], [STATUS]),
     ],
 )
-def test_nothing_that_acts_on_a_terminal_gets_there(
+def test_no_control_character_reaches_a_terminal(
     ask: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], answers: list[Any], output: str
 ) -> None:
     ask([*arguments, "-o", output], *answers)
@@ -56,6 +56,6 @@ def test_nothing_that_acts_on_a_terminal_gets_there(
     assert "mine" in shown.out + shown.err
 
 
-def test_a_refusal_is_harmless_too(ask: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_is_escaped_too(ask: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(["status", "a"], ControlRefusal(1, f"no: {EVIL}")) == 1
     assert "no: x\\x1b]0;mine" in capsys.readouterr().err

@@ -45,7 +45,7 @@ class Client:
                 "silent_nodes": ["a3"]}  # fmt: skip
 
 
-def test_a_line_for_each_stage_and_its_reason(
+def test_each_stage_has_a_line_and_its_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(explain, "connect", lambda agent, identity: Client())
@@ -59,7 +59,7 @@ def test_a_line_for_each_stage_and_its_reason(
     assert " no figures from a3\n" in told
 
 
-def test_what_agents_say_cannot_steer_a_terminal(
+def test_text_from_agents_cannot_control_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(explain, "connect", lambda agent, identity: Client())
@@ -68,7 +68,9 @@ def test_what_agents_say_cannot_steer_a_terminal(
     assert not {"\x1b", "\x07"} & set(capsys.readouterr().out)
 
 
-def test_changes_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_described_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     change = {
         "stage": "areas", "generation": 2, "from": 2, "to": 3, "kind": "scale", "reason": "ann", "state": "done", "why": "",
         "moved_groups": 21, "moved_bytes": 2_100, "seconds": 1.24, "pause_ms": 80.0,
@@ -125,7 +127,7 @@ def routes(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     monkeypatch.setattr(Client, "ask", lambda *_: {"name": "job", "stages": stages})
 
 
-def test_a_route_is_told_with_its_alternatives_and_why(
+def test_a_route_is_described_with_its_alternatives_and_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes(monkeypatch)
@@ -137,7 +139,7 @@ def test_a_route_is_told_with_its_alternatives_and_why(
     assert "by relay a2, before directly: answers came late" in told
 
 
-def test_a_route_of_no_such_step_is_a_mistake_in_words(
+def test_a_route_of_an_unknown_step_is_an_error_in_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes(monkeypatch)
@@ -145,7 +147,7 @@ def test_a_route_of_no_such_step_is_a_mistake_in_words(
     assert "Did you mean best?" in capsys.readouterr().err
 
 
-def test_names_of_relays_cannot_steer_a_terminal(
+def test_relay_names_cannot_control_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes(monkeypatch, relay="a\x1b[2J")
@@ -153,7 +155,7 @@ def test_names_of_relays_cannot_steer_a_terminal(
     assert not {"\x1b", "\x07"} & set(capsys.readouterr().out)
 
 
-def test_a_stage_that_keeps_its_number_is_told_with_what_lets_it_go(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fixed_stage_is_described_with_the_option_that_frees_it(capsys: pytest.CaptureFixture[str]) -> None:
     print_scaling(
         {"name": "taxi", "state": "running", "stages": [stage("areas", keeps_number=True)], "silent_nodes": []}
     )

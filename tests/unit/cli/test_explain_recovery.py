@@ -72,7 +72,7 @@ def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.Captu
         ("more=csv:a.csv?follow=1", "more", "a file that grows"),
     ],
 )
-def test_what_would_be_refused_is_said(
+def test_refusals_are_announced(
     folder: Path, capsys: pytest.CaptureFixture[str], setting: str, name: str, text: str
 ) -> None:
     usual = {"rows": "csv:a.csv", "more": "csv:a.csv", "out": "log:sums"} | dict([setting.split("=", 1)])
@@ -91,7 +91,7 @@ def test_what_would_be_refused_is_said(
         ("parquet:out.parquet", "a file gets its name when the checkpoint of its last row is committed"),
     ],
 )
-def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str) -> None:
+def test_duplicates_are_announced(folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str) -> None:
     told = explained(capsys, "rows=csv:a.csv", "more=csv:a.csv", f"out={sink}")
     (step,) = (step for step in told["steps"] if step["name"] == "out")
     assert not step["refused"]
@@ -120,7 +120,7 @@ def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixtu
         ("csv:out.csv?roll_bytes=1000000", "a file gets its name when the checkpoint of its last row is committed"),
     ],
 )
-def test_at_least_once_says_what_is_seen_again_and_refuses_no_sink(
+def test_at_least_once_lists_duplicates_and_refuses_no_sink(
     folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str
 ) -> None:
     told = explained(capsys, "rows=csv:a.csv", "more=csv:a.csv", f"out={sink}", "delivery=at-least-once")
@@ -130,16 +130,14 @@ def test_at_least_once_says_what_is_seen_again_and_refuses_no_sink(
     assert len(told["user_code_must_not"]) == 2
 
 
-def test_a_log_that_moves_counts_by_epoch_also_with_at_least_once(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_movable_log_saves_epochs_with_at_least_once_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("rows=csv:a.csv", "more=csv:a.csv", "out=log:sums", "delivery=at-least-once", "lost=move")
     assert explained(capsys, *words)["steps"][-1]["after_a_failure"].startswith(
         "readers see each row once, when its checkpoint"
     )
 
 
-def test_at_most_once_says_that_nothing_is_saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_at_most_once_reports_that_nothing_is_saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "--set",
         "rows=csv:a.csv",
@@ -183,7 +181,7 @@ class Client:
         }
 
 
-def test_of_an_application_its_nodes_are_named(
+def test_the_nodes_of_an_application_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(explain, "connect", lambda agent, identity: Client())
@@ -196,12 +194,14 @@ def test_of_an_application_its_nodes_are_named(
     assert "--set applies to FILE:NAME" in capsys.readouterr().err
 
 
-def test_what_the_policies_say_of_lost_nodes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_node_policies_are_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ("rows=csv:a.csv", "more=tcp:pi2:7000", "lost=move", "state=empty")
     costs = {step["name"]: step for step in explained(capsys, *settings, "out=log:sums")["steps"]}
     assert costs["rows"]["after_a_failure"].endswith("without its node another node takes it over")
     assert costs["more"]["after_a_failure"].endswith("are lost then")
-    assert costs["sums"]["after_a_failure"].endswith("the step starts empty if the state cannot be rebuilt for a minute")
+    assert costs["sums"]["after_a_failure"].endswith(
+        "the step starts empty if the state cannot be rebuilt for a minute"
+    )
     assert (costs["out"]["if_lost"], costs["out"]["refused"], costs["both"]["if_lost"]) == ("move", False, "wait")
     assert explained(capsys, *settings, "out=csv:out.csv")["steps"][-1]["refused"]
     goes_back = {
@@ -211,9 +211,7 @@ def test_what_the_policies_say_of_lost_nodes(folder: Path, capsys: pytest.Captur
     assert "come twice" not in goes_back["both"]["after_a_failure"], "it has no state of its own to lose"
 
 
-def test_a_policy_that_is_none_or_has_nothing_to_go_by_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_or_unusable_policy_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["explain", "recovery", "costly.py:build", "--set", "rows=csv:a.csv", "--set", "more=csv:a.csv"]
     words += ["--set", "out=log:sums", "--set"]
     assert run_cli([*words, "lost=run"]) == 2

@@ -22,7 +22,7 @@ STARTED = {"name": "small", "version": 2, "state": "running", "placement": {"row
 STOPPED = {"name": "small", "version": 1, "state": "stopped", "summary": {}}
 
 
-def test_ctrl_c_while_it_is_being_started_says_that_it_goes_on(
+def test_ctrl_c_during_a_start_reports_that_it_continues(
     project: Path, ask: Ask, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(connection: object, timeout: float) -> bytes:
@@ -36,7 +36,7 @@ def test_ctrl_c_while_it_is_being_started_says_that_it_goes_on(
     assert "Traceback" not in told
 
 
-def test_no_room_is_said_at_once_with_what_would_help(
+def test_missing_capacity_is_reported_at_once_with_a_fix(
     project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"small {WAITING_FOR_CAPACITY}: no node has room. Start more agents. It starts by itself when there is room."
@@ -47,7 +47,9 @@ def test_no_room_is_said_at_once_with_what_would_help(
     assert ask([*SUBMIT, "--wait"], [line, STARTED], [{**STARTED, "state": "finished"}])[0] == 0
 
 
-def test_replace_drains_what_runs_and_begins_again(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replace_drains_the_running_application_and_starts_again(
+    project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
     running = {"name": "small", "version": 1, "state": "running"}
     code, asked = ask([*SUBMIT, "--replace"], [running], [{"checks": []}], ["draining", STOPPED], [STARTED])
     assert code == 0
@@ -76,7 +78,7 @@ CODE = {"stage": "", "node": "a2", "connector": "", "is_good": False, "text": "N
         ({"checks": [CODE]}, 1, "a2: No module named 'only_here'. small runs on, as it was."),
     ],
 )
-def test_replace_by_what_could_not_run_ends_nothing(
+def test_replace_by_an_invalid_application_ends_nothing(
     looked: Any, code: int, words: str, project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given, asked = ask([*SUBMIT, "--replace"], [{"name": "small", "state": "running"}], [looked])
@@ -85,7 +87,7 @@ def test_replace_by_what_could_not_run_ends_nothing(
     assert words in capsys.readouterr().err
 
 
-def test_wait_for_what_could_read_nothing_is_a_failure(
+def test_wait_for_an_application_with_unreadable_input_fails(
     project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for read, malformed, code in ((3, {"form": 3}, 1), (3, {"form": 2}, 0), (0, {}, 0)):
@@ -95,24 +97,24 @@ def test_wait_for_what_could_read_nothing_is_a_failure(
 
 
 @pytest.mark.parametrize("before", [ControlRefusal(1, "No application 'small'."), {"name": "small", "state": "failed"}])
-def test_replace_of_nothing_is_a_submission(before: Any, project: Path, ask: Ask) -> None:
+def test_replace_without_a_running_application_is_a_submission(before: Any, project: Path, ask: Ask) -> None:
     code, asked = ask([*SUBMIT, "--replace"], [before], [STARTED])
     assert (code, [type(command) for command in asked]) == (0, [Status, Submit])
 
 
-def test_forget(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_forget_removes_the_application(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     code, asked = ask(["forget", "small"], [{"name": "small", "version": 3}])
     assert (code, asked) == (0, [Forget("small")])
     assert "small v3 is forgotten." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("state", "said"), [("running", "nothing yet."), ("finished", "logged nothing.")])
-def test_logs_without_a_line_say_so(state: str, said: str, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_logs_are_reported(state: str, said: str, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(["logs", "small"], [{"lines": [], "after": {}, "state": state, "silent_nodes": []}])[0] == 0
     assert said in capsys.readouterr().err
 
 
-def test_list_says_how_long_it_ran_and_when_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_displays_duration_and_end_time(capsys: pytest.CaptureFixture[str]) -> None:
     now = int(time.time() * 1000)
     row = {"version": 1, "submitted_to": "a1", "submitted_ms": now - 9_000_000}
     application_view.print_applications(
@@ -151,7 +153,7 @@ def test_a_long_reason_is_cut_on_a_terminal_only(
     assert line.endswith("…")
 
 
-def test_status_says_how_old_its_figures_are_and_why_a_step_is_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_displays_the_age_of_figures_and_the_placement_reason(capsys: pytest.CaptureFixture[str]) -> None:
     body: dict[str, Any] = {
         "name": "small", "version": 1, "state": "running", "changed_ms": 0, "placement": {"rows": ["a1"], "count": ["a2"]},
         "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 was skipped to spread instances evenly (it has 5 already)"},
@@ -164,7 +166,7 @@ def test_status_says_how_old_its_figures_are_and_why_a_step_is_where_it_is(capsy
     assert "figures 0.10 s to 2.30 s old: counts differ by the rows that passed in between" in told
 
 
-def test_which_agent_is_guessed_is_said_once_for_a_terminal(
+def test_a_guessed_agent_is_named_once_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, agent = tmp_path / "state" / "agiledart", tmp_path / "a1"

@@ -26,13 +26,13 @@ except KeyboardInterrupt:
 """
 
 
-def test_what_it_returns_and_raises_comes_back() -> None:
+def test_results_and_exceptions_are_returned() -> None:
     assert interruptible(lambda: 7) == 7
     with pytest.raises(SystemExit, match="8"):
         interruptible(lambda: exit(8))
 
 
-def test_ctrl_c_leaves_it_where_it_stands() -> None:
+def test_ctrl_c_leaves_the_thread_running() -> None:
     """In a process of its own, whose main thread it is that gets the signal."""
     done = subprocess.run([sys.executable, "-c", PRESSED], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left, ended: []\n", "")

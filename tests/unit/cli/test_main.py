@@ -30,7 +30,7 @@ def test_the_overview_loads_no_verb() -> None:
 
 
 @pytest.mark.parametrize("verb", list(VERBS))
-def test_each_verb_teaches_by_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_verb_has_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli([verb, "--help"]) == 0
     text = capsys.readouterr().out
     assert "Example" in text.split("Options:")[0]
@@ -50,7 +50,7 @@ def test_every_verb_that_prints_data_can_print_json() -> None:
             assert any("--output" in parameter.opts for parameter in leaf.params), f"{verb} {leaf.name}"
 
 
-def test_a_wrong_verb_is_answered_with_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_verb_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["sumbit"]) == 2
     assert 'There is no verb "sumbit". Did you mean submit?' in capsys.readouterr().err
 
@@ -63,7 +63,7 @@ def test_wrong_options_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("argument", ["0", "129", "-1", "=4", "a=", "a=b", "٣", "a=8..1", "1..", "a=1..129"])
-def test_parallelism_that_makes_no_sense(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_parallelism_is_rejected(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["submit", "x.py:y", f"--parallelism={argument}"]) == 2
     assert "write --parallelism N or --parallelism STEP=N" in capsys.readouterr().err
 
@@ -80,7 +80,7 @@ def test_parallelism_that_makes_no_sense(argument: str, capsys: pytest.CaptureFi
         ),
     ],
 )
-def test_usage_errors(
+def test_usage_errors_are_reported(
     arguments: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AGILEDART_AGENT", raising=False)
@@ -88,13 +88,13 @@ def test_usage_errors(
     assert text in capsys.readouterr().err
 
 
-def test_an_identity_is_refused_where_it_means_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_identity_is_refused_where_it_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeAgent(tmp_path, lambda _: [{"applications": []}]):
         assert run_cli(["list", "--agent", str(tmp_path), "--identity", "adart1x"]) == 2
     assert f"--agent {tmp_path} is on this machine" in capsys.readouterr().err
 
 
-def test_an_empty_agent_counts_as_none_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_agent_option_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGILEDART_AGENT", str(tmp_path))
     with FakeAgent(tmp_path, lambda _: [{"applications": []}]):
         assert run_cli(["list", "--agent", ""]) == 0
@@ -143,7 +143,7 @@ def test_errors_become_messages_and_exit_codes(
 
 
 @pytest.mark.parametrize("error", [InternalError("impossible"), ZeroDivisionError("division")])
-def test_our_own_mistake_leaves_a_trace_file_and_no_traceback(
+def test_an_internal_error_leaves_a_trace_file_and_no_traceback(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -159,7 +159,7 @@ def test_our_own_mistake_leaves_a_trace_file_and_no_traceback(
     assert "Traceback" in trace.read_text()
 
 
-def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error_message(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     process = subprocess.run(
@@ -190,7 +190,7 @@ def _started(arguments: str, **environment: str) -> "subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("redirected", "reason"), [(">/dev/full", "no space left on device"), (">&-", "bad file descriptor")]
 )
-def test_a_full_or_closed_standard_output_is_told(
+def test_a_full_or_closed_standard_output_is_reported(
     tmp_path: Path, redirected: str, reason: str, unbuffered: str
 ) -> None:
     with FakeAgent(tmp_path, lambda _: [{"applications": []}]):
@@ -200,14 +200,14 @@ def test_a_full_or_closed_standard_output_is_told(
             assert done.returncode == 1
 
 
-def test_a_closed_standard_output_does_not_matter_to_what_prints_nothing() -> None:
+def test_a_closed_standard_output_is_ignored_when_nothing_is_printed() -> None:
     done = _started("nonsense >&-")
     assert done.returncode == 2
     assert 'no verb "nonsense"' in done.stderr
     assert _started("nonsense >&- 2>&-").returncode == 2
 
 
-def test_ctrl_c_while_modules_are_imported_leaves_no_traceback() -> None:
+def test_ctrl_c_during_imports_leaves_no_traceback() -> None:
     program = """
 import builtins, os, signal, sys
 real = builtins.__import__
@@ -245,7 +245,7 @@ def test_ctrl_c_raises_again_once_the_command_line_runs(monkeypatch: pytest.Monk
         signal.signal(signal.SIGINT, before)
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["--version"]) == 0
     assert capsys.readouterr().out.startswith("agiledart 0.")
 
@@ -281,7 +281,7 @@ def test_stop_waits_until_it_has_stopped(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().err == "  draining\nx v3 is stopped.\n"
 
 
-def test_no_colour_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_disables_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     from agiledart_cli.output import paint, wants_colour
 
     class Terminal:

@@ -92,7 +92,7 @@ def test_a_mesh_forms_one_ring_and_leaves_nothing(place: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_however_up_ends_nothing_is_left(place: Path, number: signal.Signals) -> None:
+def test_nothing_is_left_however_up_ends(place: Path, number: signal.Signals) -> None:
     mesh = _up(place)
     agents = _ready(mesh)
     assert len(agents) == 3
@@ -105,7 +105,7 @@ def test_however_up_ends_nothing_is_left(place: Path, number: signal.Signals) ->
     _nothing_left(place)
 
 
-def test_an_interrupt_while_agents_start_leaves_nothing(place: Path) -> None:
+def test_an_interrupt_during_agent_start_leaves_nothing(place: Path) -> None:
     mesh = _up(place)
     _until(lambda: len(_processes(place)) >= 2, "no agent was started")
     mesh.send_signal(signal.SIGINT)
@@ -114,7 +114,7 @@ def test_an_interrupt_while_agents_start_leaves_nothing(place: Path) -> None:
     _nothing_left(place)
 
 
-def test_a_mesh_survives_an_agent_that_dies_and_says_so(place: Path) -> None:
+def test_a_mesh_survives_a_dying_agent_and_reports_it(place: Path) -> None:
     mesh = _up(place)
     agents = _ready(mesh)
     os.kill(int(str(agents[2]["pid"])), signal.SIGKILL)
@@ -130,7 +130,7 @@ def test_a_mesh_survives_an_agent_that_dies_and_says_so(place: Path) -> None:
     _nothing_left(place)
 
 
-def test_a_signal_waits_for_the_end_of_what_must_not_be_torn_apart() -> None:
+def test_a_signal_waits_for_the_end_of_a_critical_section() -> None:
     steps: list[str] = []
 
     def interrupted() -> None:

@@ -99,7 +99,7 @@ def test_the_picture_fits_the_terminal(width: int, height: int) -> None:
     assert "rooms" in "\n".join(line.text for line in lines)
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_entries_that_do_not_fit_are_counted() -> None:
     shown = compare(None, sample(10.0, 1_000, 100, 5_000), 2_000.0)
     shown.steps.extend(shown.steps * 20)
     text = "\n".join(line.text for line in picture(shown, 80, 24, "name"))
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_counted() -> None:
     assert "does not answer" in text
 
 
-def test_steps_are_sorted_by_what_was_asked_for() -> None:
+def test_steps_are_sorted_by_the_requested_column() -> None:
     shown = compare(sample(10.0, 1_000, 100, 5_000), sample(12.0, 2_600, 900, 6_600), 2_000.0)
     assert [line.step for line in sorted_steps(shown.steps, "name")] == ["readings", "warm", "mean", "report"]
     assert sorted_steps(shown.steps, "queue")[0].step == "warm"
@@ -143,7 +143,7 @@ def mesh_of_two(command: Command) -> Any:
     return ControlRefusal(0, "no", 1)
 
 
-def test_top_once_and_as_json(serve: Serve, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_prints_once_and_as_json(serve: Serve, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_cli.top.top.FIRST_SECONDS", 0.1)
     with serve(mesh_of_two) as agent:
         assert run_cli(["top", "--once", "--agent", str(agent.folder)]) == 0
@@ -157,7 +157,7 @@ def test_top_once_and_as_json(serve: Serve, capsys: Out, monkeypatch: pytest.Mon
     assert body["applications"][0]["late"] == 1
 
 
-def test_top_on_a_terminal_sorts_by_key_and_leaves_it_as_it_was(serve: Serve) -> None:
+def test_top_sorts_by_key_and_restores_the_terminal(serve: Serve) -> None:
     with serve(mesh_of_two) as agent:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "agiledart_cli.main", "top", "--agent", str(agent.folder), "--interval", "0.5"]
@@ -220,7 +220,7 @@ def in_turn(*answers: Any) -> Callable[[Command], Any]:
     return lambda _: next(waiting)
 
 
-def test_tap_prints_a_json_line_for_each_row_and_goes_on_where_it_was(serve: Serve, capsys: Out) -> None:
+def test_tap_prints_a_json_line_for_each_row_and_resumes(serve: Serve, capsys: Out) -> None:
     with serve(in_turn(tapped(0, rows=0), tapped(2), tapped(4), tapped(4, "finished", 0))) as agent:
         assert run_cli(["tap", "rooms", "warm", "--agent", str(agent.folder)]) == 0
     told = capsys.readouterr()
@@ -241,7 +241,7 @@ def test_tap_ends_at_its_limit(serve: Serve, capsys: Out) -> None:
     assert capsys.readouterr().out == "2013-01-01T07:00:00.000Z  a1.0  room=é, b  value=0\n"
 
 
-def test_a_row_cannot_steer_the_terminal(serve: Serve, capsys: Out) -> None:
+def test_a_row_cannot_control_the_terminal(serve: Serve, capsys: Out) -> None:
     body = tapped(2, rows=1)
     body["rows"][0]["row"] = {"room": "\x1b[2Jgone\x9b1m"}
     with serve(lambda _: body) as agent:
@@ -258,7 +258,7 @@ def serve_again(agent: FakeAgent, answer: Callable[[Command], Any]) -> FakeAgent
     return FakeAgent(agent.folder, lambda command: [answer(command)])
 
 
-def test_tap_of_what_does_not_exist_or_has_ended(serve: Serve, capsys: Out) -> None:
+def test_tap_of_an_unknown_or_ended_application_fails(serve: Serve, capsys: Out) -> None:
     with serve(
         in_turn(ControlRefusal(0, "rooms has no step 'wram'. Did you mean warm?", 2), tapped(0, "stopped", 0))
     ) as agent:
@@ -268,7 +268,7 @@ def test_tap_of_what_does_not_exist_or_has_ended(serve: Serve, capsys: Out) -> N
     assert "nothing flows any more" in capsys.readouterr().err
 
 
-def test_tap_rate(serve: Serve, capsys: Out) -> None:
+def test_tap_rate_is_parsed(serve: Serve, capsys: Out) -> None:
     with serve(mesh_of_two) as agent:
         words = ["tap", "rooms", "readings", "--rate", "--agent", str(agent.folder)]
         assert run_cli([*words, "--limit", "3"]) == 0
@@ -282,7 +282,7 @@ def test_tap_rate(serve: Serve, capsys: Out) -> None:
 # ---- doctor
 
 
-def test_doctor_says_a_line_for_each_check(
+def test_doctor_prints_a_line_for_each_check(
     serve: Serve, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGILEDART_AGENT__STATE_DIR", str(tmp_path / "state"))
@@ -304,7 +304,7 @@ def test_doctor_says_a_line_for_each_check(
     assert "→" in told or body["watch"] == 0
 
 
-def test_doctor_and_status_tell_of_input_that_is_mostly_malformed(serve: Serve, capsys: Out) -> None:
+def test_doctor_and_status_report_mostly_malformed_input(serve: Serve, capsys: Out) -> None:
     malformed: dict[str, int] = {}
 
     def answer(command: Command) -> Any:
@@ -324,7 +324,7 @@ def test_doctor_and_status_tell_of_input_that_is_mostly_malformed(serve: Serve, 
             assert ("most records are malformed" in capsys.readouterr().out) is told
 
 
-def test_doctor_without_an_agent_and_with_a_wrong_setting(
+def test_doctor_works_without_an_agent_and_with_a_wrong_setting(
     capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGILEDART_AGENT__EXECUTORS", "many")
@@ -335,7 +335,7 @@ def test_doctor_without_an_agent_and_with_a_wrong_setting(
     assert by_name["agent"]["level"] == BAD
 
 
-def test_the_clock() -> None:
+def test_doctor_checks_the_clock() -> None:
     assert machine_checks.check_clock(0.0).level == BAD
     assert machine_checks.check_clock(1e11).level == BAD
     assert machine_checks.check_clock(1.8e9, synchronised=False).level == WATCH
@@ -345,7 +345,7 @@ def test_the_clock() -> None:
 @pytest.mark.parametrize(
     ("cores", "memory_mb", "nodes"), [(4, 16_000, 2), (8, 16_000, 3), (16, 64_000, 4), (8, 2_000, 1)]
 )
-def test_what_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, nodes: int) -> None:
+def test_doctor_reports_the_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, nodes: int) -> None:
     told = machine_checks.check_share(cores, memory_mb).text
     assert (f"enough for {nodes} nodes" in told) if nodes > 1 else ("one node" in told)
 
@@ -359,13 +359,13 @@ def test_what_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, n
         (False, 7, machine_checks.WATCH, "can read this agent's keys and act as it: agent.confine is false"),
     ],
 )
-def test_whether_users_code_is_kept_from_the_keys(wanted: bool, version: int, level: str, text: str) -> None:
+def test_doctor_checks_that_user_code_cannot_read_the_keys(wanted: bool, version: int, level: str, text: str) -> None:
     found = machine_checks.check_confinement(wanted, version)
     assert (found.level, found.text) == (level, text)
     assert bool(found.suggestion) == (level != machine_checks.OK)
 
 
-def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -378,7 +378,7 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine_checks.check_port("port", "192.0.2.1", 9464, None).level == BAD
 
 
-def test_state_directories(tmp_path: Path) -> None:
+def test_doctor_checks_state_directories(tmp_path: Path) -> None:
     def level(folder: Path) -> str:
         return machine_checks.check_state_directory(folder)[0].level
 
@@ -397,7 +397,7 @@ def test_state_directories(tmp_path: Path) -> None:
     assert level(tmp_path / ("x" * 120)) == BAD
 
 
-def test_memory_and_limits(tmp_path: Path) -> None:
+def test_doctor_checks_memory_and_limits(tmp_path: Path) -> None:
     table = "MemTotal: 1000000 kB\nMemAvailable: {} kB\n"
     assert machine_checks.check_memory(table.format(800_000), tmp_path).level == OK
     assert machine_checks.check_memory(table.format(200_000), tmp_path).level == WATCH
@@ -410,7 +410,7 @@ def test_memory_and_limits(tmp_path: Path) -> None:
 # ---- config, completion
 
 
-def test_config_show_says_where_each_setting_came_from_and_no_secret(
+def test_config_show_names_the_origin_of_each_setting_and_no_secret(
     capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "agent.toml"
@@ -439,7 +439,7 @@ def test_completion_scripts_name_the_variable(shell: str, capsys: Out) -> None:
 
 
 @pytest.mark.parametrize(("words", "expected"), [("st", "status"), ("top --s", "--sort"), ("config ", "show")])
-def test_a_shell_gets_words(words: str, expected: str) -> None:
+def test_a_shell_gets_completions(words: str, expected: str) -> None:
     typed = f"agiledart {words}"
     environment = {**os.environ, "_AGILEDART_COMPLETE": "bash_complete", "COMP_WORDS": typed,
                    "COMP_CWORD": str(len(typed.split()) - (not typed.endswith(" ")))}  # fmt: skip

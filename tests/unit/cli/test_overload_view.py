@@ -14,7 +14,7 @@ SUMMARY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_status_tells_what_was_shed_spooled_and_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_reports_shed_spooled_and_skipped_rows(capsys: pytest.CaptureFixture[str]) -> None:
     print_sums(SUMMARY | {"shed": {"oldest": 60, "disk_full": 4}, "spooled_ever": 50, "spooled": 7})
     said = capsys.readouterr().out
     assert "shed 64 (60 oldest, 4 disk full)" in said
@@ -22,7 +22,7 @@ def test_status_tells_what_was_shed_spooled_and_skipped(capsys: pytest.CaptureFi
     assert "parse: its code raised an exception: 3 skipped, 2 dead letters (see: agiledart logs)" in said
 
 
-def test_status_says_nothing_of_what_did_not_happen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_omits_what_did_not_happen(capsys: pytest.CaptureFixture[str]) -> None:
     print_sums(SUMMARY | {"steps": {}, "shed": {}, "spooled_ever": 0})
     said = capsys.readouterr().out
     assert "shed" not in said
@@ -39,7 +39,7 @@ def shown(shed: int, errors: int) -> str:
     )
 
 
-def test_top_has_columns_for_it_only_when_needed() -> None:
+def test_top_has_overload_columns_only_when_needed() -> None:
     assert "SHED" not in shown(0, 0)
     assert "ERRORS" not in shown(0, 0)
     lines = shown(1_234, 56)

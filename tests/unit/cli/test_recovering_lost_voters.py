@@ -45,7 +45,7 @@ WORDS = ["checkpoint", "recover", "job", "--without", "a4", "--without", "a5"]
 LOOK, DO = RecoverRun("job", ("a4", "a5"), check=True), RecoverRun("job", ("a4", "a5"))
 
 
-def test_nobody_says_yes(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recovery_needs_a_confirmation(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(WORDS) == 2
     assert client.asked == [LOOK]
     told = capsys.readouterr().err
@@ -53,7 +53,7 @@ def test_nobody_says_yes(client: Client, capsys: pytest.CaptureFixture[str]) -> 
     assert "agiledart checkpoint recover job --without a4 --without a5 --yes" in told
 
 
-def test_it_is_done(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_confirmed_recovery_is_carried_out(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli([*WORDS, "--yes"]) == 0
     assert client.asked == [LOOK, DO]
     told = capsys.readouterr().err
@@ -61,12 +61,12 @@ def test_it_is_done(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert NOTES[1] in told
 
 
-def test_it_is_only_looked_at(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_changes_nothing(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli([*WORDS, "--dry-run", "-o", "json"]) == 0
     assert client.asked == [LOOK]
     assert json.loads(capsys.readouterr().out) == FOUND
 
 
-def test_somebody_must_be_named(client: Client) -> None:
+def test_at_least_one_node_must_be_named(client: Client) -> None:
     assert run_cli(["checkpoint", "recover", "job"]) == 2
     assert not client.asked

@@ -26,18 +26,18 @@ BODY: dict[str, Any] = {
         ("plan", "plans; attempt 2"),
     ],
 )
-def test_each_phase_has_words(phase: str, words: str) -> None:
+def test_each_phase_has_a_description(phase: str, words: str) -> None:
     assert recovery_text({"recovery": {**RECOVERY, "phase": phase}}).startswith(words)
 
 
-def test_who_is_missing_is_named() -> None:
+def test_missing_nodes_are_named() -> None:
     waiting = {**RECOVERY, "phase": "waiting", "waits_for": ["pi3", "pi4"]}
     assert recovery_text({"recovery": waiting}).startswith("waits for pi3, pi4;")
     assert recovery_text({"recovery": {**waiting, "waits_for": []}}).startswith("waits for free capacity;")
     assert recovery_text({"recovery": None}) == ""
 
 
-def test_an_island_says_how_long_nothing_is_committed_without_whom_and_what_becomes_of_its_rows(
+def test_a_minority_partition_lists_its_duration_missing_voters_and_row_fate(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     why = "2 of 3 voters of its register are not reached, so nothing is committed"
@@ -50,7 +50,7 @@ def test_an_island_says_how_long_nothing_is_committed_without_whom_and_what_beco
     assert "orders v1   minority" in told
 
 
-def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_list_display_the_recovery(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(BODY)
     print_applications({"applications": [BODY], "unreadable": 0})
     told = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "survives the loss of 1 machine\n" in told
 
 
-def test_an_end_that_no_order_shows_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_end_without_a_command_is_reported_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     body = BODY | {"state": "stopped", "is_unverified": True, "recovery": None, "epoch": None}
     print_status(body)
     assert "no signed stop command exists: an older or malicious agent reported this" in capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_an_end_that_no_order_shows_is_told_as_one(capsys: pytest.CaptureFixture
     assert "no user's order" not in capsys.readouterr().out
 
 
-def test_instances_that_told_no_figures_before_the_end_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_instances_without_figures_before_the_end_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     stages: list[dict[str, Any]] = [{"name": name, "parallelism": 2, "instances": []} for name in ("a", "b")]
     body = BODY | {"state": "failed", "recovery": None, "epoch": None, "stages": stages}
     print_status(body | {"summary": {"instances_reporting": 3}})
@@ -76,7 +76,7 @@ def test_instances_that_told_no_figures_before_the_end_are_counted(capsys: pytes
     assert "the others ended" not in capsys.readouterr().out
 
 
-def test_status_says_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_gives_the_reason_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None:
     why = "/data/out.csv cannot be written: no space left on device"
     instance = {"index": 0, "node": "pi3", "unsaved": why}
     stage = {"name": "out", "kind": "sink", "parallelism": 1, "instances": [instance]}
@@ -84,7 +84,7 @@ def test_status_says_why_epochs_stop(capsys: pytest.CaptureFixture[str]) -> None
     assert f" out on pi3 cannot be saved: {why}\n" in capsys.readouterr().out
 
 
-def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixture[str]) -> None:
+def test_duplicate_rows_are_reported_by_attempt(capsys: pytest.CaptureFixture[str]) -> None:
     told = {
         "duplicated": {"out": 260, "log": 0},
         "duplicates_by_attempt": [[3, "out", 214]],
@@ -100,7 +100,7 @@ def test_rows_that_were_shown_again_are_told_by_life(capsys: pytest.CaptureFixtu
     assert "again" not in capsys.readouterr().out
 
 
-def test_rows_that_are_lost_are_told_with_their_source_and_life(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_rows_are_reported_with_their_source_and_attempt(capsys: pytest.CaptureFixture[str]) -> None:
     print_status(BODY | {"losses": [[2, "readings", 200], [3, "more", 0]]})
     said = capsys.readouterr().out
     assert " attempt 2: lost at least 200 rows of readings: only the log of a failed node held them\n" in said

@@ -49,7 +49,7 @@ def snapshots(of: PlannedTopology) -> list[ArchivedSnapshot]:
     ]
 
 
-def test_the_same_topology_takes_all_of_it() -> None:
+def test_the_same_topology_restores_all_state() -> None:
     before = graph(instances=2)
     found = plan_restore(before, graph(instances=2), snapshots(before), {"out": 3}, ())
     assert found.kind == "whole"
@@ -58,7 +58,7 @@ def test_the_same_topology_takes_all_of_it() -> None:
     assert (found.dropped, found.empty) == ((), ())
 
 
-def test_another_number_of_instances_takes_the_state_of_steps() -> None:
+def test_another_number_of_instances_restores_the_state_of_steps() -> None:
     before = graph(instances=2)
     found = plan_restore(before, graph(instances=3), snapshots(before), {"out": 0}, ())
     assert found.kind == "steps"
@@ -68,7 +68,7 @@ def test_another_number_of_instances_takes_the_state_of_steps() -> None:
     )
 
 
-def test_what_is_new_begins_empty_and_what_is_dropped_is_left_out() -> None:
+def test_new_steps_begin_empty_and_dropped_ones_are_left_out() -> None:
     before = graph()
     found = plan_restore(before, graph(sums="totals", more=True), snapshots(before), {}, ("sums",))
     assert found.taken == (("rows", "reads on"),)
@@ -88,7 +88,7 @@ def test_what_is_new_begins_empty_and_what_is_dropped_is_left_out() -> None:
     ],
     ids=["renamed", "stateless", "source", "keys", "window"],
 )
-def test_what_does_not_fit_is_refused_and_can_be_dropped(after: PlannedTopology, said: str) -> None:
+def test_incompatible_state_is_refused_and_can_be_dropped(after: PlannedTopology, said: str) -> None:
     before = graph()
     with pytest.raises(ConfigurationError) as refusal:
         plan_restore(before, after, snapshots(before), {}, ())
@@ -98,13 +98,13 @@ def test_what_does_not_fit_is_refused_and_can_be_dropped(after: PlannedTopology,
     assert plan_restore(before, after, snapshots(before), {}, (drop,)).dropped == (drop,)
 
 
-def test_a_step_to_drop_that_the_checkpoint_does_not_have_is_refused_with_a_guess() -> None:
+def test_an_unknown_step_to_drop_is_refused_with_a_suggestion() -> None:
     before = graph()
     with pytest.raises(ConfigurationError, match=r"--drop sumz: .* Did you mean sums\? It has: rows, sums"):
         plan_restore(before, before, snapshots(before), {}, ("sumz",))
 
 
-def test_rows_that_wait_have_their_place_in_their_own_topology_only() -> None:
+def test_waiting_rows_are_restored_in_the_same_topology_only() -> None:
     before = graph()
     assert plan_restore(before, graph(), snapshots(before), {"sums": 2}, ()).kind == "whole"
     for after in (graph(more=True), graph(instances=2)):

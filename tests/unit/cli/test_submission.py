@@ -33,7 +33,7 @@ def flow(rows: Source[Row], out: Sink[Row]) -> Topology:
         (', delivery="exactly-once"', "at-most-once", "at-most-once"),
     ],
 )
-def test_the_command_line_says_the_delivery(tmp_path: Path, written: str, given: str, expected: str) -> None:
+def test_the_command_line_sets_the_delivery_guarantee(tmp_path: Path, written: str, given: str, expected: str) -> None:
     (tmp_path / "flow.py").write_text(CODE.replace("{more}", written))
     settings = {"rows": f"csv:{tmp_path}/in.csv", "out": f"csv:{tmp_path}/out.csv"}
     assert make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=given).delivery == expected
@@ -48,7 +48,7 @@ def test_the_command_line_says_the_delivery(tmp_path: Path, written: str, given:
         ("at-most-once", None, ["pi1", "pi1"], False),
     ],
 )
-def test_whoever_says_nothing_of_deaths_hears_what_one_costs(
+def test_a_submission_without_a_loss_policy_displays_the_cost_of_a_loss(
     capsys: pytest.CaptureFixture[str], delivery: str, asked: str | None, nodes: list[str], is_told: bool
 ) -> None:
     body = {

@@ -67,7 +67,7 @@ def ask(tmp_path: Path) -> Ask:
     return run
 
 
-def test_run_writes_results_and_tells_figures(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_writes_results_and_prints_figures(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["run", "small.py:build", "--set", "rows=csv:rows.csv"]) == 0
     told = capsys.readouterr()
     assert told.out == ""
@@ -77,7 +77,7 @@ def test_run_writes_results_and_tells_figures(project: Path, capsys: pytest.Capt
     assert len((project / "out.csv").read_text().splitlines()) == 2
 
 
-def test_run_says_what_is_wrong_with_its_input_and_fails_when_all_of_it_is(
+def test_run_reports_malformed_input_and_fails_when_all_of_it_is(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["run", "small.py:build", "--set", "rows=csv:rows.csv"]
@@ -94,7 +94,7 @@ def test_run_says_what_is_wrong_with_its_input_and_fails_when_all_of_it_is(
     assert run_cli(words) == 0
 
 
-def test_run_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["run", "small.py", "--set", "rows=csv:rows.csv", "--parallelism", "3", "-o", "json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["name"] == "small"
@@ -106,7 +106,7 @@ def test_run_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert body["interrupted"] is False
 
 
-def test_run_without_its_input_says_which_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_its_input_names_the_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["run", "small.py:build", "--set", "rows=csv:nothing.csv"]) == 1
     assert f"{project}/nothing.csv" in capsys.readouterr().err
 
@@ -126,7 +126,9 @@ def test_run_is_interrupted_cleanly(project: Path) -> None:
     assert "Traceback" not in talk
 
 
-def test_submit_sends_what_builds_the_same_graph(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_sends_a_bundle_that_builds_the_same_graph(
+    project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer = {
         "name": "small",
         "version": 3,
@@ -156,7 +158,7 @@ def test_submit_sends_what_builds_the_same_graph(project: Path, ask: Ask, capsys
     assert "path a1 → a2 (1 hop)" in told.out
 
 
-def test_submit_waits_when_it_is_told_to(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_waits_when_requested(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     started = {"name": "small", "version": 1, "state": "running", "placement": {}, "seconds_to_running": 0.1}
     failed = {**started, "state": "failed", "reason": "small.py:10 in positive: TypeError"}
     code, _ = ask(["submit", "small.py", "--set", "rows=csv:rows.csv", "--wait"], [started], [started], [failed])
@@ -164,7 +166,7 @@ def test_submit_waits_when_it_is_told_to(project: Path, ask: Ask, capsys: pytest
     assert "FAILED: small.py:10 in positive: TypeError" in capsys.readouterr().out
 
 
-def test_whoever_stops_waiting_reads_that_it_runs_on(
+def test_interrupting_a_wait_prints_that_the_application_continues(
     project: Path, ask: Ask, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: float) -> None:
@@ -177,7 +179,7 @@ def test_whoever_stops_waiting_reads_that_it_runs_on(
 
 
 @pytest.mark.parametrize("verb", ["run", "submit"])
-def test_a_function_that_builds_nothing_is_not_asked_for_parameters(
+def test_a_function_that_builds_nothing_needs_no_parameters(
     verb: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_cli([verb, "small.py:positive"]) == 2
@@ -185,7 +187,7 @@ def test_a_function_that_builds_nothing_is_not_asked_for_parameters(
     assert told == "positive builds no topology: it takes row and returns bool. Builders in small.py: build\n"
 
 
-def test_submit_refuses_what_lives_in_this_process(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_refuses_objects_of_this_process(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "local_run.py").write_text(CODE + "\ndef here() -> Topology:\n    return build([Row(1, 2.0)])\n")
     assert run_cli(["submit", "local_run.py:here"]) == 2
     assert "rows of small read or write objects of this process" in capsys.readouterr().err
@@ -200,13 +202,13 @@ def test_submit_refuses_a_result_over_its_input(project: Path, ask: Ask, capsys:
     assert (code, len(asked)) == (0, 1)  # another node's file
 
 
-def test_run_says_that_user_code_exits(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reports_that_user_code_exits(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "quits.py").write_text(CODE.replace("return row.value > 0", "raise SystemExit"))
     assert run_cli(["run", "quits.py:build", "--set", "rows=csv:rows.csv"]) == 1
     assert "quits.py:13 in positive: SystemExit for record Row(at=1" in capsys.readouterr().err
 
 
-def test_nodes_and_route(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_and_route_are_printed(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     one = {
         "name": "a1", "node_id": "12" * 16, "incarnation": 1, "address": "127.0.0.1:1", "zone": "attic", "host": "",
         "is_this_node": True, "rtt_ms": None, "answers": True, "instances": 3, "capacity": 64, "executors": 1,
@@ -263,7 +265,7 @@ def test_token_create_prints_the_token_alone_on_stdout(ask: Ask, capsys: pytest.
     assert "1 use, for 2 h 0 min, role reader" in told.err
 
 
-def test_token_show_keeps_the_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_token_show_hides_the_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import time
 
     from agiledart_agent.identity.identity import Identity
@@ -286,7 +288,7 @@ def test_token_show_keeps_the_secret(tmp_path: Path, capsys: pytest.CaptureFixtu
     identity.close()
 
 
-def test_agent_check_shows_settings_and_their_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_check_displays_settings_and_their_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["agent", "--check", "--state-dir", str(tmp_path), "--name", "pi9", "--join", "adart1secret"]
     assert run_cli([*arguments, "-o", "json"]) == 0
     told = capsys.readouterr().out
