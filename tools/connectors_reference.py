@@ -21,8 +21,8 @@ A connector is written `KIND:PATH?OPTION=VALUE&…@NODE`.
 
 """
 
-REPEATS = """With `duplicates=1` a sink may stand in an application with `delivery="exactly-once"` although it cannot take rows back:
-an epoch is committed when all rows before it have arrived, so none is lost; rows behind the last epoch come again after a failure.
+DUPLICATES = """With `duplicates=1` a sink may stand in an application with `delivery="exactly-once"`
+although it cannot withdraw rows: an epoch is committed when all rows before it have arrived, so none is lost; rows behind the last epoch come again after a failure.
 It is not asked for where that changes nothing: `sql:` with `key=`, `influx:` with `time=`. `mqtt:` wants `qos=1` or 2. With
 `delivery="at-least-once"` no sink is asked: rows are shown at once, logs and files too, and those behind the last epoch come again.
 
@@ -63,7 +63,7 @@ def reference() -> str:
         + _table("Sources", SOURCES.values())
         + f"Every source also knows {pacing}.\n\n"
         + _table("Sinks", SINKS.values())
-        + REPEATS
+        + DUPLICATES
         + f"## Formats\n\nFor `?format=`, where a kind has it:\n\n{formats}"
     )
 

@@ -275,11 +275,7 @@ def warnings(root: Path) -> Problems:
 def check_structure(root: Path) -> Problems:
     """No circles among modules, no file name with two meanings."""
     shipped = packages(root)
-    return [
-        problem
-        for check in (structure.check_circles, structure.check_names)
-        for problem in check(root, shipped)
-    ]
+    return [problem for check in (structure.check_circles, structure.check_names) for problem in check(root, shipped)]
 
 
 CHECKS: tuple[Callable[[Path], Problems], ...] = (

@@ -1,7 +1,8 @@
 """Count the words that keep a stranger out: house words in names, inverted sentences, shared class names, probes.
 
 `python -m tools.words` prints one table; `python -m tools.words --where house` lists the places behind a row.
-`tools/words.toml` holds the house words, the identifiers that may keep one, and the highest count that a package may have.
+`tools/words.toml` holds the house words, the identifiers that may keep one, and the highest count of each package in each row.
+A highest count may only fall; `tests/tidy/test_words.py` compares.
 """
 
 import ast
@@ -13,7 +14,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tools import tidy
 
@@ -40,7 +41,7 @@ class Place(NamedTuple):
         return f"{self.path}:{self.line}  {self.text}"
 
 
-def settings(root: Path) -> dict[str, dict[str, object]]:
+def settings(root: Path) -> dict[str, Any]:
     """The document in `tools/words.toml`."""
     return tomllib.loads((root / "tools" / "words.toml").read_text())
 
@@ -50,19 +51,41 @@ def package_of(path: str) -> str:
     return path.split("/")[0]
 
 
+def _identifiers(root: Path) -> Iterator[Place]:
+    """Every identifier of the project but those of tests, which are of no interest to users."""
+    for path, text in tidy.python_texts(root):
+        if not path.startswith("tests/"):
+            for token in tokenize.generate_tokens(io.StringIO(text).readline):
+                if token.type == tokenize.NAME:
+                    yield Place(package_of(path), path, token.start[0], token.string)
+
+
+def _parts(name: str) -> set[str]:
+    return {part.lower() for part in _SUBWORD.findall(name)}
+
+
 def house_words(root: Path) -> list[Place]:
     """Identifiers that contain a house word and are not on the list of exceptions."""
     document = settings(root)
-    words, names, allowed = set(document["parts"]), set(document["names"]), document["allowed"]
-    found = []
-    for path, text in tidy.python_texts(root):
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type != tokenize.NAME or token.string in allowed:
-                continue
-            parts = {part.lower() for part in _SUBWORD.findall(token.string)}
-            if parts & words or token.string in names:
-                found.append(Place(package_of(path), path, token.start[0], token.string))
-    return found
+    words, allowed = set(document["parts"]), {name for names in document["allowed"].values() for name in names}
+    return [place for place in _identifiers(root) if place.text not in allowed and _parts(place.text) & words]
+
+
+def empty_names(root: Path) -> list[Place]:
+    """Identifiers that say nothing: `one`, `found`, `each` …"""
+    names = set(settings(root)["names"])
+    return [place for place in _identifiers(root) if place.text in names]
+
+
+def test_names(root: Path) -> list[Place]:
+    """Names of tests that contain a house word or an inverted pattern."""
+    words = set(settings(root)["parts"]) | {"what", "whatever", "whoever"}
+    return [
+        Place(package_of(path), path, node.lineno, node.name)
+        for path, text in tidy.python_texts(root, ("tests",))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _parts(node.name) & words
+    ]
 
 
 def _documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -164,6 +187,8 @@ def probes(root: Path) -> list[Place]:
 
 COUNTS: dict[str, Callable[[Path], list[Place]]] = {
     "house": house_words,
+    "names": empty_names,
+    "tests": test_names,
     "docstrings": inverted_docstrings,
     "subjectless": subjectless,
     "sentences": inverted_sentences,

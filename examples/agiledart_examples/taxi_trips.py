@@ -267,10 +267,10 @@ def _trips(seed: int, start: datetime) -> Iterator[str]:
     fleet = Fleet(city, stream)
     normal, factors, places, names = _normal_table(), _time_factors(), city.places, fleet.names
     opening = int((start.replace(tzinfo=None) - clock.midnight).total_seconds())
-    under_way: list[tuple[int, int, int, int, str]] = []  # (drop-off, number, taxi, end cell, line)
+    active_trips: list[tuple[int, int, int, int, str]] = []  # (drop-off, number, taxi, end cell, line)
     for number, pickup in enumerate(_pickups(clock, draw, opening - WARM_UP_SECONDS)):
-        while under_way and under_way[0][0] <= pickup:
-            dropoff, _, taxi, cell, line = heappop(under_way)
+        while active_trips and active_trips[0][0] <= pickup:
+            dropoff, _, taxi, cell, line = heappop(active_trips)
             fleet.put(taxi, cell)
             if dropoff >= opening:
                 yield line
@@ -290,7 +290,7 @@ def _trips(seed: int, start: datetime) -> Iterator[str]:
             f"{names[free]},{clock.text(pickup)},{clock.text(dropoff)},{seconds},{miles:.2f},"
             f"{_coordinates(draw, a_lat, a_lon, b_lat, b_lon)},{_charges(draw, pickup, seconds, miles)}"
         )
-        heappush(under_way, (dropoff, number, free, to_cell, line))
+        heappush(active_trips, (dropoff, number, free, to_cell, line))
 
 
 @cache

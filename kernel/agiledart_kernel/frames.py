@@ -317,7 +317,7 @@ class DataHeader(NamedTuple):
         """Return the 56 header bytes. Raises struct.error when a field is out of its range: our own mistake."""
         return _DATA.pack(DATA_VERSION, self.flags, *self[:-1])
 
-    def bytes_around_position(self) -> tuple[bytes, bytes]:
+    def bytes_outside_position(self) -> tuple[bytes, bytes]:
         """Return the header bytes that all row frames of this channel share, before and behind the packed `ROWS_POSITION`."""
         packed = self._replace(flags=0, epoch=0).pack()
         return packed[:_POSITION_AT], packed[_POSITION_AT + ROWS_POSITION.size :]

@@ -118,7 +118,7 @@ class SourceInstance:
         self._is_plain = is_simple and self._stamp is None and intake is None
         self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
-        self._exhausted = self._repeats_watermark = False
+        self._exhausted = self._resends_watermark = False
         self._watermark: Position = START
         self._tap: RowTap | None = None
         self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
@@ -197,10 +197,10 @@ class SourceInstance:
             watermark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
-        if not count and watermark <= self._watermark and not self._repeats_watermark:
+        if not count and watermark <= self._watermark and not self._resends_watermark:
             waits = read_nothing and not self._clock.due and not self._clock.advances_by_clock
             return Polled(None, wait, self.finished, self._fileno() if waits else None)
-        self._watermark, self._repeats_watermark = watermark, False
+        self._watermark, self._resends_watermark = watermark, False
         return Polled(Batch(held, order, watermark, 0, None, b"", True), wait, self.finished)
 
     def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
@@ -393,7 +393,7 @@ class SourceInstance:
             self._counts = SourceCounts(paced=self._pacer.paces, before=max(0, before))
             self._validator.bad.reasons = {}
             self._clock.early = 0
-            self.finished, self._repeats_watermark = False, True
+            self.finished, self._resends_watermark = False, True
         else:
             self._outbox.restore(sent)
 

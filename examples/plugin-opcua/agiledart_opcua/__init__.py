@@ -78,8 +78,8 @@ class _Changes:
 
     def datachange_notification(self, node: Any, value: Any, data: Any) -> None:
         name = node.nodeid.to_string()
-        told = data.monitored_item.Value
-        at: datetime | None = told.SourceTimestamp or told.ServerTimestamp
+        data_value = data.monitored_item.Value
+        at: datetime | None = data_value.SourceTimestamp or data_value.ServerTimestamp
         at = at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
         row = {"node": name, "name": self._names.get(name, ""), "value": value, "at": at}
         try:

@@ -55,7 +55,7 @@ class ChannelSender:
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
         self.link, self._codec, self._step = link, codec, step
-        self._header, self._header_parts = header, header.bytes_around_position()
+        self._header, self._header_parts = header, header.bytes_outside_position()
         self.kept = Unacknowledged()
 
     def ready(self) -> bool:

@@ -191,18 +191,18 @@ class RecoveryFaults:
                     return self._hit(target, step, host.me.node, coordinator)
         return False
 
-    def _hit(self, who: str, step: ChangeStep, node: NodeId, coordinator: Coordinator) -> bool:
+    def _hit(self, target: str, step: ChangeStep, node: NodeId, coordinator: Coordinator) -> bool:
         stages = [change.stage for change in coordinator.commit_protocol.generation_change.plan.changes]
         plans = {"old": coordinator.value.plan, "new": coordinator.commit_protocol.generation_change.plan}
-        if who in plans:
+        if target in plans:
             places = [
-                assignment.host.node for assignment in plans[who].assignments if assignment.instance.stage in stages
+                assignment.host.node for assignment in plans[target].assignments if assignment.instance.stage in stages
             ]
             node = self._random.choice(places)
         if node not in self._up():
             return False
         self._run.crash(node, is_power=bool(self._random.index(2)))
-        self._run.reached(f"{who} died while {step.value}")
+        self._run.reached(f"{target} died while {step.value}")
         return True
 
     # ---- changes

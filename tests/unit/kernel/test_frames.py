@@ -259,7 +259,7 @@ def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
 
 def test_the_header_of_rows_is_what_stands_around_their_place() -> None:
     header = DataHeader(2**63, 7, 3, 4, 1, 5, 2, 0, 98, 99, 12, 8)
-    before, behind = header.bytes_around_position()
+    before, behind = header.bytes_outside_position()
     assert before + ROWS_POSITION.pack(98, 99, 12) + behind == header.pack()
 
 
