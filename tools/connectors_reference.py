@@ -21,10 +21,11 @@ A connector is written `KIND:PATH?OPTION=VALUE&…@NODE`.
 
 """
 
-DUPLICATES = """With `duplicates=1` a sink may stand in an application with `delivery="exactly-once"`
-although it cannot withdraw rows: an epoch is committed when all rows before it have arrived, so none is lost; rows behind the last epoch come again after a failure.
-It is not asked for where that changes nothing: `sql:` with `key=`, `influx:` with `time=`. `mqtt:` wants `qos=1` or 2. With
-`delivery="at-least-once"` no sink is asked: rows are shown at once, logs and files too, and those behind the last epoch come again.
+DUPLICATES = """With `duplicates=1` a sink that cannot withdraw rows may stand in an application with `delivery="exactly-once"`.
+An epoch is committed when all rows before it have arrived, so none is lost; later rows may arrive again after a failure.
+The option is not needed where a second arrival changes nothing: `sql:` with `key=`, `influx:` with `time=`. `mqtt:` needs
+`qos=1` or 2. With `delivery="at-least-once"` every sink is accepted: it emits rows at once, and those of an uncommitted epoch
+may arrive again.
 
 """
 
