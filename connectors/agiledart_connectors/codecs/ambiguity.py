@@ -1,7 +1,7 @@
-"""Whether CSV lines hold what pyarrow reads in another way than the loop over lines: a quote, a space beside a number, `0x1f`.
+"""Detection of CSV lines that pyarrow reads unlike the loop over lines: a quote, a space beside a number, `0x1f`.
 
-A megabyte is looked at in pieces that stay in the processor's cache, with as few passes as can be: each pass over all bytes
-from memory costs as much as pyarrow takes for one column.
+The module looks at a megabyte in pieces that stay in the processor's cache, with as few passes as possible. Each pass over all
+bytes from memory costs as much as pyarrow takes for one column.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ _ALONE = b'"\r\t'
 
 _SPACE, _COMMA, _LINE_FEED = b" ,\n"
 _SUSPECT_SUMS = (_SPACE + _COMMA, _SPACE + _LINE_FEED)
-"""What a space and an end beside it add up to, whichever comes first; few other pairs do, and they only cost the careful look."""
+"""Sums of a space and the separator beside it, in either order. A few other pairs share them; they only cost the careful look."""
 
 _BEFORE_X = 2
 """Bytes that decide what an x is: a zero, and what is before that."""
@@ -68,7 +68,7 @@ class Ambiguity:
 
 
 def _begins_hexadecimal(characters: Any, before: int) -> bool:
-    """Whether a column begins with `0x`, perhaps behind a sign; the first `before` bytes were looked at with the last piece."""
+    """Return whether a column begins with `0x`, perhaps after a sign. The piece before covered the first `before` bytes."""
     at = np.flatnonzero((characters | 0x20) == ord("x"))
     zeros = at[(at >= max(before, 1)) & (characters[at - 1] == ord("0"))] - 1
     if len(zeros) and zeros[0] == 0:
@@ -77,7 +77,7 @@ def _begins_hexadecimal(characters: Any, before: int) -> bool:
 
 
 def _has_space_at_an_end(characters: Any) -> bool:
-    """Whether a space and a comma or a line feed stand side by side."""
+    """Return whether a space and a comma or a line feed stand side by side."""
     spaces = characters == _SPACE
     ends = (characters == _COMMA) | (characters == _LINE_FEED)
     return bool((spaces[1:] & ends[:-1]).any() or (spaces[:-1] & ends[1:]).any())

@@ -1,7 +1,7 @@
-"""Memory that a file is read into block by block, and again when nobody looks at a block any more.
+"""Buffers that a file is read into block by block; a buffer is used again when no block refers to it any more.
 
-Fresh memory for each block of a megabyte costs a page fault for every 4 KB of it, because the allocator gives it back in between:
-as much as pyarrow takes for two columns of numbers.
+Fresh memory for each block of a megabyte costs a page fault for every 4 KB, because the allocator returns it in between. That
+costs as much as pyarrow takes for two columns of numbers.
 """
 
 from io import BufferedReader

@@ -30,7 +30,7 @@ Parsed = list[Any]
 
 
 class BulkColumn(NamedTuple):
-    """How one column is read. `convert`: text → value where the decoder is only to give the text; None: as it comes."""
+    """Rule for reading one column. `convert` maps text → value where the decoder yields only text; None: no conversion."""
 
     kind: Any
     convert: Callable[[str], Any] | None
@@ -57,17 +57,17 @@ class BulkParser:
         self._ints = [i for i, column in enumerate(columns) if column.kind is int]
         self._floats = [i for i, column in enumerate(columns) if column.kind is float]
         self._converted = [(i, column.convert) for i, column in enumerate(columns) if column.convert is not None]
-        # An int written as 1.0 comes as a float where that is allowed, so it can be told.
+        # Where an int may be written as 1.0, the decoder gives a float, so the check below can see it.
         kinds = {int: _FITS | float, float: float}
         line = generic(tuple, *[kinds.get(column.kind, str) for column in columns])
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(generic(list, line), strict=False).decode
         self.try_again()
 
     def parse(self, lines: bytes) -> Parsed | None:
-        """The rows of these lines, one for each; None when one of them may be malformed.
+        """Return the rows of these lines, one for each line; None when a line may be malformed.
 
-        Lines are at least one, with a line feed between them and without quotes: what else JSON does not take as it stands is found
-        out by the decoder (control characters, bytes that are no UTF-8) or here (backslashes).
+        There is at least one line; line feeds separate them; they hold no quotes. The decoder finds control characters and bytes
+        that are not UTF-8; this method finds backslashes.
         """
         if self._paused:
             self._paused -= 1
@@ -108,10 +108,10 @@ class BulkParser:
 
 
 def bulk_columns(columns: Sequence[tuple[Any, bool]], time_of: Callable[[str], datetime]) -> list[BulkColumn] | None:
-    """For columns as (type, may be empty); None when one is of a kind that is not read in bulk.
+    """Return rules for columns given as (type, may be empty); None when bulk reading does not support a column's type.
 
     Args:
-        time_of: text → datetime; ValueError for what is no time.
+        time_of: text → datetime; ValueError for a text that is not a time.
     """
     found: list[BulkColumn] = []
     for kind, optional in columns:

@@ -1,6 +1,6 @@
-"""`ColumnBlock`: bytes that came → columns of all their lines at once where these are many and beyond doubt, else rows.
+"""`ColumnBlock`: received bytes → columns of all their lines when there are many unambiguous lines, else rows.
 
-What is read is the same either way, and the same as `LineBlock` reads: it has all lines that columns cannot have.
+The values are the same either way, and the same as `LineBlock` reads. `LineBlock` takes all lines that columns cannot hold.
 """
 
 from typing import TYPE_CHECKING
@@ -31,15 +31,15 @@ class ColumnBlock:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all has been taken."""
+        """Return whether the reader has taken everything."""
         return self._data is None and self._left is None and self._rows.is_empty
 
     def fill(self, data: bytes) -> None:
-        """As `LineBlock.fill`."""
+        """Add received bytes, like `LineBlock.fill`."""
         self._data = data
 
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[Held, int]:
-        """As `LineBlock.take`; columns are at most `MAX_COLUMN_BATCH_ROWS`, as they are from every source."""
+        """Return the next rows or columns, like `LineBlock.take`; columns hold at most `MAX_COLUMN_BATCH_ROWS` rows."""
         data, self._data = self._data, None
         if data is not None:
             self._left = self._columns.parse(data + b"\n", wall_ns)

@@ -18,10 +18,10 @@ def _import_all() -> None:
 
 
 class ColumnsImport:
-    """Begins when it is first asked for.
+    """Import of the column modules in a thread; it begins at the first question for it.
 
     Args:
-        load: what to do in the thread.
+        load: function that the thread calls.
     """
 
     __slots__ = ("_began", "_calls", "_ended", "_load", "_lock")
@@ -33,12 +33,12 @@ class ColumnsImport:
         self._lock = threading.Lock()
 
     def has_ended(self) -> bool:
-        """Whether the modules can be used without waiting. One that cannot be imported tells so whoever uses it then."""
+        """Return whether the modules can be used without waiting. After a failed import their first user gets the error."""
         if not self._began:
             self._began = True
             try:
                 threading.Thread(target=self._run, name="columns import", daemon=True).start()
-            except RuntimeError:  # the system has no thread for us: who uses columns imports them in its own
+            except RuntimeError:  # the system has no free thread: users of columns import the modules themselves
                 self._end()
         return self._ended
 
@@ -67,4 +67,4 @@ class ColumnsImport:
 
 
 PROCESS_IMPORT: Final = ColumnsImport()
-"""For a process whose links must not wait for it."""
+"""Import for a process whose links must not wait for it."""

@@ -1,11 +1,11 @@
-"""Source `csv:` in columns, straight from bytes: pyarrow reads whole blocks, and never more than we would.
+"""Source `csv:` in columns, straight from bytes: pyarrow reads whole blocks, and accepts nothing that the row reader rejects.
 
-A block in which anything could be read in two ways (a quote, a carriage return, a space beside a number, a hexadecimal int,
-NaN) goes through the loop over lines, with all its malformed lines counted by reason: what comes out is what `CsvReader`
-gives, line for line. Columns of text are only read when somebody asks for them; numbers always are, because one of them
-could be malformed.
+Some blocks could be read in two ways: they hold a quote, a carriage return, a space beside a number, a hexadecimal int or
+NaN. These go through the loop over lines, which counts all malformed lines by reason, so the result is what `CsvReader`
+gives, line for line. Columns of text are read only when a step asks for them. Numbers always are, because one of them could
+be malformed.
 
-What pyarrow reads in one call is a megabyte, whatever the size of a batch: a call costs as much as parsing a few hundred
+One call of pyarrow reads a megabyte, whatever the size of a batch: a call costs as much as parsing a few hundred
 rows. Batches are slices of that, so their columns are views.
 """
 
@@ -61,13 +61,13 @@ def supports_columns(row_type: Any) -> bool:
 
 
 class CsvColumnsReader:
-    """Reads typed columns; a line that is none is counted by reason and never stops the run.
+    """Reader of typed columns; it counts a malformed line by reason and never stops the run for one.
 
     Args:
         lines: the file.
         row_type: with fields that `supports_columns` allows.
         wanted, may_begin: as for `ColumnParser`.
-        examples: are told what is wrong with malformed lines.
+        examples: collects texts about malformed lines.
     """
 
     stamps = True
@@ -88,7 +88,7 @@ class CsvColumnsReader:
         self._columns = ColumnParser(row_type, wanted, may_begin)
         self._number = 0  # lines of the file that were parsed
         self._block_bytes = BLOCK_BYTES
-        self._left: Columns | list[Any] = []  # what was parsed, from `_at` on not yet handed out
+        self._left: Columns | list[Any] = []  # parsed rows; those from `_at` on are not handed out yet
         self._at = 0
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
@@ -126,7 +126,7 @@ class CsvColumnsReader:
         return Reading(part, len(part) + sum(malformed.values()), malformed, notes=self._examples.take())
 
     def takes_header(self, line: str, *, is_one: bool = False) -> bool:
-        """As `CsvReader.takes_header`."""
+        """Use the line as a header if it names columns, like `CsvReader.takes_header`."""
         columns = columns_by_name(line, self._row_type)
         if columns is None:
             if note := missing_header_note(self._source.name, line):
@@ -156,13 +156,13 @@ class CsvColumnsReader:
 
 
 class ColumnParser:
-    """Whole lines → columns, where there is no doubt about any of them.
+    """Parser of whole lines → columns; it parses only lines that can be read in one way.
 
     Args:
         row_type: with fields that `supports_columns` allows.
-        wanted: fields that will be asked for, as far as is known; None: all of them.
-        may_begin: whether NumPy and pyarrow may be used now; what comes before is left to the loop over lines.
-        columns: of the lines, by name of field, "" for one that is passed over; None: the fields in their order.
+        wanted: fields that steps will ask for, as far as is known; None: all of them.
+        may_begin: says whether NumPy and pyarrow may be used now; until then the loop over lines reads.
+        columns: name of the field for each column of a line, "" for a column to pass over; None: the fields in their order.
     """
 
     def __init__(
@@ -178,8 +178,8 @@ class ColumnParser:
         self._names = [field.name for field in self._columns] if columns is None else columns
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
-        ] or self._columns[:1]  # without any, nobody would count the lines' fields
-        # pyarrow leaves all columns of an empty line empty; only one that cannot be would tell
+        ] or self._columns[:1]  # without any column nothing would count the lines' fields
+        # pyarrow leaves all columns of an empty line empty; only a column that may not be empty would show it
         self._empty_line_passes = len(self._columns) > 1 and all(
             field.kind == "text" or field.optional for field in self._columns
         )
@@ -300,7 +300,7 @@ class _Later:
 
 
 def _has_empty_line(data: Data) -> bool:
-    """Whether there is a line that pyarrow takes for empty fields, however many there should be."""
+    """Return whether pyarrow would take an empty line for empty fields, whatever the number of columns."""
     return data.startswith(b"\n") or data.find(b"\n\n") >= 0
 
 

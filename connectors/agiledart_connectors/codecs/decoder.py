@@ -1,4 +1,4 @@
-"""What a format is to those who read: a `Decoder` makes the rows of one payload (a line, a message), or says what is wrong."""
+"""Interface of a format: a `Decoder` makes the rows of one payload (a line, a message), or raises what is wrong with it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ def decoded(
     examples: MalformedExamples,
     place: Callable[[int], str],
 ) -> list[Any]:
-    """The rows of payloads; what is none of theirs is counted, and the first of it told."""
+    """Return the rows of payloads; count malformed payloads, and describe the first of each reason."""
     rows: list[Any] = []
     for index, payload in enumerate(payloads):
         try:

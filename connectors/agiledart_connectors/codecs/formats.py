@@ -24,7 +24,7 @@ UNLINED: Final = frozenset({"msgpack"})
 
 
 class DecoderFactory(Protocol):
-    """What an entry point of the group `agiledart.codecs` gives."""
+    """Object that an entry point of the group `agiledart.codecs` names."""
 
     def __call__(self, row_type: Any) -> Decoder:
         """The decoder for rows of a type; raises `ConfigurationError` where there is none."""

@@ -24,14 +24,14 @@ def columns_by_name(line: str, row_type: Any) -> list[str] | None:
 
 
 def header_note(name: str, columns: list[str]) -> str:
-    """What users are told of a header."""
+    """Return the notice for users about the columns that a header names."""
     passed = columns.count("")
     more = f"; {passed} other column{'s are' if passed > 1 else ' is'} passed over" if passed else ""
     return f"{name}: its first line names the columns, which are taken by name{more}"
 
 
 def missing_header_note(name: str, line: str) -> str:
-    """What users are told of a first line that is none; empty: nothing."""
+    """Return the notice for users about a first line that is no header; empty when there is nothing to say."""
     text = line.strip("\ufeff \t\r\n")
     return f"{name}: its first line looks like JSON, which jsonl: reads" if text[:1] + text[-1:] == "{}" else ""
 

@@ -99,7 +99,7 @@ class JsonDecoder:
             raise MalformedError(FORM, f"is no {self.word} ({what}): {bounded_repr(payload)}") from None
 
     def _explained(self, payload: bytes, text: str) -> MalformedError:
-        """What a decoder's message means, with the value that it is about."""
+        """Return an error that explains a decoder's message, with the value that it is about."""
         try:
             value = self._plain(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -169,7 +169,7 @@ def _names_of(comes: Any) -> frozenset[str]:
 
 
 def _within(value: Any, name: str, index: str) -> Any:
-    """One step of a path; None where it cannot be gone (an element of a list that is not told)."""
+    """Take one step of a path; None where the value has no such field or element."""
     if name:
         return value.get(name) if isinstance(value, dict) else None
     if not index.isdigit() or not isinstance(value, list) or int(index) >= len(value):

@@ -18,15 +18,15 @@ _SHORT_BYTES: Final = 2 << 10
 
 
 class LineBlock:
-    """Lines that have come and wait to be read.
+    """Lines that a source has received and not read yet.
 
     Args:
-        parser: of the lines; may be set anew while it is empty.
-        examples: are told what is wrong with malformed lines.
+        parser: of the lines; callers may replace it while the block is empty.
+        examples: collects texts about malformed lines.
 
     Attributes:
-        is_empty: whether all has been taken.
-        name, number: of what lines come from, and how many of its lines have been taken: places in it.
+        is_empty: whether the reader has taken everything.
+        name, number: the lines' origin, and how many of its lines were taken: together they give a line's place.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class LineBlock:
         return rows, count
 
     def _parsed(self, lines: list[str], wall_ns: int, malformed: dict[str, int]) -> list[Any]:
-        """The rows of lines; looks again at malformed ones while too few of their reason have been told."""
+        """Return the rows of lines; parse malformed ones again while a reason has too few examples."""
         rows = self.parser.parse(lines, wall_ns, malformed, plain=self._is_plain)
         if len(rows) < len(lines) and self._examples is not None and self._examples.wants_more(malformed):
             self.parser.explain(lines, self._examples, lambda index: f"{self.name}:{self.number + index + 1}")

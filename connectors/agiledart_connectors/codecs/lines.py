@@ -50,7 +50,7 @@ class LinesBlock:
 
     @property
     def lines(self) -> list[str]:
-        """As texts."""
+        """Return the lines as texts."""
         return self.data.decode("utf-8", "replace").split("\n") if self.texts is None else self.texts
 
     @property
@@ -60,14 +60,15 @@ class LinesBlock:
 
 
 class LineSource(Protocol):
-    """Where a text source gets its lines from.
+    """Source of lines for a text reader.
 
-    One that grows also has `fileno()`, what becomes readable when more may have come, and `notes()`, what users should know of it.
+    A source that grows also has `fileno()`, a descriptor that becomes readable when more may have come, and `notes()`, notices for
+    users.
     """
 
     @property
     def name(self) -> str:
-        """What users call it: a file's name, a generator's URL."""
+        """Return the name that users know: a file's name, a generator's URL."""
         ...
 
     @property
@@ -85,13 +86,13 @@ class LineSource(Protocol):
 
 
 class FileLines:
-    """The lines of a file; `-` or nothing is standard input.
+    """Lines of a file; `-` or an empty path is standard input.
 
     Attributes:
-        is_header: asked of the first line, once; what is one is passed over. None: no line is.
+        is_header: called once, with the first line; when it returns True, that line is skipped. None: no line is a header.
 
     Raises:
-        OperationFailed: the file is not there, cannot be read, or its gzip data are cut short or broken.
+        OperationFailed: the file is missing, unreadable, or its gzip data are cut short or broken.
     """
 
     def __init__(self, path: str, *, skip_header: bool = False) -> None:
@@ -123,7 +124,7 @@ class FileLines:
         return file
 
     def _to_a_line_end(self, size: int) -> int:
-        """As many bytes, or a few less with which a line ends: then the rest of a line need not be copied from block to block."""
+        """Return `size`, or a little less so that a line ends there: then no rest of a line is copied from block to block."""
         if not self._looks_ahead or size <= _TAIL_BYTES:
             return size
         tail = os.pread(self._file.fileno(), _TAIL_BYTES, self._file.tell() + size - _TAIL_BYTES)
@@ -241,6 +242,6 @@ class GeneratedLines:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong in the words of the system, without its number and path."""
+    """Return the system's text for an error, without its number and path."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]

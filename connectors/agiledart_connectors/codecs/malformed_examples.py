@@ -1,4 +1,4 @@
-"""What is wrong with a record that is none: counted by a word, and the first few of each word told with place, field and value."""
+"""Malformed records: counted by reason, and the first few of each reason described with place, field and value."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -24,11 +24,11 @@ TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES:,} bytes"
 
 
 class MalformedError(ValueError):
-    """A record is none.
+    """A record cannot be read.
 
     Attributes:
-        reason: the word to count it by.
-        text: what is wrong, beginning with the field where there is one.
+        reason: word to count it by.
+        text: description of the fault; begins with the field, if there is one.
     """
 
     def __init__(self, reason: str, text: str = "") -> None:
@@ -46,7 +46,7 @@ def bounded_repr(value: Any) -> str:
 
 
 class MalformedExamples:
-    """The first malformed records of each reason of one reader, in words; for who wants them, all of them as they came."""
+    """Descriptions of the first malformed records of each reason of one reader; a subscriber gets all of them as they come."""
 
     __slots__ = ("_reported", "_take", "_texts")
 
@@ -56,11 +56,11 @@ class MalformedExamples:
         self._take: Callable[[str, str], None] | None = None
 
     def on_malformed(self, take: Callable[[str, str], None]) -> None:
-        """From now on hand each malformed record over, as a text, and what is wrong with it."""
+        """Call `take` with each malformed record from now on: the record as a text, and what is wrong with it."""
         self._take = take
 
     def wants_more(self, reasons: Iterable[str]) -> bool:
-        """Is there one of these reasons of which too few have been told, or somebody who wants all?"""
+        """Return whether one of these reasons has too few examples, or a subscriber wants all records."""
         return self._take is not None or any(self._reported.get(reason, 0) < REPORTED_PER_REASON for reason in reasons)
 
     def add(self, reason: str, place: str, text: str, record: bytes | str | None = "") -> None:
@@ -77,7 +77,7 @@ class MalformedExamples:
         self._texts.append(text)
 
     def take(self) -> tuple[str, ...]:
-        """What there is to tell now."""
+        """Return and forget the descriptions collected so far."""
         if not self._texts:
             return ()
         texts, self._texts = self._texts, []
@@ -85,7 +85,7 @@ class MalformedExamples:
 
 
 def as_text(record: bytes | str) -> str:
-    """A record as a dead letter holds it: what is no UTF-8 escaped, what is far too long cut."""
+    """Return a record as a dead letter holds it: bytes that are not UTF-8 are escaped, long texts are cut."""
     if isinstance(record, str):
         text = without_surrogates(record[: _MAX_KEPT_CHARACTERS + 1])
     else:

@@ -1,4 +1,4 @@
-"""Rows → payloads of messages: what sinks to brokers know of formats."""
+"""Rows → payloads of messages: the formats that sinks to brokers write."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -7,15 +7,15 @@ from agiledart_connectors.codecs.malformed_examples import MalformedExamples
 
 
 class RecordBlock:
-    """Lines that have come and wait to be read; blank ones are passed over.
+    """Lines that a source has received and not read yet; blank ones are passed over.
 
     Args:
         decoder: of their format.
-        examples: are told what is wrong with malformed lines.
+        examples: collects texts about malformed lines.
 
     Attributes:
-        is_empty: whether all has been taken.
-        name, number: of what lines come from, and how many of its lines have been decoded: places in it.
+        is_empty: whether the reader has taken everything.
+        name, number: the lines' origin, and how many of its lines were decoded: together they give a line's place.
     """
 
     __slots__ = ("_at", "_data", "_decoder", "_doubtful", "_examples", "_rows", "is_empty", "name", "number")
@@ -38,8 +38,9 @@ class RecordBlock:
         self.fill("\n".join(lines).encode("utf-8", "replace"))
 
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
-        """At most so many rows, and how many records these and the malformed ones are. Lines in doubt are decoded no faster than
-        they are asked for, so that what was counted as read is what was read.
+        """Return at most `max_rows` rows, and how many records these and the malformed ones are.
+
+        Ambiguous lines are decoded no faster than they are asked for, so that the count of records read stays exact.
         """
         bad = 0
         if self._data is not None:

@@ -37,7 +37,7 @@ def _quoted(text: str) -> str:
 
 
 def columns_of(kind: Any, null: str = "NULL") -> Columns:
-    """How values of a type become columns; `null` stands for None."""
+    """Return a function that renders values of a type as columns; `null` stands for None."""
     if kind is ReadTime:
         return lambda value, now, columns: columns.append(elapsed_ms(value, now))
     origin, arguments = get_origin(kind), get_args(kind)
@@ -86,7 +86,7 @@ _SCALARS: dict[type, Callable[[Any], str]] = {
 
 
 def _other_scalar(value: Any) -> str:
-    """What is of one of these types by descent, or of none."""
+    """Return the text of a value whose type is a subclass of a known type, or none of them."""
     for kind in (str, float, Decimal, datetime):
         if isinstance(value, kind):
             return _SCALARS[kind](value)
@@ -94,7 +94,7 @@ def _other_scalar(value: Any) -> str:
 
 
 def json_of(kind: Any) -> Callable[[Any, int], Any]:
-    """How values of a type become what a JSON encoder takes: rows are objects, a `ReadTime` is milliseconds."""
+    """Return a function from values of a type to what a JSON encoder takes: rows are objects, a `ReadTime` is milliseconds."""
     if kind is ReadTime:
         return lambda value, now: max(now - value, 0) // 1_000 / 1_000
     if fields := fields_of(kind):

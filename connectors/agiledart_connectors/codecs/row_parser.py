@@ -32,10 +32,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
-"""What keeps a line from the fast loop: anything but printable ASCII, quotes, `_`."""
+"""Characters that keep a line from the fast loop: anything but printable ASCII, quotes, `_`."""
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-"""Of an int: what does not fit 64 bits cannot travel."""
+"""Range of an int: other values do not fit the 64 bits of the wire."""
 
 _MAX_DIGITS = 4_300
 """Digits of the longest text that Python takes for an int."""
@@ -294,7 +294,7 @@ class RowParser:
 
 
 def _word(kind: Any, text: str) -> str:
-    """What a text should have been."""
+    """Return a description of what a text should have been."""
     if kind is datetime:
         return "time like 2013-01-31 08:00:00"
     if kind is int and _INTEGER.fullmatch(text) is not None:

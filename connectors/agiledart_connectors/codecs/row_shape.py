@@ -25,7 +25,7 @@ _CONSTANTS: Final = (type(None), bool, int, float, str, bytes)
 
 
 def naive_time(value: Any) -> datetime:
-    """As `loose_time`. Raises `MalformedError`."""
+    """Return a time without zone, like `loose_time`. Raises `MalformedError`."""
     try:
         return loose_time(value)
     except ValueError:
@@ -33,14 +33,14 @@ def naive_time(value: Any) -> datetime:
 
 
 class RowShape:
-    """How values of a type come.
+    """Rule for decoding values of a type.
 
     Attributes:
-        comes: the type that msgspec is to decode.
-        make: what came → the value; None: they are the same.
+        comes: type that msgspec is to decode.
+        make: decoded value → value of the type; None: they are the same.
 
     Raises:
-        ConfigurationError: there is no way to read such a type by name.
+        ConfigurationError: such a type cannot be read by name.
     """
 
     __slots__ = ("comes", "make")
@@ -109,7 +109,7 @@ def _record(kind: Any) -> tuple[Any, Make]:
             values.append("wall_ns")
             continue
         if field.type in (Topic, Retained):
-            values.append("''" if field.type is Topic else "False")  # who knows it fills it in
+            values.append("''" if field.type is Topic else "False")  # the reader that knows the value fills it in
             continue
         comes, make = _shape(field.type)
         names = (field.name, *aliases.get(field.name, ()))
@@ -137,7 +137,7 @@ def _record(kind: Any) -> tuple[Any, Make]:
 
 
 def _naming(name: str, make: Make) -> Make:
-    """The same; what it refuses is told with the name of the field."""
+    """Return the same function, with the field's name added to its errors."""
 
     def named(value: Any, wall_ns: int) -> Any:
         try:

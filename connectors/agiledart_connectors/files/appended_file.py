@@ -1,7 +1,7 @@
-"""`AppendedFile`: the end of an output file as its writer left it, which notices when what was written since the last epoch is gone.
+"""`AppendedFile`: the end of an output file as its writer left it; detects the loss of rows written since the last epoch.
 
-Rows of the open epoch are in the file already, and no seal covers them. Somebody who edits the file, or puts a copy back that was
-made at the last epoch, takes them away: the next row, at the old place, would stand behind a hole.
+Rows of the open epoch are in the file already, and no seal covers them. A user may edit the file, or put back a copy made at the
+last epoch; that removes these rows. The next row, written at the old place, would then stand after a hole.
 """
 
 import io
@@ -12,10 +12,10 @@ from agiledart_kernel.errors import RollBackNeeded
 
 
 class AppendedFile:
-    """Where a file ends, and its last bytes.
+    """Position of a file's end, and the last bytes before it.
 
     Args:
-        file: it stands at its end.
+        file: open, and positioned at its end.
     """
 
     def __init__(self, file: io.FileIO, name: str) -> None:
@@ -30,15 +30,15 @@ class AppendedFile:
         self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
 
     def check(self, seal: Seal | None) -> None:
-        """See whether it still ends so, whatever lies behind.
+        """Check that the file still has the expected bytes before its expected end, whatever follows.
 
         Args:
-            seal: of the file at the last epoch; None: there was nothing in it.
+            seal: of the file at the last epoch; None: the file was empty then.
 
         Raises:
-            SpoiltFile: it is not even what it was at the last epoch; it may be, again, when somebody puts it back.
-            RollBackNeeded: it is, and what came since is gone.
-            OSError: it cannot be read.
+            OutputFileChangedError: the file differs from its state at the last epoch; it may match again when a user puts it back.
+            RollBackNeeded: only rows written since the last epoch are lost.
+            OSError: the file cannot be read.
         """
         descriptor, length = self._file.fileno(), len(self._tail)
         if os.pread(descriptor, length, self._end - length) == self._tail:

@@ -65,7 +65,7 @@ class ColumnsReader:
 
 
 def _stamped(columns: Columns, wall_ns: int) -> Columns:
-    """With fields of type `ReadTime` filled in."""
+    """Return the columns with fields of type `ReadTime` filled in."""
     read = {field.name for field in columns.schema.fields if field.type is ReadTime}
     if not read:
         return columns
@@ -97,15 +97,15 @@ def open_batches(connector: Connector, row_type: Any, *, columns: bool) -> Colum
 
 
 def open_parquet(path: str, row_type: Any, *, columns: bool, wanted: frozenset[str] | None) -> ColumnsReader:
-    """The rows of a Parquet file, or of all of a folder or pattern, in order of their names.
+    """Return a reader of a Parquet file, or of all files of a folder or pattern, in order of their names.
 
-    Read a row group's part at a time; fields that nobody looks at are not read.
+    It reads a part of a row group at a time, and skips fields that no step uses.
 
     Raises:
-        OperationFailed: there is no such file, or it is none; the message has the path.
+        OperationFailed: the file is missing, or is not Parquet; the message has the path.
         ConfigurationError: a field of the rows is no column of the file.
     """
-    paths = files_of(path) or [path]  # what is not there is told when it is opened
+    paths = files_of(path) or [path]  # opening reports a missing file
     first = _pieces_of(paths[0], row_type, columns=columns, wanted=wanted)
 
     def pieces() -> Iterator[Columns]:
@@ -155,6 +155,6 @@ def _pieces_of(path: str, row_type: Any, *, columns: bool, wanted: frozenset[str
 
 
 def _later(path: str, field: Any, start: int, count: int) -> Column:
-    """A column that nobody was expected to look at."""
+    """Return a column that no step was expected to use."""
     whole = parquet.read_table(path, columns=[field.name], use_threads=False)
     return from_arrow(field, whole.column(0).slice(start, count))

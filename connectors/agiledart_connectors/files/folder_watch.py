@@ -36,7 +36,7 @@ class FolderWatch:
             self._descriptor = descriptor
 
     def fileno(self) -> int | None:
-        """What to wait for; None where nothing tells."""
+        """Return a descriptor that becomes readable on a change; None where the system reports none."""
         return self._descriptor if self._descriptor >= 0 else None
 
     def clear(self) -> None:

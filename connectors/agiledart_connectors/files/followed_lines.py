@@ -104,7 +104,7 @@ class FollowedLines:
         return self._watch.fileno()
 
     def notices(self) -> list[str]:
-        """What users should know: files that were cut, or cannot be read."""
+        """Return and forget notices for users: files that were cut, or cannot be read."""
         notices, self._notices = self._notices, []
         return notices
 

@@ -21,7 +21,7 @@ from agiledart_kernel.errors import ConfigurationError
 
 
 class LineBuffer(Protocol):
-    """What makes rows of lines: a `LineBlock` for CSV, a `RecordBlock` for other formats."""
+    """Buffer that makes rows of lines: a `LineBlock` for CSV, a `RecordBlock` for other formats."""
 
     is_empty: bool
     name: str
@@ -33,13 +33,13 @@ class LineBuffer(Protocol):
 
 
 class LineReader:
-    """Reads typed rows; a line that is none is counted by reason and never stops the run.
+    """Reader of typed rows; it counts a malformed line by reason and never stops the run for one.
 
     Args:
-        lines: where they come from.
+        lines: their source.
         block: makes rows of them.
-        examples: are told what is wrong with malformed lines.
-        whole_lines: rows are lines as they are, so that nobody needs to know what is in them.
+        examples: collects texts about malformed lines.
+        whole_lines: rows are the lines themselves, so no line has to be parsed.
     """
 
     stamps = True
@@ -108,7 +108,7 @@ class CsvReader(LineReader):
         super().__init__(lines, self._csv, examples, whole_lines=parser.whole_line)
 
     def takes_header(self, line: str, *, is_one: bool = False) -> bool:
-        """Whether a first line is a header; then columns are taken as it names them. `is_one`: it is in any case."""
+        """Return whether a first line is a header; if so, take columns as it names them. `is_one`: it is a header in any case."""
         columns = columns_by_name(line, self._row_type)
         if columns is None:
             if note := missing_header_note(self._source.name, line):

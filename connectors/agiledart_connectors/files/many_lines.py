@@ -9,7 +9,7 @@ from agiledart_kernel.errors import OperationFailed
 
 
 def is_many(path: str) -> bool:
-    """Whether a path means several files: a folder, or a pattern that is not the name of a file."""
+    """Return whether a path means several files: a folder, or a pattern that is not the name of a file."""
     return path not in ("", "-") and (Path(path).is_dir() or (has_magic(path) and not Path(path).exists()))
 
 

@@ -36,21 +36,21 @@ MAX_TRIES: Final = 100
 
 
 class PendingFiles(RolledFiles):
-    """Names of one sink's files, in turn.
+    """Names of one sink's files, in order of their numbers.
 
     Args:
         path, max_bytes, max_age_ns, clock: as of `RolledFiles`.
         run: number of the run.
         step: name of the sink.
-        keep: (number, length) of the committed epoch that it goes on from; None: it begins.
-        seal: what was committed of that file; None: it is not known.
+        keep: (number, length) of the committed epoch that the sink continues from; None: it begins.
+        seal: of the committed part of that file; None: unknown.
 
     Attributes:
-        number: of the file that is written; while there is none, the least that the next one may have.
-        kept: what of it is committed, when it goes on; 0 from the next one on.
+        number: of the file being written; between files, the least number that the next one may have.
+        kept: committed length of that file when the sink continues it; 0 from the next file on.
 
     Raises:
-        OperationFailed: from any method, when the file system does not take it; the message has the path.
+        OperationFailed: from any method, when the file system refuses; the message has the path.
     """
 
     def __init__(
@@ -81,26 +81,26 @@ class PendingFiles(RolledFiles):
             self.number = self._last_number() + 1 if self.rolls else 1
 
     def place(self, kind: str) -> str:
-        """Where they lie, for who finishes them when the run has ended."""
+        """Return the place of the files as a text, for the node that finishes them when the run has ended."""
         return PendingPlace(kind, os.path.abspath(self._path), self.rolls, self._run, self._step, self._seal).text
 
     def final(self, number: int) -> Path:
-        """What it is called in the end."""
+        """Return the final path of a file."""
         return self._numbered(number) if self.rolls else self._path
 
     def part(self, number: int) -> Path:
-        """What it is called until then."""
+        """Return the path of a file until it is finished."""
         return self._with(number, PART)
 
     def rows(self, number: int) -> Path:
-        """Where its rows are kept, of formats that cannot be cut back."""
+        """Return the path of a file's rows, for formats that cannot be cut back."""
         return self._with(number, f"{ROWS}{PART}")
 
     def open_current(self, name: Callable[[int], Path]) -> io.FileIO:
-        """The current file, unbuffered, by one process alone: one that nobody has, or cut back to what is kept of it.
+        """Open the current file unbuffered and locked for this process: a new one, or an old one cut back to its committed length.
 
         Args:
-            name: its path by its number: `part` or `rows`.
+            name: path by number: `part` or `rows`.
         """
         file = None
         try:
@@ -130,7 +130,7 @@ class PendingFiles(RolledFiles):
         return file
 
     def _new(self, name: Callable[[int], Path]) -> io.FileIO:
-        """One of a number that nobody has. Who sees another's with its own lets go of it, so two never keep the same."""
+        """Create a file of an unused number. A process that sees another's file of its number drops its own."""
         self.number = max(self.number, self._last_number() + 1)
         for _ in range(MAX_TRIES):
             file = self._claimed(name, os.O_CREAT | os.O_EXCL)
@@ -170,7 +170,7 @@ class PendingFiles(RolledFiles):
                 raise OutputFileChangedError(
                     f"{part} is gone, and its rows with it: somebody has removed it. Put it back, or submit again"
                 )
-            return  # a life before this one has named it
+            return  # an earlier attempt has named it
         if self.rolls and final.exists():
             raise OutputFileChangedError(
                 f"{final} exists: somebody else writes files of this name. Move it away; the rows are in {part.name}"
@@ -178,17 +178,17 @@ class PendingFiles(RolledFiles):
         part.replace(final)
 
     def check(self, written: AppendedFile) -> None:
-        """See whether the current file is what was written to it. Raises as `AppendedFile.check`; OperationFailed for an OSError."""
+        """Check that the current file is as written. Raises like `AppendedFile.check`; OperationFailed for an OSError."""
         try:
             written.check(self._seal)
         except OSError as error:
             raise OperationFailed(f"{self._path} cannot be read: {reason_of(error)}") from None
 
     def seal(self, file: io.FileIO, name: Callable[[int], Path], length: int) -> None:
-        """An epoch ends at this length of the current file: what it is up to there is known from now on.
+        """Record the current file's state up to this length, at the end of an epoch.
 
         Raises:
-            SpoiltFile: somebody has changed what was there at the last one, or has taken its name.
+            OutputFileChangedError: another program has changed the part that the last epoch covers, or has taken the file's name.
         """
         path = name(self.number)
         try:
@@ -200,10 +200,10 @@ class PendingFiles(RolledFiles):
             raise OperationFailed(f"{path} cannot be read: {reason_of(error)}") from None
 
     def sync(self, file: io.FileIO) -> None:
-        """What is in the current file survives a power cut.
+        """Make the current file's contents survive a power cut.
 
         Raises:
-            RollBackNeeded: it may not, for good: the system takes for written what it could not write, and would not say so again.
+            RollBackNeeded: the contents may be lost: the system marks as written what it failed to write, and reports that once.
         """
         try:
             if not self._unsynced:
@@ -214,7 +214,7 @@ class PendingFiles(RolledFiles):
             raise RollBackNeeded(self._unsynced)
 
     def sync_folder(self) -> None:
-        """What was made and renamed survives a power cut. Raises OSError."""
+        """Make created and renamed files survive a power cut. Raises OSError."""
         folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -228,7 +228,7 @@ class PendingFiles(RolledFiles):
             self.rows(number).unlink(missing_ok=True)
 
     def is_taken(self) -> bool:
-        """Whether there is any file of this name, or that will get one."""
+        """Return whether a file of this name exists, finished or not."""
         return next(self._found(), None) is not None
 
     def _with(self, number: int, ending: str) -> Path:

@@ -92,7 +92,7 @@ class PendingParquetWriter:
 
     @property
     def place(self) -> str:
-        """Where its files lie, for who finishes them when the run has ended, and what the last one was at the last epoch."""
+        """Return the place of the files and the last one's seal, for the node that finishes them after the run."""
         return self._files.place("parquet")
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
@@ -107,7 +107,7 @@ class PendingParquetWriter:
         self._close_file()
 
     def close(self) -> None:
-        """What has no name yet is left as it is."""
+        """Close the files; leave unfinished ones as they are."""
         self._drop_parquet()
         journal, self._journal = self._journal, None
         if journal is not None:
@@ -172,7 +172,7 @@ class PendingParquetWriter:
             self._schema = self._schema or batch.schema
             part = self._files.part(self._files.number)
             try:
-                part.unlink(missing_ok=True)  # so that nobody who is not quite gone yet writes into this one
+                part.unlink(missing_ok=True)  # so that no dying process writes into this file
                 self._file = open(part, "wb")  # noqa: SIM115  held open
                 self._writer = parquet.ParquetWriter(self._file, self._schema)
             except OSError as error:
@@ -180,7 +180,7 @@ class PendingParquetWriter:
         return self._writer
 
     def _keep_rows(self) -> None:
-        """What is not in the file of rows yet goes there; what a full disk took of it does not count."""
+        """Append rows that are not in the file of rows yet; rows that a full disk cut off do not count."""
         rows = self._rows[self._kept :]
         if not rows or self._journal is None:
             return
@@ -259,7 +259,7 @@ class PendingParquetWriter:
 
 
 def row_count(path: Path) -> int:
-    """Of a whole file, as its footer says. Raises OperationFailed."""
+    """Return the number of rows of a finished file, from its footer. Raises OperationFailed."""
     try:
         return int(parquet.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:

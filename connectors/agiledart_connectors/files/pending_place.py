@@ -1,4 +1,4 @@
-"""`PendingPlace`: where files of a sink lie that have no name yet, as a run's elements say it to who finishes them."""
+"""`PendingPlace`: place of a sink's unfinished files; a run's snapshots carry it to the node that finishes them."""
 
 import os
 from pathlib import Path
@@ -32,16 +32,16 @@ class PendingPlace(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As an element has it."""
+        """Return the place as a snapshot stores it."""
         return _BEGINNING + msgspec.json.encode(self).decode()
 
     @property
     def run_suffix(self) -> str:
-        """What names without number have behind the final one."""
+        """Return the ending of unnumbered names, after the final name."""
         return run_suffix_of(self.run, self.step)
 
     def has_any(self) -> bool:
-        """Whether anything there waits for its name."""
+        """Return whether unfinished files exist there."""
         folder, name = os.path.split(self.path)
         stem = os.path.splitext(name)[0]
         try:
@@ -52,7 +52,10 @@ class PendingPlace(msgspec.Struct, frozen=True):
 
 
 def parse_pending_place(text: str) -> PendingPlace | None:
-    """What the identity of a sink says of files; None: it is of something else. Raises `msgspec.MsgspecError`, `ValueError`."""
+    """Return the place that a sink's identity names; None: the identity is of another kind.
+
+    Raises `msgspec.MsgspecError`, `ValueError`.
+    """
     if not text.startswith(_BEGINNING):
         return None
     place = msgspec.json.decode(text[len(_BEGINNING) :], type=PendingPlace)
@@ -62,5 +65,5 @@ def parse_pending_place(text: str) -> PendingPlace | None:
 
 
 def run_suffix_of(run: int, step: str) -> str:
-    """What tells the files of a run's sink from those of others."""
+    """Return the suffix that tells the files of a run's sink from those of others."""
     return f"{run & 0xFFFFFFFFFFFFFFFF:016x}" + (f".{step.replace('.', '+')}" if step else "")

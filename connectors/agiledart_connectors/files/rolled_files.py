@@ -34,7 +34,7 @@ class RolledFiles:
 
     @property
     def rolls(self) -> bool:
-        """Whether there may be several."""
+        """Return whether the sink may write several files."""
         return bool(self._max_bytes or self._max_age_ns)
 
     def begin(self) -> BinaryIO:
@@ -51,7 +51,7 @@ class RolledFiles:
             raise OperationFailed(f"{self.current} cannot be written: {reason_of(error)}") from None
 
     def is_whole(self, size: int) -> bool:
-        """Whether a file of so many bytes should be ended now."""
+        """Return whether a file of this size should be ended now."""
         if self._max_bytes and size >= self._max_bytes:
             return True
         return bool(self._max_age_ns) and size > 0 and self._clock() - self._began >= self._max_age_ns
@@ -83,6 +83,6 @@ class RolledFiles:
 
 
 def reason_of(error: Exception) -> str:
-    """What a file system says, within a sentence."""
+    """Return the file system's text for an error, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]

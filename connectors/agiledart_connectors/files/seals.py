@@ -1,7 +1,7 @@
-"""`Seal`: what the committed part of an output file looks like, so that one that somebody has changed is not gone on with.
+"""`Seal`: fingerprint of an output file's committed part, so that a sink never continues a file that was changed.
 
-Its first 64 KiB and its last 4 KiB are compared: that costs little at each epoch whatever the file's size, and somebody who edits,
-replaces or writes a file anew changes one of the two. What was changed in between only is not noticed.
+A seal covers the first 64 KiB and the last 4 KiB: that costs little at each epoch whatever the file's size. A user who edits,
+replaces or rewrites a file changes one of the two. A change that lies only in between is not detected.
 """
 
 import os
@@ -20,7 +20,7 @@ _BEGINNING: Final = "sealed "
 
 
 class OutputFileChangedError(OperationFailed):
-    """Somebody else has changed, removed or taken the name of a file: trying again does not help."""
+    """Another program has changed or removed a file, or taken its name: trying again does not help."""
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class SealedFile(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As an element has it."""
+        """Return the seal as a snapshot stores it."""
         return _BEGINNING + msgspec.json.encode(self).decode()
 
 
@@ -51,7 +51,7 @@ NOTHING: Final = Seal(0, 0, 0)
 
 
 def parse_sealed_file(text: str) -> SealedFile | None:
-    """What the identity of a sink says; None: it is of something else, or of another version."""
+    """Return the sealed file that a sink's identity names; None: the identity is of another kind or version."""
     if not text.startswith(_BEGINNING):
         return None
     try:
@@ -61,14 +61,14 @@ def parse_sealed_file(text: str) -> SealedFile | None:
 
 
 def seal_of(file: int, length: int) -> Seal:
-    """Of an open file, as it is now. Raises OSError."""
+    """Return the seal of an open file up to a length. Raises OSError."""
     head = os.pread(file, min(length, HEAD_BYTES), 0)
     tail = os.pread(file, min(length, TAIL_BYTES), max(0, length - TAIL_BYTES))
     return Seal(length, zlib.crc32(head), zlib.crc32(tail))
 
 
 def fault_of(file: int, seal: Seal) -> str:
-    """How an open file is another one up to there than it was; empty: it is the same, and may have grown. Raises OSError."""
+    """Return how an open file differs from its seal; empty when it is the same, and may have grown. Raises OSError."""
     size = os.fstat(file).st_size
     if size < seal.length:
         return f"has {size:,} bytes, and {seal.length:,} were committed"
@@ -86,7 +86,10 @@ def check_seal(file: int, path: str, seal: Seal) -> None:
 
 
 def check_name(file: int, path: Path) -> None:
-    """Raise `OutputFileChangedError` unless an open file still has its name: rows that go into another one are nowhere. Raises OSError, too."""
+    """Raise `OutputFileChangedError` unless an open file still has its name: rows written to an unnamed file are lost.
+
+    Raises OSError, too.
+    """
     there = os.fstat(file)
     try:
         named = path.stat()

@@ -125,7 +125,7 @@ class TextWriter:
         finally:
             self._file = None
             if self._owned:
-                with contextlib.suppress(OSError):  # closing flushes once more; what is wrong has been told by then
+                with contextlib.suppress(OSError):  # closing flushes again; the error was reported before
                     file.close()
 
     @property
@@ -134,18 +134,18 @@ class TextWriter:
 
 
 class TruncatingTextWriter(TextWriter):
-    """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end, where
-    it is (`_reopened`).
+    """Text writer of a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end.
+    `_reopened` cuts it.
 
-    Lines that the disk does not take stay in memory, up to a bound: the epoch is given up, and the next one tries again. So it is
-    where somebody has changed the file, or taken its name, since the last one. Where only rows since that epoch are gone, or the
-    disk has lost some, the run goes back to it.
+    Lines that the disk refuses stay in memory, up to a bound: the epoch fails, and the next one tries again. The same holds where
+    another program has changed the file, or taken its name, since the last epoch. Where only rows since that epoch are lost, by
+    such a change or by the disk, the run rolls back to it.
 
     Args:
-        seal: of what is committed of the file.
+        seal: of the committed part of the file.
 
     Attributes:
-        shows_at_once: what it wrote is not cut back.
+        shows_at_once: a restart does not cut written rows back.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class TruncatingTextWriter(TextWriter):
 
     @property
     def place(self) -> str:
-        """What the file was at the last epoch, for who opens it again."""
+        """Return the file's state at the last epoch, for the sink that opens it again."""
         return SealedFile(os.path.abspath(self._name), self._seal).text
 
     def _hand_over(self) -> None:
@@ -265,7 +265,7 @@ class PendingTextWriter(TextWriter):
 
     @property
     def place(self) -> str:
-        """Where its files lie, for who finishes them when the run has ended, and what the last one was at the last epoch."""
+        """Return the place of the files and the last one's seal, for the node that finishes them after the run."""
         return self._pending.place("csv")
 
     def at_end_of_input(self) -> None:
@@ -311,11 +311,12 @@ class PendingTextWriter(TextWriter):
 
 
 def _reopened(path: str, keep: CommittedOutput | None, *, continues_run: bool, cuts: bool) -> tuple[io.FileIO, Seal]:
-    """A file to go on with behind what is committed of it, and what that is; nothing said of it: from its beginning, or its end
-    (`continues_run`).
+    """Open a file to continue after its committed part, and return its seal.
+
+    Without a committed part, begin at the file's start, or at its end (`continues_run`).
 
     Args:
-        cuts: what lies behind that goes; else all its whole lines stay.
+        cuts: drop all that follows the committed part; else keep all whole lines there.
     """
     file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
     try:
