@@ -49,7 +49,7 @@ def room_temperatures(readings: Source[Reading], report: Any) -> Topology:
     return topology
 
 
-def test_a_test_is_three_lines() -> None:
+def test_a_users_test_takes_three_lines() -> None:
     readings = records([Reading(0, "hall", 20.0), Reading(1, "hall", 21.0), Reading(60_000, "hall", 22.0)])
     assert run_local(room_temperatures(readings, report=collect)) == [
         Pane("hall", 0, 60_000, 20.5),
@@ -57,12 +57,12 @@ def test_a_test_is_three_lines() -> None:
     ]
 
 
-def test_a_callable_is_read_anew_for_each_run() -> None:
+def test_a_callable_is_called_again_for_each_run() -> None:
     topology = room_temperatures(records(lambda: iter([Reading(0, "hall", 20.0)]), row_type=Reading), collect)
     assert run_local(topology) == run_local(topology) == [Pane("hall", 0, 60_000, 20.0)]
 
 
-def test_several_collecting_sinks_are_told_apart_by_name() -> None:
+def test_several_collecting_sinks_are_distinguished_by_name() -> None:
     topology = Topology("two")
     stream = topology.source("numbers", records([1, 2, 3]), event_time=lambda n: n)
     stream.filter(lambda n: n % 2, name="is-odd").sink("odd", collect)

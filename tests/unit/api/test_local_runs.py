@@ -47,7 +47,7 @@ def passing(connector: Any, sink: Any = collect, rows: Any = Row) -> Topology:
     return topology
 
 
-def test_sources_meet_in_order_of_event_time() -> None:
+def test_sources_are_merged_in_order_of_event_time() -> None:
     topology = Topology("two")
     left = topology.source("left", records([Row(i, "l") for i in range(0, 3_000, 2)]), event_time=lambda row: row.at)
     right = topology.source("right", records([Row(i, "r") for i in range(0, 3_000, 3)]), event_time=lambda row: row.at)
@@ -60,7 +60,7 @@ def test_sources_meet_in_order_of_event_time() -> None:
 
 def test_a_source_far_ahead_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_run, "MAX_QUEUED_ROWS", 100)
-    test_sources_meet_in_order_of_event_time()
+    test_sources_are_merged_in_order_of_event_time()
 
 
 class Clock:
@@ -84,7 +84,7 @@ class Clock:
         return self.now / 1e9
 
 
-def test_speed_makes_a_run_take_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_speed_paces_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clock = Clock()
     monkeypatch.setattr(local_run, "time", clock)
     path = tmp_path / "rows.csv"
@@ -97,7 +97,7 @@ def test_speed_makes_a_run_take_its_time(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert 5 <= len(seen) <= 12
 
 
-def test_ctrl_c_keeps_what_was_written(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_written_rows(tmp_path: Path) -> None:
     def rows() -> Any:
         yield from (Row(i, "x") for i in range(10_000))
         raise KeyboardInterrupt
@@ -108,7 +108,7 @@ def test_ctrl_c_keeps_what_was_written(tmp_path: Path) -> None:
     assert out.read_text().count("\n") == run.summary.results["out"] > 0
 
 
-def test_what_cannot_be_opened_names_the_step(tmp_path: Path) -> None:
+def test_an_input_that_cannot_be_opened_names_the_step(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match=r"^rows: .*missing\.csv cannot be read: no such file"):
         run_topology(passing(csv(str(tmp_path / "missing.csv"))))
     with pytest.raises(OperationFailed, match=r"^out: .* cannot be written"):
@@ -129,7 +129,7 @@ def test_rows_without_a_read_time_have_no_latency() -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_rows_that_are_not_what_their_type_says_are_told_here_already(seed: int | None) -> None:
+def test_rows_that_do_not_match_their_type_are_reported_in_a_local_run(seed: int | None) -> None:
     topology = Topology("wrong")
     rows = topology.source("rows", records([Row(1, "a")]), event_time=lambda row: row.at)
     rows.map(lambda row: Row(row.at, 5), name="number", returns=Row).sink("out", collect)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def test_rows_that_are_not_what_their_type_says_are_told_here_already(seed: int 
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_rows_together_may_be_larger_than_a_frame(seed: int | None) -> None:
+def test_a_batch_may_be_larger_than_a_frame(seed: int | None) -> None:
     """They travel in pieces, as on the mesh."""
     topology = Topology("large")
     rows = topology.source("rows", records([Row(i, "a") for i in range(20)]), event_time=lambda row: row.at)
@@ -149,7 +149,7 @@ def test_rows_together_may_be_larger_than_a_frame(seed: int | None) -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_a_row_larger_than_a_frame_is_told(seed: int | None) -> None:
+def test_a_row_larger_than_a_frame_is_reported(seed: int | None) -> None:
     topology = Topology("large")
     rows = topology.source("rows", records([Row(1, "a")]), event_time=lambda row: row.at)
     rows.map(lambda row: row.name * 5_000_000, name="m", returns=str).sink("out", collect)

@@ -9,7 +9,7 @@ from benchmarks.engines.running import RunError
 
 
 @pytest.mark.parametrize(("failures", "runs", "left_out"), [(0, 2, False), (1, 2, False), (2, 0, True)])
-def test_an_engine_has_a_second_try(failures: int, runs: int, left_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_gets_a_second_try(failures: int, runs: int, left_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = 0
 
     def once(*_: Any, **__: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_the_order_of_a_round_is_drawn_from_the_seed() -> None:
     assert len({tuple(shuffled(names, 1, number)) for number in range(6)}) > 1
 
 
-def test_how_often_one_was_lower() -> None:
+def test_the_share_of_lower_values_is_counted() -> None:
     assert won([0.5, 1.0, 1.5, 0.9]) == 2
 
 
@@ -62,7 +62,7 @@ def test_results_agree_exactly_but_for_the_last_digits_of_sums() -> None:
     assert "missing" in same({}, {"count": 3})
 
 
-def test_the_tuples_are_the_same_for_ever_and_half_of_them_pass() -> None:
+def test_the_tuples_are_deterministic_and_half_of_them_pass() -> None:
     first = list(lines(400))
     assert first == list(lines(400))
     rows = [parse(line) for line in first]
@@ -70,7 +70,7 @@ def test_the_tuples_are_the_same_for_ever_and_half_of_them_pass() -> None:
     assert passing([fare for _, fare in tails(400)], 1_000) == sum(keep(rows[i % 400]) for i in range(1_000))
 
 
-def test_sums_of_rows_and_windows() -> None:
+def test_rows_and_windows_are_summed() -> None:
     rows = [derive(trip) for trip in map(parse, lines(100)) if keep(trip)]
     sums = RowSums()
     sums.add(rows)
@@ -81,7 +81,7 @@ def test_sums_of_rows_and_windows() -> None:
     assert windows.result() == {"windows": 2, "count": 3, "keys": 17, "fares": 50.0, "means": 0.75}
 
 
-def test_latencies_leave_out_what_was_due_while_warming_up() -> None:
+def test_latencies_exclude_tuples_due_during_the_warm_up() -> None:
     seen = Latencies(1.0)
     for second in range(4):
         seen.add(second * 1_000_000_000, second * 1_000_000_000 + (second + 1) * 1_000_000)

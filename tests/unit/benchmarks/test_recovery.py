@@ -29,7 +29,7 @@ def turn(engine: str, number: int, seconds: float, cpu: float = 10.0, twice: int
     return FailureRun(engine, number, Strike(seconds, seconds + 1, cpu, 30.0, 0.2, 1.0), 100, 0, twice)
 
 
-def test_rows_that_come_again_are_no_next_result() -> None:
+def test_duplicate_rows_are_not_the_next_result() -> None:
     attempt_rows = AttemptRows()
     attempt_rows.saw(0, [10, 20, 30], 1.0)
     attempt_rows.saw(1, [20, 30], 5.0)
@@ -38,7 +38,7 @@ def test_rows_that_come_again_are_no_next_result() -> None:
     assert attempt_rows.next_result(2.0) == pytest.approx(4.0)
 
 
-def test_rows_under_way_at_the_failure_are_none_either() -> None:
+def test_rows_in_transit_at_the_failure_are_not_the_next_result() -> None:
     attempt_rows = AttemptRows()
     attempt_rows.saw(0, [10, 20], 1.0)
     attempt_rows.saw(0, [30], 2.5)
@@ -51,7 +51,7 @@ def test_rows_under_way_at_the_failure_are_none_either() -> None:
     assert attempt_rows.next_result(2.0) == pytest.approx(5.0)
 
 
-def test_a_line_that_is_half_there_is_read_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_partial_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
     watch = AttemptRowsWatch(tmp_path)
     (tmp_path / "out-0.csv").write_text("10,1,1\n200")
     watch.look()
@@ -77,7 +77,7 @@ def test_both_engines_read_the_same_rows(tmp_path: Path) -> None:
         (["0,0,0\n5,1,7\n10,0,0\n"], 1, 1),
     ],
 )
-def test_the_ledger_is_of_all_lives_but_the_last_millisecond(
+def test_the_ledger_covers_all_attempts_but_the_last_millisecond(
     attempt_rows: list[str], lost: int, twice: int, tmp_path: Path
 ) -> None:
     for number, text in enumerate(attempt_rows):
@@ -86,13 +86,13 @@ def test_the_ledger_is_of_all_lives_but_the_last_millisecond(
     assert told == {"rows": 2, "lost": lost, "twice": twice}
 
 
-def test_who_has_source_or_sink_is_not_killed() -> None:
+def test_nodes_with_a_source_or_sink_are_not_killed() -> None:
     assert host_of_state({"readings": ["tm1"], "sums": ["tm1", "tm2"], "report": ["tm1"]}) == "tm2"
     with pytest.raises(OperationFailed, match="no TaskManager has state and neither source nor sink"):
         host_of_state({"readings": ["tm1"], "sums": ["tm1", "tm2"], "report": ["tm2"]})
 
 
-def test_what_a_killed_process_has_used_still_counts() -> None:
+def test_cpu_time_of_a_killed_process_counts() -> None:
     burn = "print(sum(range(3_000_000)), flush=True); input()"
     with Usage() as usage:
         process = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -127,7 +127,7 @@ def test_cpu_time_is_that_of_one_window_however_long_an_engine_takes(monkeypatch
         assert told.window_s < beyond()[2] <= told.committed_s + 0.05
 
 
-def test_where_no_cut_was_seen_the_next_result_is_beyond_what_stood_there_at_the_end_of_the_recovery(
+def test_without_a_cut_the_next_result_is_beyond_the_end_of_the_recovery(
     tmp_path: Path,
 ) -> None:
     watch, ended = SinkWatch(tmp_path / "out.csv"), list[bool]()
@@ -142,7 +142,7 @@ def test_where_no_cut_was_seen_the_next_result_is_beyond_what_stood_there_at_the
     assert back.next_result(now - 8) == pytest.approx(watch._sizes[-1][0] - now + 8)
 
 
-def test_ratios_are_of_a_round_and_judged_by_their_median() -> None:
+def test_ratios_are_taken_per_round_and_compared_by_their_median() -> None:
     failure_runs = [turn("flink-tuned", n, s) for n, s in enumerate((4.0, 8.0, 6.0))]
     failure_runs += [turn("ours", n, s) for n, s in enumerate((1.0, 5.0, 2.0))]
     found = {goal.what: goal for goal in report.evaluated(failure_runs)}
@@ -155,12 +155,12 @@ def test_ratios_are_of_a_round_and_judged_by_their_median() -> None:
     assert "MISSED CPU seconds from the failure" in text
 
 
-def test_a_row_of_ours_that_comes_twice_misses_the_goal() -> None:
+def test_a_duplicate_row_of_ours_misses_the_goal() -> None:
     assert [goal.met for goal in report.evaluated([turn("ours", 0, 1.0)])] == [True, True]
     assert [goal.met for goal in report.evaluated([turn("ours", 0, 1.0, twice=1)])] == [True, False]
 
 
-def test_without_java_or_flink_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_java_or_flink_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def missing(name: str) -> None:
         raise setup.MissingError("Flink needs java and javac, 11 or later")
 
@@ -169,7 +169,9 @@ def test_without_java_or_flink_it_says_so(monkeypatch: pytest.MonkeyPatch, capsy
     assert "Flink cannot take part: Flink needs java and javac, 11 or later" in capsys.readouterr().err
 
 
-def test_interrupted_it_tells_what_it_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_benchmark_reports_what_it_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def once(number: int, *_: Any) -> FailureRun:
         if number:
             raise KeyboardInterrupt
@@ -180,7 +182,7 @@ def test_interrupted_it_tells_what_it_has(monkeypatch: pytest.MonkeyPatch, capsy
     assert json.loads(capsys.readouterr().out)["engines"]["ours"]["turns"] == 1
 
 
-def test_a_turn_that_fails_is_told_and_the_others_go_on(
+def test_a_failed_round_is_reported_and_the_others_continue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def once(number: int, *_: Any) -> FailureRun:
@@ -203,7 +205,7 @@ def test_settings_reach_the_cluster(tmp_path: Path) -> None:
     } <= set(told)
 
 
-def test_what_flink_wrote_is_kept_when_a_turn_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flinks_output_is_kept_when_a_round_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fails(folder: Path, *_: Any) -> Strike:
         (folder / "jobmanager.log").write_text("why")
         raise OperationFailed("a process of Flink ended with 1")
@@ -218,7 +220,7 @@ def test_what_flink_wrote_is_kept_when_a_turn_fails(monkeypatch: pytest.MonkeyPa
     assert said == [f"logs are kept: {kept[0].parent}"]
 
 
-def test_flink_that_answers_nothing_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flink_is_asked_again_after_a_missing_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent() -> object:
         raise OperationFailed("Flink does not answer")
 

@@ -7,7 +7,7 @@ from benchmarks.trip_feed import turns
 from agiledart_examples.taxi_trips import generate
 
 
-def test_turns_hold_all_lines_in_order_and_no_more_than_their_span() -> None:
+def test_slices_hold_all_lines_in_order_and_no_more_than_their_span() -> None:
     lines = list(generate(seed=1, count=500))
     found = [block.decode().splitlines() for block in turns(lines, 10.0)]
     told = [line for block in found for line in block]
@@ -17,7 +17,7 @@ def test_turns_hold_all_lines_in_order_and_no_more_than_their_span() -> None:
         assert not block or _seconds(block[-1]) - _seconds(block[0]) < 10
 
 
-def test_time_without_trips_is_empty_turns() -> None:
+def test_time_without_trips_gives_empty_slices() -> None:
     early, late = islice(generate(seed=1), 2)
     late = late.replace(",2013-01-07 08:00:01,", ",2013-01-07 08:00:31,")
     assert [len(block) > 0 for block in turns([early, late, late], 10.0)] == [True, False, False]

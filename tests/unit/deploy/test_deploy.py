@@ -57,7 +57,7 @@ def test_the_rules_are_valid() -> None:
     assert f"{len(list(rule_expressions()))} rules found" in said
 
 
-def test_each_alert_fires_on_what_it_is_for(tmp_path: Path) -> None:
+def test_each_alert_fires_on_its_condition(tmp_path: Path) -> None:
     tests = tmp_path / "alerts_test.yml"
     given = ALERTS.read_text()
     tests.write_text(given.replace("RULES", str(RULES)))
@@ -73,7 +73,7 @@ def test_each_alert_has_a_case_in_which_it_fires() -> None:
 @pytest.mark.parametrize(
     ("where", "expression"), [*dashboard_expressions(), *rule_expressions()], ids=lambda value: str(value)[:40]
 )
-def test_an_expression_speaks_of_what_there_is(where: str, expression: str) -> None:
+def test_an_expression_uses_existing_metrics_only(where: str, expression: str) -> None:
     declared = {one.name: set(one.labels) for one in METRICS}
     for one in METRICS:
         if one.kind == "histogram":
@@ -89,7 +89,7 @@ def test_an_expression_speaks_of_what_there_is(where: str, expression: str) -> N
     assert set(grouped_in(expression)) <= allowed, where
 
 
-def test_a_counter_is_never_shown_raw() -> None:
+def test_a_counter_is_never_displayed_raw() -> None:
     counters = {one.name for one in METRICS if one.kind == "counter"}
     for where, expression in (*dashboard_expressions(), *rule_expressions()):
         for name, _ in metrics_in(expression):
@@ -100,7 +100,7 @@ def test_a_counter_is_never_shown_raw() -> None:
 # ---- Grafana
 
 
-def test_the_dashboard_is_one() -> None:
+def test_the_dashboard_is_valid() -> None:
     document = dashboard()
     panels = document["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -122,7 +122,7 @@ def test_the_compose_file_is_valid() -> None:
         assert f"\n  {service}:\n" in shown
 
 
-def test_what_the_compose_file_mounts_is_there() -> None:
+def test_files_mounted_by_the_compose_file_exist() -> None:
     mounted = re.findall(r"- (\./[\w/.-]+):", COMPOSE.read_text())
     assert len(mounted) == 3
     assert all((ROOT / path).is_dir() for path in mounted)
@@ -135,7 +135,7 @@ def test_prometheus_scrapes_the_agents_of_the_compose_file() -> None:
     assert targets == [f"{agent}:{port}" for agent in agents]
 
 
-def test_the_image_holds_all_that_the_wheel_is_made_of() -> None:
+def test_the_image_holds_everything_the_wheel_is_made_of() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = {package.split("/")[0] for package in document["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
@@ -153,7 +153,7 @@ def commands() -> list[list[str]]:
     ]
 
 
-def test_each_command_line_is_one_that_the_agent_takes(tmp_path: Path) -> None:
+def test_each_command_line_is_accepted_by_the_agent(tmp_path: Path) -> None:
     assert len(commands()) == 4
     for words in commands():
         # The file of the unit lies elsewhere here; tokens are not read by --check.
@@ -203,6 +203,6 @@ def test_the_unit_gives_the_agent_time_to_drain() -> None:
         assert f"\n{line}\n" in text
 
 
-def test_the_settings_file_is_one() -> None:
+def test_the_settings_file_is_valid() -> None:
     settings = AgentSettings.load({}, {}, DEPLOY / "systemd" / "agent.toml")
     assert settings.metrics == DEFAULT_METRICS

@@ -15,7 +15,7 @@ def struck_run(seed: int) -> StruckRun:
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("seed", range(5))
-def test_who_loses_one_part_runs_again(seed: int, place: int) -> None:
+def test_an_application_that_loses_one_part_restarts(seed: int, place: int) -> None:
     seconds, wrong = struck_run(seed).strike((place,))
     assert not wrong
     assert seconds is not None
@@ -23,7 +23,7 @@ def test_who_loses_one_part_runs_again(seed: int, place: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_who_loses_two_of_three_voters_and_a_part_waits(seed: int) -> None:
+def test_an_application_that_loses_two_of_three_voters_and_a_part_waits(seed: int) -> None:
     run = struck_run(seed)
     seconds, wrong = run.strike((1, 4, 5))
     assert not wrong

@@ -32,7 +32,7 @@ def test_nearest_is_the_root_also_around_zero_and_at_ties() -> None:
     assert nearest(ids, NodeId(0), 8) == 250
 
 
-def test_quantile() -> None:
+def test_quantiles_are_computed() -> None:
     assert quantile([], 0.5) == 0.0
     assert quantile([3, 1, 2], 0.5) == 2
     assert quantile(range(100), 0.99) == 99
@@ -46,7 +46,7 @@ def test_every_experiment_has_its_module_and_its_columns() -> None:
         assert experiment.y
 
 
-def test_an_unknown_name_is_told_with_a_near_one() -> None:
+def test_an_unknown_name_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(ConfigurationError, match="Did you mean hop-count"):
         find("hop-counts")
 
@@ -73,7 +73,7 @@ def test_hop_count_of_a_small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     assert documents[0]["passed"]
 
 
-def test_look_ups_in_a_ring_that_misroutes_are_counted_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misrouted_look_ups_are_counted_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = built_ring(40, 3, quiet)
     monkeypatch.setattr(LeafSet, "covers", lambda self, key: False)
     ledger = RingLookups(ring, 3)
@@ -95,7 +95,9 @@ def test_recovery_is_measured_from_the_failures(monkeypatch: pytest.MonkeyPatch)
     assert all(row["violations"] == 0 for row in report.rows)
 
 
-def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_runs_an_experiment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(hop_count, "SMALL", ((20,), 50))
     assert run_cli(["experiment", "list"]) == 0
     assert "hop-count" in capsys.readouterr().out
@@ -111,7 +113,7 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert "must end in" in capsys.readouterr().err
 
 
-def test_sizes_in_place_of_those_of_the_scale(
+def test_given_sizes_replace_those_of_the_scale(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hop_count, "SMALL", ((100, 400), 50))
@@ -152,7 +154,7 @@ def test_schedulers_are_compared_with_the_number_that_the_rule_gives(monkeypatch
     assert report.passed
 
 
-def test_a_single_master_makes_them_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_master_makes_applications_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment_latency, "SMALL", (40, 4, (4, 12)))
     report = find("deployment-latency").run(Settings(3))
     assert [row["queue_wait_mean_s_model"] for row in report.rows] == [1.5, 5.5]
@@ -161,7 +163,7 @@ def test_a_single_master_makes_them_wait_in_line(monkeypatch: pytest.MonkeyPatch
     assert report.passed
 
 
-def test_waiting_is_judged_against_the_single_master() -> None:
+def test_waiting_time_is_compared_with_the_single_master() -> None:
     def row(applications: int, ours: float, master: float) -> Row:
         model = (applications - 1) / 2
         return {

@@ -14,11 +14,11 @@ _MAPS = """\
 """
 
 
-def test_only_private_anonymous_memory_and_only_whole_large_pages() -> None:
+def test_only_private_anonymous_memory_in_whole_large_pages_is_used() -> None:
     assert list(_whole(_MAPS)) == [(2 * _MIB, 4 * _MIB), (8 * _MIB, 14 * _MIB)]
 
 
-def test_it_harms_nobody_where_it_cannot_be_done() -> None:
+def test_an_unsupported_platform_is_left_alone() -> None:
     kept = [bytes([index % 256]) * 1_000 for index in range(10_000)]
     assert gather() >= 0
     assert all(each == bytes([index % 256]) * 1_000 for index, each in enumerate(kept))

@@ -66,7 +66,7 @@ def document(name: str, seed: int = 3) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_same_seed_same_document_and_the_rows_have_what_a_plot_needs(name: str) -> None:
+def test_the_same_seed_gives_the_same_document_with_the_plotted_columns(name: str) -> None:
     first, experiment = document(name), find(name)
     assert json.dumps(first) == json.dumps(document(name))
     assert first["results"]
@@ -92,7 +92,7 @@ def test_a_planner_that_does_not_learn_misses_the_goals(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("nodes", SIZES)
-def test_grids_have_their_links_and_no_node_is_left_out(nodes: int) -> None:
+def test_grids_have_their_links_and_no_isolated_node(nodes: int) -> None:
     side, links = SIZES[nodes]
     for number in range(5):
         graph = grid(side, links, RandomStream(1, number))
@@ -134,13 +134,13 @@ def test_streets_reach_each_other_both_ways() -> None:
     assert strongly_connected([("a", "b"), ("b", "a"), ("b", "c")]).links == 2
 
 
-def test_figures() -> None:
+def test_figures_are_drawn() -> None:
     assert (mean([]), median([]), ci95([1.0])) == (0.0, 0.0, 0.0)
     assert median([3.0, 1.0, 2.0, 10.0]) == 2.5
     assert ci95([1.0, 2.0, 3.0]) == pytest.approx(1.96 / 3**0.5)
 
 
-def test_measured_links_are_replayed_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_links_are_replayed_in_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wireless_links").mkdir()
     with gzip.open(tmp_path / "wireless_links" / "grenoble50_pdr.csv.gz", "wt", newline="") as file:
         rows = csv.writer(file)
@@ -154,7 +154,7 @@ def test_measured_links_are_replayed_in_the_order_of_time(tmp_path: Path, monkey
     assert seen == [None, None, 0.9, None, None, RATE_LEAST]
 
 
-def test_sydney_is_the_papers_box_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sydney_is_the_papers_box_enlarged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sydney() is None
     if DATA is not None:
         monkeypatch.setenv("AGILEDART_DATA", DATA)

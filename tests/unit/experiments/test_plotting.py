@@ -49,7 +49,7 @@ def test_the_same_published_values_are_drawn_once(tmp_path: Path) -> None:
     assert picture.count(", published -->") == 1
 
 
-def test_everything_but_shares_begins_at_zero(tmp_path: Path) -> None:
+def test_every_axis_but_shares_begins_at_zero(tmp_path: Path) -> None:
     assert EXPERIMENTS["churn"].unit == SHARE
     assert "<!-- 0 -->" in drawn(EXPERIMENTS["schedulers"], tmp_path) or "<!-- 0.0 -->" in drawn(
         EXPERIMENTS["schedulers"], tmp_path
@@ -64,7 +64,7 @@ def test_another_kind_of_file_is_refused(file: str, tmp_path: Path) -> None:
         plot(experiment, report_of(experiment), str(tmp_path / file))
 
 
-def test_a_folder_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
+def test_a_missing_folder_gives_no_traceback(tmp_path: Path) -> None:
     experiment = EXPERIMENTS["churn"]
     with pytest.raises(OperationFailed, match="cannot be written"):
         plot(experiment, report_of(experiment), str(tmp_path / "nowhere" / "picture.png"))

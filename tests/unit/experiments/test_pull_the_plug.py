@@ -11,19 +11,19 @@ from agiledart_experiments.report import Settings
 from agiledart_kernel.errors import ConfigurationError
 
 
-def test_the_next_result_is_beyond_what_stood_before_the_cut() -> None:
+def test_the_next_result_is_beyond_the_output_before_the_cut() -> None:
     sizes = [(0.0, 10), (1.0, 20), (2.1, 25), (3.0, 12), (3.1, 20), (3.2, 25), (3.3, 26), (4.0, 40)]
     assert next_beyond(sizes, 2.0) == pytest.approx(1.3), (
         "25 was there already; rows under way at the fault do not count"
     )
 
 
-def test_a_second_life_counts_from_the_highest_mark() -> None:
+def test_a_second_attempt_counts_from_the_highest_position() -> None:
     sizes = [(0.0, 10), (2.1, 25), (3.0, 12), (3.1, 30), (3.2, 12), (3.3, 30), (3.4, 31)]
     assert next_beyond(sizes, 2.0) == pytest.approx(1.4)
 
 
-def test_where_nothing_was_cut_it_is_beyond_what_stood_when_it_had_recovered() -> None:
+def test_without_a_cut_the_next_result_is_beyond_the_output_at_recovery() -> None:
     sizes = [(0.0, 10), (2.5, 30), (3.5, 30), (3.6, 31)]
     assert next_beyond(sizes, 2.0, 3.0) == pytest.approx(1.6)
     assert next_beyond(sizes[:3], 2.0, 3.0) is None
@@ -31,11 +31,11 @@ def test_where_nothing_was_cut_it_is_beyond_what_stood_when_it_had_recovered() -
 
 
 @pytest.mark.parametrize("sizes", [[], [(0.0, 10), (2.5, 30)], [(0.0, 10), (2.5, 5), (2.6, 10)]])
-def test_without_a_cut_or_growth_there_is_none_yet(sizes: list[tuple[float, int]]) -> None:
+def test_without_a_cut_or_growth_there_is_no_next_result_yet(sizes: list[tuple[float, int]]) -> None:
     assert next_beyond(sizes, 2.0) is None
 
 
-def test_the_ledger_counts_what_is_lost_and_what_comes_twice(tmp_path: Path) -> None:
+def test_the_ledger_counts_lost_and_duplicate_rows(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("0,1,5\n1,2,7\n2,1,1\n")
     exact = "0,1,5\n1,2,7\n2,1,6\n"
     for wrote, lost, twice, disorder in (
@@ -59,11 +59,11 @@ def test_the_ledger_counts_what_is_lost_and_what_comes_twice(tmp_path: Path) -> 
         (Settings(replica_nodes=5, code="2+2"), r"2\+2 has 4"),
     ],
 )
-def test_what_cannot_be_lost_is_said_before_anything_starts(wanted: Settings, complaint: str) -> None:
+def test_losses_that_cannot_be_survived_are_reported_before_the_start(wanted: Settings, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         run_experiment(find("pull-the-plug"), wanted)
 
 
-def test_nobody_holds_fragments_elsewhere() -> None:
+def test_fragments_are_on_no_other_node() -> None:
     with pytest.raises(ConfigurationError, match="nobody who keeps fragments is lost in churn"):
         run_experiment(find("churn"), Settings(replica_nodes=1))

@@ -9,7 +9,7 @@ from agiledart_experiments.registry import find, run_experiment
 from agiledart_experiments.report import Settings
 
 
-def test_an_uplink_serves_one_after_the_other() -> None:
+def test_an_uplink_serves_transfers_one_after_another() -> None:
     assert arrivals([Transfer(0, 1_000), Transfer(0, 500)], 1_000, 1e12, 0.0) == pytest.approx([1.0, 1.5])
 
 
@@ -18,11 +18,11 @@ def test_uplinks_share_the_downlink() -> None:
     assert max(done) == pytest.approx(0.04, rel=0.01)
 
 
-def test_nothing_to_carry_takes_the_way_there_and_back() -> None:
+def test_an_empty_transfer_takes_one_round_trip() -> None:
     assert arrivals([Transfer(0, 0)], 1.0, 1.0, 0.25) == [0.5]
 
 
-def test_times_of_rebuilding_follow_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuild_times_follow_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fragments, "SMALL", (600_000, 5_000_000))
     report, _ = run_experiment(find("fragments"), Settings(7))
     assert len(report.rows) == 32
@@ -30,7 +30,7 @@ def test_times_of_rebuilding_follow_the_formula(monkeypatch: pytest.MonkeyPatch)
     assert report.passed, [goal.what for goal in report.goals if not goal.met]
 
 
-def test_a_wrong_fragment_is_seen_in_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_fragment_is_visible_in_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exactness of a row is no constant."""
 
     def flipped(data: bytes, m: int, n: int) -> list[bytes]:
@@ -52,7 +52,7 @@ def test_copies_and_fragments_take_the_times_of_the_appendix(monkeypatch: pytest
         assert row["coded_bytes"] == pytest.approx(4_000_000 * row["n"] / row["m"], rel=1e-5)
 
 
-def test_a_state_comes_back_from_its_fragments_before_a_store_has_sent_it() -> None:
+def test_a_state_is_rebuilt_from_fragments_before_a_store_has_sent_it() -> None:
     report, _ = run_experiment(find("state-recovery"), Settings(7, sizes=(2, 4)))
     assert [(row["state_mb"], row["code"]) for row in report.rows] == [(2, "4+2"), (2, "16+2"), (4, "4+2"), (4, "16+2")]
     assert report.goals[0].met

@@ -12,7 +12,7 @@ from agiledart_scaling.measures import StageMeasures
 from agiledart_scaling.scaling_policy import ScalingDecision
 
 
-def test_secant_steps() -> None:
+def test_secant_steps_are_computed() -> None:
     documents = [run_experiment(find("secant-steps"), Settings(3))[1] for _ in range(2)]
     for document in documents:
         document.pop("cpu_seconds")
@@ -61,7 +61,7 @@ def test_reversals_are_counted_by_stage_and_within_a_minute() -> None:
     assert closed_loop._reversals(changes) == 1 + 0
 
 
-def test_a_policy_is_for_experiments_that_compare_some() -> None:
+def test_a_policy_option_needs_an_experiment_that_compares_policies() -> None:
     with pytest.raises(ConfigurationError, match="hop-count compares no scaling policies"):
         run_experiment(find("hop-count"), Settings(policy="secant"))
     with pytest.raises(ConfigurationError, match="Did you mean ds2"):

@@ -22,13 +22,13 @@ def looks(*seen: tuple[int, float | None]) -> list[StageSample]:
         ([(1, 0.5), (2, 0.6)], None),
     ],
 )
-def test_stable_is_from_where_on_there_is_enough_and_the_number_stays(
+def test_stability_begins_where_capacity_suffices_and_the_number_stays(
     seen: list[tuple[int, float | None]], seconds: float | None
 ) -> None:
     assert seconds_to_stable(looks(*seen)) == seconds
 
 
-def test_it_stays_once_nothing_has_happened_for_long_enough() -> None:
+def test_the_number_is_stable_after_long_enough_without_a_change() -> None:
     seen: list[tuple[int, float | None]] = [(1, 0.5), (2, 1.1), (2, 1.1), (2, 1.1)]
     assert stays(looks(*seen), 2.0)
     assert not stays(looks(*seen), 2.5)
@@ -36,7 +36,7 @@ def test_it_stays_once_nothing_has_happened_for_long_enough() -> None:
     assert not stays([], 0.0)
 
 
-def test_more_instances_help_when_they_bring_a_tenth_more_rows() -> None:
+def test_added_instances_help_when_they_bring_a_tenth_more_rows() -> None:
     assert helped(500.0, 1_000.0)
     assert not helped(1_000.0, 1_040.0)
     assert rate_between(looks(*[(1, None)] * 10), 4.0, 9.0) == 60.0

@@ -22,7 +22,7 @@ class Kept(NamedTuple):
     kept: Retained
 
 
-def test_brokers_and_topic() -> None:
+def test_brokers_and_topic_are_parsed() -> None:
     address = kafka_address(parse_connector("kafka://one:1,two,[::1]:3/plant.readings"))
     assert address.brokers == (("one", 1), ("two", 9092), ("::1", 3))
     assert (address.topic, address.broker, address.tls) == ("plant.readings", "one:1,two:9092,[::1]:3", False)
@@ -51,13 +51,13 @@ def test_brokers_and_topic() -> None:
         ("kafka://broker/t?format=xml", "no format 'xml'"),
     ],
 )
-def test_what_makes_no_sense_is_told(url: str, told: str) -> None:
+def test_invalid_source_options_are_rejected(url: str, told: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         open_source(parse_connector(url), Number)
     assert told in str(error.value)
 
 
-def test_what_makes_no_sense_of_a_sink_is_told(tmp_path: Path) -> None:
+def test_invalid_sink_options_are_rejected(tmp_path: Path) -> None:
     for url, told in (
         ("kafka://broker/t?key=room", "rows have no field 'room'; its fields are number"),
         ("kafka://broker/t?format=senml", "format is one of json"),
@@ -73,7 +73,7 @@ def test_what_makes_no_sense_of_a_sink_is_told(tmp_path: Path) -> None:
         open_source(parse_connector("kafka://broker/t"), Kept)
 
 
-def test_the_usual_beginning_depends_on_a_group() -> None:
+def test_the_default_start_depends_on_a_group() -> None:
     assert topic_selection_of(parse_connector("kafka://b/t"), "").begin == "earliest"
     assert topic_selection_of(parse_connector("kafka://b/t"), "plant").begin == "committed"
     since = topic_selection_of(parse_connector("kafka://b/t?from=2026-06-01T00:00:00Z"), "")
@@ -82,7 +82,7 @@ def test_the_usual_beginning_depends_on_a_group() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_shares_are_disjoint_and_whole_for_any_number_of_partitions(count: int) -> None:
+def test_partition_shares_are_disjoint_and_complete(count: int) -> None:
     for partitions in range(20):
         shares = [
             topic_selection_of(parse_connector(f"kafka://b/t?share={n + 1}/{count}"), "").own_share(range(partitions))
@@ -91,7 +91,7 @@ def test_shares_are_disjoint_and_whole_for_any_number_of_partitions(count: int) 
         assert sorted(one for share in shares for one in share) == list(range(partitions))
 
 
-def test_merging_gives_one_order_however_messages_come() -> None:
+def test_merging_gives_one_order_in_any_arrival_order() -> None:
     def message(partition: int, offset: int, time: int) -> Any:
         return Message("t", partition, offset, time, b"")
 
@@ -117,7 +117,7 @@ def test_merging_gives_one_order_however_messages_come() -> None:
     assert orders[0] == orders[1] == orders[2]
 
 
-def test_python_says_the_same_as_a_url() -> None:
+def test_the_python_function_equals_the_url() -> None:
     made = kafka("kafka://broker:9092/readings", group="plant", begin="latest", share="1/2", at="a1")
     assert made == parse_connector("kafka://broker:9092/readings?from=latest&group=plant&share=1/2@a1")
     with pytest.raises(ConfigurationError, match="no address of Kafka"):

@@ -89,7 +89,7 @@ def written(sink: Any, rows: list[Number]) -> None:
     sink.write(rows)
 
 
-def test_rows_go_there_and_come_back(broker: KafkaBroker) -> None:
+def test_rows_are_written_and_read_back(broker: KafkaBroker) -> None:
     url = made(broker, "there")
     rows = [Number(n, f"k{n % 10}") for n in range(3_000)]
     sink = writer(f"{url}?key=text&batch=200")
@@ -105,7 +105,7 @@ def test_rows_go_there_and_come_back(broker: KafkaBroker) -> None:
     assert {row.text for row in shares[0]}.isdisjoint({row.text for row in shares[1]})
 
 
-def test_a_group_is_told_and_goes_on_there(broker: KafkaBroker) -> None:
+def test_a_groups_offset_is_committed_and_reading_resumes_there(broker: KafkaBroker) -> None:
     url = made(broker, "grouped")
     sent(broker, "grouped", [{"number": n} for n in range(100)])
     reader = opened(f"{url}?group=plant")
@@ -118,7 +118,7 @@ def test_a_group_is_told_and_goes_on_there(broker: KafkaBroker) -> None:
 
 
 @pytest.mark.soak
-def test_a_broker_that_is_killed_while_rows_are_read_and_written(
+def test_a_broker_killed_during_reads_and_writes_loses_nothing(
     broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -156,7 +156,7 @@ def test_a_broker_that_is_killed_while_rows_are_read_and_written(
     )
 
 
-def test_what_a_transaction_took_back_is_not_read(broker: KafkaBroker) -> None:
+def test_messages_of_an_aborted_transaction_are_not_read(broker: KafkaBroker) -> None:
     from aiokafka import AIOKafkaProducer
 
     url = made(broker, "transactions", 2)
@@ -181,7 +181,7 @@ def test_compressed_messages_are_read(broker: KafkaBroker, form: str) -> None:
     assert [row.number for row in taken(opened(f"{url}?to=end")).rows] == list(range(50))
 
 
-def test_new_partitions_are_found(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_partitions_are_discovered(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     from aiokafka.admin import NewPartitions
 
     from agiledart_connectors.kafka import kafka_client
@@ -199,7 +199,7 @@ def test_new_partitions_are_found(broker: KafkaBroker, monkeypatch: pytest.Monke
     reader.close()
 
 
-def test_dry_runs_try_brokers_and_topics(broker: KafkaBroker) -> None:
+def test_dry_runs_check_brokers_and_topics(broker: KafkaBroker) -> None:
     url = made(broker, "tried", 5)
     assert probe_source(parse_connector(f"{url}?share=2/2"), Number).text == "connected, 2 of 5 partitions"
     assert probe_sink(parse_connector(url), Number, {}).text == "connected, 5 partitions"
@@ -211,7 +211,7 @@ def test_dry_runs_try_brokers_and_topics(broker: KafkaBroker) -> None:
             probe(parse_connector(f"kafka://127.0.0.1:{port}/tried"), Number)
 
 
-def test_a_row_that_is_larger_than_the_broker_takes_ends_it_with_words(broker: KafkaBroker) -> None:
+def test_a_row_larger_than_the_broker_accepts_fails_with_a_message(broker: KafkaBroker) -> None:
     url = made(broker, "small", 1)
     sink = writer(url)
     sink.write([Number(1, "x" * 300_000)])
@@ -219,7 +219,7 @@ def test_a_row_that_is_larger_than_the_broker_takes_ends_it_with_words(broker: K
         sink.close()
 
 
-def test_tls_and_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_and_passwords_are_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_kafka()
     credentials = tmp_path / "credentials"
     credentials.mkdir()

@@ -120,7 +120,7 @@ def writer(topic: Topic, options: str = "") -> KafkaWriter:
     )  # fmt: skip
 
 
-def test_rows_with_keys_and_names(topic: Topic) -> None:
+def test_rows_are_written_with_keys_and_ids(topic: Topic) -> None:
     sink = writer(topic, "key=room")
     assert isinstance(sink, ConfirmsDelivery)
     assert isinstance(sink, NumbersRows)
@@ -141,7 +141,7 @@ def test_rows_with_keys_and_names(topic: Topic) -> None:
     sink.close()
 
 
-def test_several_fields_make_a_key_and_none_none(topic: Topic) -> None:
+def test_several_fields_make_a_key_and_no_field_makes_none(topic: Topic) -> None:
     for options, keys in (("key=room,celsius&format=csv", [b"a,1.5", b"b,2.5", b"a,3.5"]), ("", [None] * 3)):
         topic.kept.clear()
         sink = writer(topic, options)
@@ -150,7 +150,7 @@ def test_several_fields_make_a_key_and_none_none(topic: Topic) -> None:
         assert [key for _, key, _, _ in topic.kept] == keys
 
 
-def test_what_has_arrived_is_not_sent_again(topic: Topic) -> None:
+def test_delivered_rows_are_not_sent_again(topic: Topic) -> None:
     topic.late[1] = KafkaConnectionError("broken")
     sink = writer(topic)
     sink.write(ROWS)
@@ -159,7 +159,7 @@ def test_what_has_arrived_is_not_sent_again(topic: Topic) -> None:
     assert (topic.sent, topic.producers) == (4, 1)
 
 
-def test_what_hangs_is_told_and_waited_for_and_not_sent_again(topic: Topic) -> None:
+def test_a_hanging_delivery_is_reported_waited_for_and_not_sent_again(topic: Topic) -> None:
     topic.hangs = {1}
     sink = writer(topic)
     sink.write(ROWS)
@@ -172,7 +172,7 @@ def test_what_hangs_is_told_and_waited_for_and_not_sent_again(topic: Topic) -> N
     assert (len(topic.kept), topic.sent) == (3, 3)
 
 
-def test_a_producer_that_brokers_have_forgotten_begins_anew(topic: Topic) -> None:
+def test_a_producer_unknown_to_the_brokers_starts_anew(topic: Topic) -> None:
     topic.late[2] = OutOfOrderSequenceNumber()
     sink = writer(topic)
     sink.write(ROWS)
@@ -180,7 +180,7 @@ def test_a_producer_that_brokers_have_forgotten_begins_anew(topic: Topic) -> Non
     assert (len(topic.kept), topic.producers) == (3, 2)
 
 
-def test_a_topic_that_is_not_there_is_waited_for(topic: Topic) -> None:
+def test_a_missing_topic_is_waited_for(topic: Topic) -> None:
     topic.faults[0] = UnknownTopicOrPartitionError()
     sink = writer(topic)
     sink.write(ROWS)
@@ -189,7 +189,7 @@ def test_a_topic_that_is_not_there_is_waited_for(topic: Topic) -> None:
     assert any("broker:9092 has no topic means" in note for note in sink.take_notices())
 
 
-def test_a_topic_that_brokers_do_not_tell_of_is_told(topic: Topic) -> None:
+def test_a_topic_hidden_by_the_brokers_is_reported(topic: Topic) -> None:
     topic.name = "others"
     sink = writer(topic)
     sink.write(ROWS)
@@ -201,7 +201,7 @@ def test_a_topic_that_brokers_do_not_tell_of_is_told(topic: Topic) -> None:
     assert len(topic.kept) == 3
 
 
-def test_brokers_that_are_not_there_are_waited_for(topic: Topic) -> None:
+def test_absent_brokers_are_waited_for(topic: Topic) -> None:
     topic.is_up = False
     sink = writer(topic)
     sink.write(ROWS)
@@ -219,7 +219,7 @@ def test_brokers_that_are_not_there_are_waited_for(topic: Topic) -> None:
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_what_no_retry_mends_ends_it(topic: Topic, fault: KafkaError, told: str, late: bool) -> None:
+def test_a_fatal_delivery_error_fails_the_application(topic: Topic, fault: KafkaError, told: str, late: bool) -> None:
     (topic.late if late else topic.faults)[1] = fault
     sink = writer(topic)
     sink.write(ROWS)

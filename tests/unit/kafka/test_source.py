@@ -37,7 +37,7 @@ def took(here: Any, rows: list[Number]) -> bool:
     return False
 
 
-def test_all_partitions_are_read_each_in_its_order() -> None:
+def test_all_partitions_are_read_each_in_order() -> None:
     log = Log()
     rows = numbers(log, {0: 250, 1: 130, 2: 0})
     here = Taken(reader(log)).until(lambda it: len(it.rows) == len(rows))
@@ -49,7 +49,7 @@ def test_all_partitions_are_read_each_in_its_order() -> None:
     assert threads() == 0
 
 
-def test_what_is_read_again_from_a_position_is_the_rest_and_no_more() -> None:
+def test_reading_from_a_position_gives_exactly_the_rest() -> None:
     log = Log()
     rows = numbers(log, {0: 300, 1: 300})
     here = Taken(reader(log)).until(lambda it: len(it.rows) >= 200)
@@ -64,7 +64,7 @@ def test_what_is_read_again_from_a_position_is_the_rest_and_no_more() -> None:
     again.close()
 
 
-def test_three_shares_are_the_topic() -> None:
+def test_three_shares_cover_the_topic() -> None:
     log = Log()
     rows = numbers(log, dict.fromkeys(range(7), 10))
     read = [taken(reader(log, f"share={n}/3&to=end")).rows for n in (1, 2, 3)]
@@ -73,7 +73,7 @@ def test_three_shares_are_the_topic() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 7, 100])
-def test_up_to_the_end_the_order_is_that_of_times(most: int) -> None:
+def test_up_to_the_end_messages_are_ordered_by_time(most: int) -> None:
     log = Log(gaps={1: 2})
     for n in range(40):
         log.add(n * 7 % 3, [{"number": n}], n // 2)
@@ -86,7 +86,7 @@ def test_up_to_the_end_the_order_is_that_of_times(most: int) -> None:
     assert parse_topic_offsets(here.position()).ends is not None
 
 
-def test_an_end_stays_where_it_was_when_it_is_read_again() -> None:
+def test_an_end_offset_is_kept_when_reading_again() -> None:
     log = Log()
     rows = numbers(log, {0: 50, 1: 50})
     here = Taken(reader(log, "to=end", most=10)).until(lambda it: len(it.rows) >= 20)
@@ -98,7 +98,7 @@ def test_an_end_stays_where_it_was_when_it_is_read_again() -> None:
     assert sorted(before + taken(again).rows) == rows
 
 
-def test_where_it_begins() -> None:
+def test_the_start_position_follows_the_options() -> None:
     log = Log(floor={1: 3})
     log.add(0, [{"number": n} for n in range(4)], 1_000)
     log.add(0, [{"number": n} for n in range(4, 8)], 2_000)
@@ -117,7 +117,7 @@ def test_where_it_begins() -> None:
     assert beginning("group=g&share=2/2") == list(range(13, 18)), "what the group had is deleted by now"
 
 
-def test_from_latest_is_what_comes_from_now_on() -> None:
+def test_from_latest_reads_messages_from_now_on() -> None:
     log = Log()
     numbers(log, {0: 10})
     here = reader(log, "from=latest")
@@ -128,7 +128,7 @@ def test_from_latest_is_what_comes_from_now_on() -> None:
     here.close()
 
 
-def test_a_run_saved_by_epochs_begins_again_where_it_began() -> None:
+def test_a_run_with_checkpoints_starts_again_at_its_first_position() -> None:
     log = Log()
     numbers(log, {0: 10})
     noted: list[bytes] = []
@@ -143,7 +143,7 @@ def test_a_run_saved_by_epochs_begins_again_where_it_began() -> None:
     second.close()
 
 
-def test_the_group_is_told_with_the_epoch_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_groups_offset_is_committed_with_the_epoch_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_reader, "COMMIT_SECONDS", 0.0)
     log = Log()
     numbers(log, {0: 30, 1: 20})
@@ -159,7 +159,7 @@ def test_the_group_is_told_with_the_epoch_and_not_before(monkeypatch: pytest.Mon
     here.close()
 
 
-def test_without_epochs_the_group_is_told_of_what_was_handed_out_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_epochs_the_groups_offset_follows_emitted_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_reader, "COMMIT_SECONDS", 0.0)
     log = Log()
     numbers(log, {0: 30})
@@ -190,7 +190,7 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
     here.reader.close()
 
 
-def test_brokers_go_and_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_may_leave_and_return(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_fetcher, "SILENCE_SECONDS", 0.0)
     log = Log(is_up=False)
     here = Taken(reader(log))
@@ -213,7 +213,7 @@ def test_brokers_go_and_come(monkeypatch: pytest.MonkeyPatch) -> None:
     here.reader.close()
 
 
-def test_what_is_no_row_is_counted_and_told_with_its_place() -> None:
+def test_an_invalid_message_is_counted_and_reported_with_its_place() -> None:
     log = Log()
     log.add(0, [{"number": 1}, {"number": "many"}, None, b"\xff", b'"' + b"x" * MAX_LINE_BYTES + b'"', {"number": 2}])
     here = Taken(reader(log)).until(lambda it: len(it.rows) == 2)
@@ -224,7 +224,7 @@ def test_what_is_no_row_is_counted_and_told_with_its_place() -> None:
     here.reader.close()
 
 
-def test_messages_that_the_broker_has_deleted_end_it_with_words() -> None:
+def test_messages_deleted_by_the_broker_fail_the_source_with_a_message() -> None:
     log = Log()
     numbers(log, {0: 20})
     here = Taken(reader(log, most=5)).until(lambda it: bool(it.rows))
@@ -239,7 +239,7 @@ def test_messages_that_the_broker_has_deleted_end_it_with_words() -> None:
     again.close()
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     numbers(log, {0: 3 * message_queue.MAX_WAITING})
     here = reader(log, most=1_000)
@@ -259,7 +259,7 @@ def test_a_field_may_hold_the_topic() -> None:
     assert taken(reader(log, "to=end", Named)).rows == [Named(Topic("numbers"), 0)]
 
 
-def test_messages_that_come_while_it_is_asked_where_it_begins_wait_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_arrive_during_the_start_lookup_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread may begin, and put messages, between any two questions of the reader."""
     log = Log()
     rows = numbers(log, {0: 5})

@@ -28,7 +28,7 @@ def ban(target: bytes, by: str = "root", at: int = NOW, until: int = NOW + HOUR,
     return parse_ban(raw, verify_command(NET.network, raw, check_signature))
 
 
-def test_a_ban_says_whom_until_when_and_why() -> None:
+def test_a_ban_names_its_target_end_and_reason() -> None:
     one = ban(public_of("thief"))
     assert (one.target, one.until, one.reason) == (public_of("thief"), NOW + HOUR, "why")
     assert (one.by, one.depth) == (public_of("root"), 1)
@@ -41,19 +41,19 @@ def test_only_admins_ban(role: Any) -> None:
         ban(public_of("thief"), by="x", chain=NET.member("x", role))
 
 
-def test_an_admin_with_a_scope_bans_nobody() -> None:
+def test_an_admin_with_a_scope_may_not_ban() -> None:
     with pytest.raises(Refused, match="role"):
         ban(public_of("thief"), by="x", chain=NET.member("x", "admin", scope="app:taxi"))
 
 
-def test_nobody_bans_himself_or_those_above_him() -> None:
+def test_a_user_bans_neither_itself_nor_its_superiors() -> None:
     for target, by in (("root", "root"), ("authority", "root"), ("root", "deputy"), ("deputy", "deputy")):
         with pytest.raises(Refused, match="own"):
             ban(public_of(target), by)
     ban(public_of("deputy"), "root")
 
 
-def test_the_later_one_of_a_target_counts_and_an_unban_is_one() -> None:
+def test_the_latest_ban_of_a_target_counts_and_an_unban_is_one() -> None:
     known = BanSet()
     assert known.add(early := ban(public_of("thief"), at=NOW))
     assert not known.add(early)
@@ -64,7 +64,7 @@ def test_the_later_one_of_a_target_counts_and_an_unban_is_one() -> None:
     assert known.in_force()[public_of("thief")] == NOW + HOUR
 
 
-def test_what_a_banned_admin_banned_counts_no_more() -> None:
+def test_bans_by_a_banned_admin_are_void() -> None:
     for signed_command in itertools.permutations(
         [ban(public_of("friend"), "deputy"), ban(public_of("deputy"), "root", at=NOW + 5)]
     ):
@@ -83,7 +83,7 @@ SOME = [
 
 
 @given(st.permutations(SOME))
-def test_the_order_in_which_they_come_does_not_matter(signed_command: list[Any]) -> None:
+def test_the_order_of_arrival_does_not_matter(signed_command: list[Any]) -> None:
     known, other = BanSet(), BanSet()
     for one in SOME:
         known.add(one)
@@ -94,7 +94,7 @@ def test_the_order_in_which_they_come_does_not_matter(signed_command: list[Any])
     assert differing(known.digest(), other.digest()) == []
 
 
-def test_digests_differ_where_bans_do() -> None:
+def test_digests_differ_when_bans_differ() -> None:
     known, other = BanSet(), BanSet()
     assert known.digest() == b""
     for name in ("a", "b", "c"):
@@ -106,7 +106,7 @@ def test_digests_differ_where_bans_do() -> None:
     assert differing(known.digest(), b"") == sorted({public_of(name)[0] for name in "abcd"})
 
 
-def test_there_are_not_too_many_and_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bans_are_bounded_and_old_ones_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_kernel.bans.MAX_BANS", 2)
     assert MAX_BANS > 2
     known = BanSet()
@@ -119,7 +119,7 @@ def test_there_are_not_too_many_and_old_ones_go(monkeypatch: pytest.MonkeyPatch)
     assert len(known) == 0
 
 
-def test_a_ban_ends_by_itself() -> None:
+def test_a_ban_expires() -> None:
     now = NOW
     banned = Banned(lambda: now)
     banned.until = {b"thief": NOW + 10, b"friend": 0}

@@ -38,24 +38,24 @@ def test_a_message_is_an_array_that_begins_with_its_tag() -> None:
     assert msgpack.unpackb(raw) == [901, [PEER.node.to_bytes16(), 3, "pi", "192.0.2.1:9464", "attic", "host"], 7]
 
 
-def test_golden_bytes() -> None:
+def test_encoded_bytes_are_golden() -> None:
     assert CODEC.encode(Pong((NodeId(1),), 0.5)).hex() == "93cd038691c410" + "00" * 15 + "01" + "cb3fe0000000000000"
 
 
 @pytest.mark.parametrize("message", [Ping(PEER, 7), Pong(), Pong((NodeId(0), NodeId(2**128 - 1)), 1.0)])
-def test_round_trip(message: Ping | Pong) -> None:
+def test_messages_survive_a_round_trip(message: Ping | Pong) -> None:
     decoded = CODEC.decode(CODEC.encode(message))
     assert decoded == message
     assert type(decoded) is type(message)
 
 
-def test_ids_come_back_as_ids() -> None:
+def test_ids_are_decoded_as_ids() -> None:
     decoded = CODEC.decode(CODEC.encode(Pong((NodeId(5),))))
     assert isinstance(decoded, Pong)
     assert type(decoded.keys[0]) is NodeId
 
 
-def test_a_newer_message_is_read_without_its_new_field_and_an_older_one_gets_the_default() -> None:
+def test_newer_fields_are_ignored_and_missing_ones_get_the_default() -> None:
     newer: Codec[PingOfVersionTwo] = Codec(PingOfVersionTwo)
     assert CODEC.decode(newer.encode(PingOfVersionTwo(PEER, 1, "hi"))) == Ping(PEER, 1)
     assert newer.decode(CODEC.encode(Ping(PEER, 1))) == PingOfVersionTwo(PEER, 1, "none")
@@ -78,7 +78,7 @@ def test_a_newer_message_is_read_without_its_new_field_and_an_older_one_gets_the
         b"\x91" * 900,
     ],
 )
-def test_anything_else_is_refused_as_form(raw: bytes) -> None:
+def test_other_forms_are_refused_as_malformed(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as error:
         CODEC.decode(raw)
     assert error.value.reason == "form"
@@ -97,6 +97,6 @@ def test_a_tag_belongs_to_one_class() -> None:
         tags_of(Ping | PingOfVersionTwo)
 
 
-def test_what_has_no_wire_form_is_our_own_mistake() -> None:
+def test_a_type_without_a_wire_form_is_an_internal_error() -> None:
     with pytest.raises(NotImplementedError):
         encode(object())

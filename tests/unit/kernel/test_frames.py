@@ -38,7 +38,7 @@ def test_a_frame_is_length_kind_body() -> None:
     assert frame(FrameKind.CLOSE, b"").hex() == "0000000004"
 
 
-def test_frames_arrive_whole_however_they_were_cut() -> None:
+def test_frames_cut_anywhere_are_reassembled() -> None:
     sent = [(1, b"a" * 10), (2, b"b" * 3_000), (3, b""), (4, b"c")]
     stream = b"".join(frame(kind, body) for kind, body in sent)
     for size in (1, 2, 3, 5, 7, 1_000, len(stream)):
@@ -67,7 +67,7 @@ def test_a_part_is_kept_until_the_rest_comes() -> None:
     ("kind", "limit"),
     [(0, MAX_HELLO_BYTES), (1, MAX_FRAME_BYTES), (2, MAX_DATA_FRAME_BYTES), (3, 1_024), (4, 256)],
 )
-def test_each_kind_has_its_limit_and_it_is_checked_on_the_header(kind: int, limit: int) -> None:
+def test_each_kind_has_its_limit_checked_on_the_header(kind: int, limit: int) -> None:
     reader = FrameReader(limit=MAX_FRAME_BYTES)
     reader.feed(limit.to_bytes(4, "big") + bytes([kind]))
     assert reader.next() is None
@@ -88,7 +88,7 @@ def test_before_hello_is_accepted_every_kind_is_small() -> None:
     assert error.value.reason == "oversize"
 
 
-def test_an_unknown_kind_ends_it() -> None:
+def test_an_unknown_kind_ends_the_connection() -> None:
     reader = FrameReader()
     reader.feed(b"\0\0\0\0\x07")
     with pytest.raises(RemoteProtocolError) as error:
@@ -96,14 +96,14 @@ def test_an_unknown_kind_ends_it() -> None:
     assert error.value.reason == "kind"
 
 
-def test_plain_http_is_oversize_not_a_wait_for_a_gigabyte() -> None:
+def test_plain_http_is_refused_as_oversize_without_waiting() -> None:
     reader = FrameReader()
     reader.feed(b"GET / HTTP/1.1\r\n\r\n")
     with pytest.raises(RemoteProtocolError):
         reader.next()
 
 
-def test_a_close_reason_cannot_hurt_a_terminal() -> None:
+def test_a_close_reason_cannot_control_a_terminal() -> None:
     assert frames.decode_close_reason(frames.encode_close_reason("expired")) == "expired"
     assert "\x1b" not in frames.decode_close_reason(b"\x1b[31mred\n\xff\x00")
     assert frames.decode_close_reason(b"") == "no reason given"
@@ -132,7 +132,7 @@ def test_hello_read_by_an_independent_library() -> None:
     ]  # fmt: skip
 
 
-def test_a_newer_hello_is_read_and_an_older_one_filled_up() -> None:
+def test_a_newer_hello_is_read_and_an_older_one_gets_defaults() -> None:
     newer = msgpack.packb([*msgpack.unpackb(encode_hello(HELLO)), "appended in version 2", 7])
     assert decode_hello(newer) == HELLO
     assert decode_hello(msgpack.packb([1, 1, 1])) == Hello(1, 1)
@@ -169,7 +169,7 @@ def test_the_largest_legal_chain_fits_into_a_hello() -> None:
     ("mine", "theirs", "agreed"),
     [((1, 1), (1, 1), 1), ((1, 3), (2, 5), 3), ((2, 5), (1, 2), 2), ((1, 1), (2, 3), None), ((4, 5), (1, 3), None)],
 )
-def test_the_highest_common_protocol_is_spoken(
+def test_the_highest_common_protocol_is_used(
     mine: tuple[int, int], theirs: tuple[int, int], agreed: int | None
 ) -> None:
     a, b = Hello(*mine), Hello(*theirs)
@@ -213,7 +213,7 @@ def test_golden_acknowledgement() -> None:
     assert Acknowledgement.unpack(ACK.pack()) == ACK
 
 
-def test_frames_of_protocol_1_name_no_life_and_are_refused() -> None:
+def test_frames_of_protocol_1_name_no_attempt_and_are_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="version 1"):
         DataHeader.unpack(bytes.fromhex(GOLDEN_HEADER_OF_PROTOCOL_1) + b"some more rows")
     with pytest.raises(RemoteProtocolError, match="has 44 bytes, got 32"):
@@ -257,14 +257,14 @@ def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
     assert all(0 <= number < 2**64 for number in numbers)
 
 
-def test_the_header_of_rows_is_what_stands_around_their_place() -> None:
+def test_the_header_of_rows_surrounds_their_body() -> None:
     header = DataHeader(2**63, 7, 3, 4, 1, 5, 2, 0, 98, 99, 12, 8)
     before, behind = header.bytes_outside_position()
     assert before + ROWS_POSITION.pack(98, 99, 12) + behind == header.pack()
 
 
 @pytest.mark.parametrize("step", [1_000, 65_536, 1 << 20, 4 << 20])
-def test_a_long_frame_comes_in_parts_and_what_follows_it_is_not_lost(step: int) -> None:
+def test_a_long_frame_arrives_in_parts_and_the_next_one_is_not_lost(step: int) -> None:
     bodies = [b"short", bytes(range(256)) * 12_288, b"", b"x" * (2 << 20), b"last"]
     stream = b"".join(frame(FrameKind.CONTROL, body) for body in bodies)
     reader = FrameReader(limit=MAX_FRAME_BYTES)

@@ -65,7 +65,7 @@ def test_an_admin_appoints_as_many_generations_as_its_depth_allows() -> None:
         verify(third, "clerk")
 
 
-def test_life_includes_both_ends_and_five_minutes_of_skew_at_the_beginning() -> None:
+def test_validity_includes_both_ends_and_five_minutes_of_skew_at_the_beginning() -> None:
     chain = NET.link("authority", (), "pi", "act", "agent", since=1_000, until=2_000)
     assert verify(chain, "pi", NOW + 700).not_before == NOW + 1_000
     assert verify(chain, "pi", NOW + 2_000)
@@ -171,7 +171,7 @@ def test_a_ban_of_any_link_or_key_of_the_chain_counts(banned: bytes) -> None:
     assert not verify(EXECUTOR, "worker").is_banned({bytes(32)})
 
 
-def test_the_network_compared_is_our_own() -> None:
+def test_the_compared_network_is_the_verifiers_own() -> None:
     theirs = Authority("thief")
     with pytest.raises(Refused, match="another network"):
         verify_chain(NET.network, theirs.member("pi"), public_of("pi"), NOW, check_signature)
@@ -206,7 +206,7 @@ def test_a_chain_of_three_is_small() -> None:
     assert sum(map(len, EXECUTOR)) < 700
 
 
-def test_a_quota_goes_with_a_submitters_links_and_cannot_be_left_out_or_made_larger() -> None:
+def test_a_quota_in_a_submitters_links_cannot_be_omitted_or_raised() -> None:
     few = Quota(applications=2, memory_mb=512)
     invited = NET.link("authority", (), "guest token", "invite", "submitter", quota=few)
     assert verify(NET.link("guest token", invited, "guest", "act", "submitter", quota=few), "guest").quota == few
@@ -218,7 +218,7 @@ def test_a_quota_goes_with_a_submitters_links_and_cannot_be_left_out_or_made_lar
             verify(NET.link("authority", (), "guest", "act", role, quota=few), "guest")
 
 
-def test_a_link_without_a_quota_is_written_as_before_there_were_quotas() -> None:
+def test_a_link_without_a_quota_keeps_the_older_form() -> None:
     body = msgpack.unpackb(INVITATION[0][64:])
     assert len(body) == 9
     assert decode_link(INVITATION[0]).quota == NO_QUOTA

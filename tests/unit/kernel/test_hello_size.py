@@ -15,7 +15,7 @@ from tests.keys import HOUR, NOW, Authority, key_of, public_of
 NET = Authority()
 
 
-def test_the_largest_hello_is_taken() -> None:
+def test_the_largest_hello_is_accepted() -> None:
     largest = Hello(
         service="s" * 16,
         chain=(b"c" * (SIGNATURE_BYTES + MAX_LINK_BYTES),) * MAX_CHAIN_LINKS,

@@ -28,7 +28,7 @@ READ: dict[str, frozenset[tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("role", ["admin", "agent", "submitter", "reader", "executor", ""])
-def test_who_reads_a_log(role: str) -> None:
+def test_log_readers_are_authorised(role: str) -> None:
     for scope, (whose, log) in itertools.product(SCOPES, WHOSE.items()):
         expected = (scope, whose) in READ.get(role, frozenset())
         why = log_read_refusal(Principal(role, scope, ME), log)
@@ -56,7 +56,7 @@ def test_who_reads_a_log(role: str) -> None:
         (WHOSE["nobody's"], "mine", ME, False, False),
     ],
 )
-def test_who_writes_a_log(log: LogOwnership, application: str, owner: bytes, may: bool, scoped: bool) -> None:
+def test_log_writers_are_authorised(log: LogOwnership, application: str, owner: bytes, may: bool, scoped: bool) -> None:
     assert log_write_refusal(Principal("submitter", "", ME), application, owner, log) == ("" if may else "owner")
     assert log_write_refusal(Principal("submitter", f"app:{application}", ME), application, owner, log) == (
         "" if scoped else "owner"

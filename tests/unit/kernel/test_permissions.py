@@ -65,7 +65,7 @@ APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is VerbSub
 
 @pytest.mark.parametrize("verb", [*APPLICATION_VERBS, UNKNOWN])
 @pytest.mark.parametrize("role", ROLES)
-def test_what_is_about_an_application(role: str, verb: str) -> None:
+def test_commands_about_one_application_are_authorised(role: str, verb: str) -> None:
     for (scope, covers), (whose, application) in itertools.product(SCOPES.items(), WHOSE.items()):
         expected = (covers, whose) in ABOUT_APPLICATIONS.get((role, verb), frozenset())
         principal = Principal(role, scope, ME)
@@ -75,12 +75,12 @@ def test_what_is_about_an_application(role: str, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", [*(verb for verb in VERBS if verb not in APPLICATION_VERBS), UNKNOWN])
 @pytest.mark.parametrize("role", ROLES)
-def test_what_is_about_all(role: str, verb: str) -> None:
+def test_commands_about_all_applications_are_authorised(role: str, verb: str) -> None:
     for scope in SCOPES:
         assert may(Principal(role, scope, ME), verb) is (scope in ABOUT_ALL.get((role, verb), ())), (role, scope, verb)
 
 
-def test_the_table_here_is_about_every_verb_and_every_command_has_one() -> None:
+def test_the_permission_table_covers_every_verb_and_command() -> None:
     assert {verb for _, verb in (*ABOUT_APPLICATIONS, *ABOUT_ALL)} == set(VERBS)
     commands = set(Command.__args__)
     assert set(VERB_BY_COMMAND) == commands
@@ -88,14 +88,14 @@ def test_the_table_here_is_about_every_verb_and_every_command_has_one() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_with_or_without_an_application_that_it_should_not_have_is_refused(verb: str) -> None:
+def test_a_verb_with_a_missing_or_surplus_application_is_refused(verb: str) -> None:
     application = None if VERBS[verb].about is VerbSubject.APPLICATION else WHOSE["own"]
     assert refusal(Principal("admin", "", ME), verb, application) == "verb"
 
 
 @pytest.mark.parametrize("verb", APPLICATION_VERBS)
 @pytest.mark.parametrize("role", ROLES)
-def test_who_may_not_even_ask_may_not(role: str, verb: str) -> None:
+def test_a_requester_without_the_role_to_ask_is_refused(role: str, verb: str) -> None:
     """What is refused before the record is read is refused after it, with the same word."""
     for scope, application in itertools.product(SCOPES, WHOSE.values()):
         principal = Principal(role, scope, ME)

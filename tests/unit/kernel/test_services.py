@@ -49,13 +49,13 @@ def test_a_role_answers_at_a_service_exactly_if_the_table_says_so(service: str, 
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_service_that_does_not_exist_lets_nobody_in(role: Role) -> None:
+def test_an_unknown_service_admits_no_role(role: Role) -> None:
     with pytest.raises(Refused) as refusal:
         check_service_access("metrics", grant_of(role))
     assert refusal.value.reason == "service"
 
 
-def test_executors_meet_only_within_their_application() -> None:
+def test_executors_connect_only_within_their_application() -> None:
     taxi, weather = grant_of("executor", "app:taxi"), grant_of("executor", "app:weather")
     assert may_enter("data", taxi, own=taxi)
     assert may_enter("data", taxi, own=grant_of("agent"))
@@ -65,7 +65,7 @@ def test_executors_meet_only_within_their_application() -> None:
     assert refusal.value.reason == "scope"
 
 
-def test_an_agent_whose_grant_has_a_scope_is_no_agent_of_the_ring() -> None:
+def test_an_agent_with_a_scope_in_its_grant_is_no_agent_of_the_ring() -> None:
     with pytest.raises(Refused) as refusal:
         check_service_access("overlay", grant_of("agent", "app:taxi"))
     assert refusal.value.reason == "scope"

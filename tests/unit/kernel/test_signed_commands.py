@@ -40,7 +40,7 @@ def refused(raw: bytes, banned: tuple[bytes, ...] = ()) -> str:
     return caught.value.reason
 
 
-def test_an_order_says_what_was_signed_and_by_whom() -> None:
+def test_a_command_names_its_content_and_signer() -> None:
     verified = verify_command(NET.network, signed(scope="app:taxi"), check_signature)
     assert verified.signed_command.terms == TERMS
     assert (verified.grant.role, verified.grant.scope, verified.grant.key) == (
@@ -53,36 +53,36 @@ def test_an_order_says_what_was_signed_and_by_whom() -> None:
     assert TERMS.argument("delivery") == ""
 
 
-def test_two_equal_wishes_are_two_orders() -> None:
+def test_two_equal_requests_are_two_commands() -> None:
     assert signed() != signed()
 
 
-def test_it_counts_for_its_network_alone() -> None:
+def test_a_command_is_valid_for_its_network_alone() -> None:
     other = Authority("another authority")
     assert refused(signed(network=other)) == "another network"
     chain = other.member("ann", "submitter")
     assert refused(sign_command(key_of("ann").sign, chain, NET.network, TERMS, NOW * 1_000, DRAW)) == "another network"
 
 
-def test_somebody_elses_chain_is_no_help() -> None:
+def test_another_users_chain_is_rejected() -> None:
     raw = sign_command(key_of("thief").sign, NET.member("ann", "submitter"), NET.network, TERMS, NOW * 1_000, DRAW)
     assert refused(raw) == "signature"
 
 
-def test_its_chain_counts_when_it_was_given_and_bans_count_now() -> None:
+def test_the_chain_is_verified_at_signing_time_and_bans_now() -> None:
     assert verify_command(NET.network, signed(until=HOUR), check_signature)
     assert refused(signed(at=NOW + 2 * HOUR, until=HOUR)) == "expired"
     assert refused(signed(), (public_of("ann"),)) == "banned"
     assert refused(signed(), (public_of("token of ann"),)) == "banned"
 
 
-def test_unsigned_too_long_and_garbled_ones_have_their_reasons() -> None:
+def test_unsigned_oversized_and_malformed_commands_have_their_reasons() -> None:
     assert refused(b"") == "form"
     assert refused(bytes(MAX_SIGNED_COMMAND_BYTES + 1)) == "length"
     assert refused(b"\xc1") == "form"
 
 
-def test_no_bit_of_it_can_be_changed() -> None:
+def test_no_bit_of_a_command_can_be_changed() -> None:
     raw = signed()
     for place in range(len(raw)):
         changed = raw[:place] + bytes((raw[place] ^ (1 << place % 8),)) + raw[place + 1 :]
@@ -91,7 +91,7 @@ def test_no_bit_of_it_can_be_changed() -> None:
 
 
 @given(st.binary(max_size=2_000))
-def test_nothing_that_comes_in_its_place_raises_anything_else(raw: bytes) -> None:
+def test_malformed_commands_raise_no_other_exception(raw: bytes) -> None:
     with pytest.raises(Refused):
         verify_command(NET.network, raw, check_signature)
 
@@ -100,7 +100,7 @@ def test_nothing_that_comes_in_its_place_raises_anything_else(raw: bytes) -> Non
     ("given_ago", "waited", "reason"),
     [(0, 0, ""), (290, 0, ""), (-290, 0, ""), (310, 0, "expired"), (310, 60, ""), (-310, 0, "not yet valid")],
 )
-def test_fresh(given_ago: int, waited: int, reason: str) -> None:
+def test_freshness_is_checked(given_ago: int, waited: int, reason: str) -> None:
     signed_command = parse_signed_command(signed(at=NOW - given_ago))
     if not reason:
         check_fresh(signed_command, NOW * 1_000, waited * 1_000)
@@ -111,7 +111,7 @@ def test_fresh(given_ago: int, waited: int, reason: str) -> None:
     check_fresh(signed_command, 0)  # nobody knows the time
 
 
-def test_a_field_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_field_is_refused() -> None:
     body = msgspec.msgpack.decode(msgspec.msgpack.decode(signed())[0])
     altered = msgspec.msgpack.encode([*body, "more"])
     parts = msgspec.msgpack.decode(signed())

@@ -26,12 +26,12 @@ def test_an_id_is_a_hash_of_key_and_virtual_index() -> None:
     assert node_id_of_key(key, 258).to_bytes16() == sha256(key + b"\1\2").digest()[:16]
 
 
-def test_names_of_two_kinds_lie_apart() -> None:
+def test_names_of_two_kinds_have_different_ids() -> None:
     assert key_of_name("app", "x") != key_of_name("schema", "x")
     assert key_of_name("app", "x") == key_of_name("app", "x")
 
 
-def test_forms_of_an_id() -> None:
+def test_forms_of_an_id_are_equivalent() -> None:
     node = NodeId.from_hex("d45a3c")
     assert node.hex == "d45a3c" + "0" * 26 == str(node)
     assert node.short == "d45a3c00"
@@ -51,14 +51,14 @@ def test_other_lengths_are_no_id(size: int) -> None:
         NodeId.from_bytes16(bytes(size))
 
 
-def test_distances_on_a_small_ring() -> None:
+def test_distances_on_a_small_ring_are_computed() -> None:
     assert ring_distance(1, 15, bits=4) == ring_distance(15, 1, bits=4) == 2
     assert ring_distance(0, 8, bits=4) == 8
     assert clockwise_distance(15, 1, bits=4) == 2
     assert clockwise_distance(1, 15, bits=4) == 14
 
 
-def test_digits_and_prefixes() -> None:
+def test_digits_and_prefixes_are_computed() -> None:
     a, b = NodeId.from_hex("d45a3c"), NodeId.from_hex("d45a55")
     assert shared_prefix(a, b) == 4
     assert [digit(a, position) for position in range(6)] == [0xD, 4, 5, 0xA, 3, 0xC]
@@ -66,7 +66,7 @@ def test_digits_and_prefixes() -> None:
     assert shared_prefix(0b1100_0000, 0b1110_0000, bits=8, digit_bits=2) == 1
 
 
-def test_a_life_of_a_peer() -> None:
+def test_a_peer_has_an_incarnation() -> None:
     assert Peer(NodeId(5), 2).incarnation_key == (5, 2)
     assert Peer(NodeId(5), 2).incarnation_key != Peer(NodeId(5), 3).incarnation_key
 
@@ -76,7 +76,7 @@ def test_durations_are_whole_nanoseconds() -> None:
     assert after(Instant(7), seconds(1)) == 1_000_000_007
 
 
-def test_event_time_counts_milliseconds_and_reads_no_zone_as_utc() -> None:
+def test_event_time_counts_milliseconds_and_reads_naive_times_as_utc() -> None:
     assert event_time(datetime(2013, 1, 1)) == event_time(datetime(2013, 1, 1, tzinfo=UTC)) == 1_356_998_400_000  # noqa: DTZ001  times without a zone are the case
     assert event_time(datetime(2013, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))) == 1_356_998_400_000
     assert event_time(1_500) == 1_500

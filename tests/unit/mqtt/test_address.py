@@ -50,14 +50,14 @@ def test_an_address_is_read_from_its_url() -> None:
         ("mqtt://broker/t?credentials=../x", "is no name of a credential"),
     ],
 )
-def test_what_makes_no_sense_is_told(url: str, words: str) -> None:
+def test_invalid_options_are_rejected(url: str, words: str) -> None:
     with pytest.raises((ConfigurationError, OperationFailed), match=words) as error:
         broker_address(parse_connector(url))
     assert "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize("topic", ["a+/b", "a/#/b", "a#", "$share/g", "$share//t", "$share/+/t"])
-def test_filters_that_are_none(topic: str) -> None:
+def test_invalid_filters_are_rejected(topic: str) -> None:
     with pytest.raises(ConfigurationError):
         check_filter("x", topic)
     for good in ("+", "#", "a/+/b", "a/#", "$share/g/a/+", "$SYS/#"):
@@ -74,12 +74,12 @@ def test_filters_that_are_none(topic: str) -> None:
         ("mqtt://broker/alarms?format=jsno", "format is one of"),
     ],
 )
-def test_sinks_that_make_no_sense(url: str, words: str) -> None:
+def test_invalid_sinks_are_rejected(url: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         open_sink(parse_connector(url), Row)
 
 
-def test_credentials_are_files_that_nobody_else_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_private_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     file = tmp_path / "plant"
     file.write_text("ann:pa:ss\n")

@@ -99,7 +99,7 @@ def published(broker: Broker, topic: str, payload: str | bytes, *, retain: bool 
     client.loop_stop()
 
 
-def test_topics_retained_messages_and_what_is_malformed(broker: Broker) -> None:
+def test_topics_retained_and_malformed_messages_are_read(broker: Broker) -> None:
     published(broker, "rooms/a/t", '{"t": 1}', retain=True)
     here = Reader(f"mqtt://127.0.0.1:{broker.port}/rooms/+/t")
     here.until(lambda: here.rows)
@@ -120,7 +120,9 @@ def test_topics_retained_messages_and_what_is_malformed(broker: Broker) -> None:
 
 @pytest.mark.parametrize("version", [5, 3])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_session_keeps_what_comes_while_nobody_reads(broker: Broker, version: int, qos: int) -> None:
+def test_a_session_keeps_messages_that_arrive_while_no_reader_is_connected(
+    broker: Broker, version: int, qos: int
+) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}/n?qos={qos}&session=s&format=text&version={version}"
     there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos={qos}&format=text&version={version}", str, "probe")
     here = Reader(url, str)
@@ -137,7 +139,7 @@ def test_a_session_keeps_what_comes_while_nobody_reads(broker: Broker, version: 
     again.reader.close()
 
 
-def test_a_sink_says_when_messages_have_arrived(broker: Broker) -> None:
+def test_a_sink_reports_delivered_messages(broker: Broker) -> None:
     there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&duplicates=1", str, "probe")
     told: queue.Queue[Any] = queue.Queue()
     there.writer.write([f"{number}" for number in range(500)])
@@ -153,7 +155,7 @@ def test_a_sink_says_when_messages_have_arrived(broker: Broker) -> None:
     there.writer.close()
 
 
-def test_what_was_not_acknowledged_comes_again(broker: Broker) -> None:
+def test_unacknowledged_messages_are_redelivered(broker: Broker) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&session=s&format=text"
     there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text", str, "probe")
     first = Reader(url, str)
@@ -194,7 +196,7 @@ def test_readers_of_one_group_share_the_messages(broker: Broker) -> None:
         one.reader.close()
 
 
-def test_a_topic_with_fields_and_a_retained_last_message(broker: Broker) -> None:
+def test_a_topic_may_hold_fields_and_a_retained_last_message(broker: Broker) -> None:
     topology = Topology("alarms")
     rows = [Alarm("kitchen", 1), Alarm("a/b+#", 2), Alarm("kitchen", 3)]
     topology.source("rows", records(rows)).sink(
@@ -212,7 +214,7 @@ def test_a_topic_with_fields_and_a_retained_last_message(broker: Broker) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_broker_that_dies_loses_nothing_and_is_told(broker: Broker, qos: int) -> None:
+def test_a_broker_that_dies_loses_nothing_and_is_reported(broker: Broker, qos: int) -> None:
     address = f"127.0.0.1:{broker.port}"
     there = Writer(f"mqtt://{address}/n?qos={qos}&format=text", str, "probe")
     here = Reader(f"mqtt://{address}/n?qos={qos}&session=s&format=text", str)
@@ -237,7 +239,7 @@ def test_a_broker_that_dies_loses_nothing_and_is_told(broker: Broker, qos: int) 
     here.reader.close()
 
 
-def test_a_sink_whose_broker_is_away_takes_no_more_than_it_can_hold(tmp_path: Path) -> None:
+def test_a_sink_with_an_absent_broker_takes_a_bounded_number_of_rows(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text", str, "")
     written = 0
@@ -252,7 +254,7 @@ def test_a_sink_whose_broker_is_away_takes_no_more_than_it_can_hold(tmp_path: Pa
     assert any("not connected" in note for note in there.writer.take_notices())
 
 
-def test_a_broker_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_refuses_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passwords = tmp_path / "passwords"
     tool = Path("/usr/bin/mosquitto_passwd")
     if not tool.exists():
@@ -276,7 +278,7 @@ def test_a_broker_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         there.writer.close()
 
 
-def test_a_link_says_how_it_stands(broker: Broker, tmp_path: Path) -> None:
+def test_a_link_reports_its_status(broker: Broker, tmp_path: Path) -> None:
     reader: Any = open_source(parse_connector(f"mqtt://127.0.0.1:{broker.port}/t"), Reading)
     deadline = time.monotonic() + 60
 

@@ -23,7 +23,7 @@ from agiledart_kernel.errors import OperationFailed
 pytestmark = needs_broker
 
 
-def test_over_tls_with_a_certificate_on_both_sides(tmp_path: Path) -> None:
+def test_tls_works_with_a_certificate_on_both_sides(tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
     server_cert, server_key = authority.issue("broker")
     cert, key = authority.issue("plant")
@@ -70,7 +70,7 @@ sys.stdin.read()
 """
 
 
-def test_a_last_will_is_said_when_who_left_it_is_killed(tmp_path: Path) -> None:
+def test_a_last_will_is_published_when_its_client_is_killed(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         address = f"mqtt://127.0.0.1:{broker.port}"
         here = Taken(open_source(parse_connector(f"{address}/status/%23?format=text&qos=1&session=s"), str))
@@ -89,7 +89,7 @@ def test_a_last_will_is_said_when_who_left_it_is_killed(tmp_path: Path) -> None:
         writer.stdin.close()
 
 
-def test_a_broker_that_is_killed_forgets_us_and_we_come_back(tmp_path: Path) -> None:
+def test_a_killed_broker_loses_the_session_and_the_client_reconnects(tmp_path: Path) -> None:
     """What it had acknowledged to others and not kept is lost by it; what is sent when we are back comes."""
     with Broker(tmp_path) as broker:
         url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text"

@@ -34,6 +34,6 @@ def test_presets_are_valid(config: OverlayConfig) -> None:
         {"record_retry_ns": 10**10},
     ],
 )
-def test_nonsense_is_refused(changes: dict[str, int]) -> None:
+def test_invalid_values_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError):
         replace(OverlayConfig.lan(), **changes).validate()

@@ -22,7 +22,7 @@ def answer_probes(bench: Bench, silent: int, milliseconds: int) -> None:
                 bench.receive(to, LeaseGranted(renew.to_predecessor, renew.at, renew.name))
 
 
-def test_silence_goes_through_all_stages() -> None:
+def test_a_silent_peer_goes_through_all_stages() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     answer_probes(bench, 3, 5_000)
     asked = {to for to, message in sent(bench.effects, wire.IndirectProbe) if message.target == peer(3)}
@@ -35,7 +35,7 @@ def test_silence_goes_through_all_stages() -> None:
     assert peer(3) not in bench.machine.known_peers()
 
 
-def test_a_lost_link_asks_others_at_once_and_is_no_proof() -> None:
+def test_a_lost_link_starts_indirect_probes_and_is_no_proof() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     effects = bench.give(LinkLost(peer(3).node))
     assert [to for to, _ in sent(effects, wire.IndirectProbe)] == [peer(2)]
@@ -54,7 +54,7 @@ def test_a_killed_peer_is_declared_within_two_seconds() -> None:
     assert of(bench.effects, PeerFailed) == [PeerFailed(peer(2), "link")]
 
 
-def test_a_peer_whose_machine_refuses_two_of_us_is_declared_at_once() -> None:
+def test_a_peer_whose_machine_refuses_two_nodes_is_declared_at_once() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     effects = bench.give(LinkLost(peer(3).node, refused=True))
     assert {to for to, _ in sent(effects, wire.IndirectProbe)} == {peer(2), peer(4)}
@@ -67,7 +67,7 @@ def test_a_peer_whose_machine_refuses_two_of_us_is_declared_at_once() -> None:
     assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "link")]
 
 
-def test_one_refusal_is_no_more_than_a_lost_link() -> None:
+def test_one_refusal_counts_as_a_lost_link() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     bench.give(LinkLost(peer(3).node, refused=True))
     bench.receive(peer(2), wire.ConfirmSuspicion(peer(3).node, peer(3).incarnation, 0))
@@ -75,7 +75,7 @@ def test_one_refusal_is_no_more_than_a_lost_link() -> None:
     assert of(bench.effects, PeerFailed) == []
 
 
-def test_whom_a_helper_reaches_is_not_declared_for_refusing_us() -> None:
+def test_a_peer_that_a_helper_reaches_is_not_declared_dead_for_refusing() -> None:
     bench = Bench().adopt(peer(2), peer(3), peer(4))
     for _ in range(20):
         bench.give(LinkLost(peer(3).node, refused=True))
@@ -84,7 +84,7 @@ def test_whom_a_helper_reaches_is_not_declared_for_refusing_us() -> None:
     assert of(bench.effects, PeerFailed) == []
 
 
-def test_helpers_answer_saves_a_peer() -> None:
+def test_a_helpers_answer_saves_a_peer() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     bench.give(LinkLost(peer(3).node))
     for _ in range(40):
@@ -95,7 +95,7 @@ def test_helpers_answer_saves_a_peer() -> None:
     assert of(bench.effects, PeerFailed) == []
 
 
-def test_a_rumour_alone_kills_nobody() -> None:
+def test_a_rumour_alone_declares_no_peer_dead() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     effects = bench.receive(peer(2), wire.DeclaredFailed(peer(3), 0))
     ((_, probe), *_) = sent(effects, wire.PeerProbe)
@@ -109,7 +109,7 @@ def test_a_rumour_alone_kills_nobody() -> None:
     assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "rumour")]
 
 
-def test_the_suspect_refutes_and_counts_up() -> None:
+def test_the_suspect_refutes_with_a_higher_number() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     effects = bench.receive(peer(2), wire.Suspect(bench.machine.me, 0))
     assert {(to, message.refutations) for to, message in sent(effects, wire.Refute)} == {(peer(2), 1), (peer(3), 1)}
@@ -117,14 +117,14 @@ def test_the_suspect_refutes_and_counts_up() -> None:
     assert [(to, message.refutations) for to, message in sent(again, wire.Refute)] == [(peer(3), 1)]
 
 
-def test_a_suspicion_with_a_number_that_no_life_reaches_ends_this_one() -> None:
+def test_a_suspicion_with_the_largest_number_ends_this_incarnation() -> None:
     """Counting on from it, this node could soon say nothing that its peers can read."""
     bench = Bench().adopt(peer(2), peer(3))
     (failed,) = of(bench.receive(peer(2), wire.Suspect(bench.machine.me, MAX_COUNT)), JoinFailed)
     assert f"refuted its death {MAX_COUNT} times" in failed.reason
 
 
-def test_who_has_heard_the_refutation_tells_those_that_have_not() -> None:
+def test_a_node_that_knows_the_refutation_notifies_others() -> None:
     """The way from the suspect to the one that suspects it may be broken for good."""
     bench = Bench().adopt(peer(2), peer(3))
     bench.receive(peer(3), wire.Refute(2))
@@ -133,7 +133,7 @@ def test_who_has_heard_the_refutation_tells_those_that_have_not() -> None:
     assert sent(bench.receive(peer(2), wire.Suspect(peer(3), 2)), wire.IndirectProbeAck) == []
 
 
-def test_an_old_suspicion_of_another_life_is_not_answered() -> None:
+def test_an_old_suspicion_of_another_incarnation_is_not_answered() -> None:
     bench = Bench(incarnation=5).adopt(peer(2))
     effects = bench.receive(peer(2), wire.Suspect(peer(1, 4), 0))
     assert sent(effects, wire.Refute) == []
@@ -147,7 +147,7 @@ def buried(bench: Bench) -> Bench:
     return bench
 
 
-def test_the_dead_are_told_and_come_back_by_refuting() -> None:
+def test_a_peer_declared_dead_is_notified_and_returns_by_refuting() -> None:
     bench = buried(Bench())
     effects = bench.receive(peer(3), wire.PeerProbe(9, 0, joined=True))
     assert sent(effects, wire.Accused) == [(peer(3), wire.Accused(0, 1))]
@@ -156,7 +156,7 @@ def test_the_dead_are_told_and_come_back_by_refuting() -> None:
     assert bench.machine.is_alive(peer(3).node)
 
 
-def test_who_still_holds_the_dead_for_alive_is_told() -> None:
+def test_a_node_that_believes_a_dead_peer_alive_is_notified() -> None:
     bench = buried(Bench())
     obituary = [(peer(2), wire.DeclaredFailed(peer(3), 0))]
     for words in (
@@ -169,7 +169,7 @@ def test_who_still_holds_the_dead_for_alive_is_told() -> None:
     assert sent(bench.receive(peer(2), listed), wire.DeclaredFailed) == [], "it has refuted since"
 
 
-def test_both_ring_neighbours_of_the_dead_tell_their_leaves() -> None:
+def test_both_ring_neighbours_of_a_dead_node_notify_their_leaves() -> None:
     """Also the one that heard of it: the farthest leaf on its side is no leaf of the other one."""
     bench = Bench().adopt(*(peer(number) for number in range(2, 60)))
     bench.receive(peer(3), wire.DeclaredFailed(peer(2), 0))
@@ -179,7 +179,7 @@ def test_both_ring_neighbours_of_the_dead_tell_their_leaves() -> None:
     assert peer(9) not in {message.target for _, message in sent(bench.wait(900), wire.DeclaredFailed)}
 
 
-def test_gossip_does_not_bring_the_dead_back() -> None:
+def test_gossip_does_not_revive_dead_nodes() -> None:
     bench = buried(Bench())
     state = (wire.Sighting(peer(3), 0),)
     assert sent(bench.receive(peer(2), wire.LeafState(1, 0, joined=True, sightings=state)), wire.PeerProbe) == []
@@ -189,7 +189,7 @@ def test_gossip_does_not_bring_the_dead_back() -> None:
     assert not bench.machine.is_alive(peer(3).node)
 
 
-def test_a_new_life_ends_the_old_one_at_once() -> None:
+def test_a_new_incarnation_ends_the_old_one_at_once() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     effects = bench.receive(peer(3, 2), wire.Announce(1, 0, ()))
     assert of(effects, PeerFailed) == [PeerFailed(peer(3, 1), "restarted")]
@@ -202,7 +202,7 @@ def test_a_new_life_ends_the_old_one_at_once() -> None:
     assert ("old-life", 2) in bench.machine.statistics().dropped
 
 
-def test_a_good_bye_is_no_failure_and_final() -> None:
+def test_a_leave_message_is_no_failure_and_final() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     assert of(bench.receive(peer(3), wire.Departing()), PeerLeft) == [PeerLeft(peer(3))]
     assert not bench.machine.is_alive(peer(3).node)
@@ -212,7 +212,7 @@ def test_a_good_bye_is_no_failure_and_final() -> None:
     assert bench.machine.is_alive(peer(3).node)
 
 
-def test_a_late_timer_starts_unfinished_checks_anew() -> None:
+def test_a_late_timer_restarts_unfinished_checks() -> None:
     """It slept between its probe and the deadline: no verdict."""
     bench = Bench().adopt(peer(2))
     bench.give(LinkLost(peer(2).node))

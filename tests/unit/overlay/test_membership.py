@@ -22,7 +22,7 @@ MASK = (1 << 128) - 1
 TICKET = (peer(4).node, 1, 7)
 
 
-def test_the_first_node_founds_a_ring() -> None:
+def test_the_first_node_bootstraps_a_ring() -> None:
     bench = Bench()
     assert bench.claim() is None
     assert of(bench.give(JoinRing(())), JoinCompleted) == [JoinCompleted()]
@@ -63,7 +63,7 @@ def called(bench: Bench) -> Bench:
     return bench
 
 
-def test_a_call_that_is_over_never_begins_again() -> None:
+def test_an_ended_admission_never_begins_again() -> None:
     """Copies of it and of its Place, kept back by two links, would let the joiner deliver what nobody holds free for it."""
     bench = called(Bench(5))
     bench.wait(2_500)
@@ -81,7 +81,7 @@ def test_a_call_that_is_over_never_begins_again() -> None:
     ]
 
 
-def test_a_call_from_before_a_rejoin_does_not_begin_after_it() -> None:
+def test_an_admission_from_before_a_rejoin_does_not_begin_after_it() -> None:
     """Its guardian never confirmed it, so it joins again; then two links let go of copies of the call and of the place."""
     bench = called(Bench(5))
     bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
@@ -92,7 +92,7 @@ def test_a_call_from_before_a_rejoin_does_not_begin_after_it() -> None:
     assert bench.claim() is None
 
 
-def test_a_repeated_call_does_not_lengthen_the_lease() -> None:
+def test_a_repeated_admission_does_not_lengthen_the_lease() -> None:
     """The guardian counts from the first `JoinerReady` that came; so must the joiner, or it would deliver longer than is free for it."""
     bench = called(Bench(5))
     bench.wait(900)
@@ -103,7 +103,7 @@ def test_a_repeated_call_does_not_lengthen_the_lease() -> None:
     assert bench.machine.claim_ends == 1_980 * MILLISECOND, "0.99 of 2 s after the first answer"
 
 
-def test_without_confirmation_it_stops_and_joins_again() -> None:
+def test_without_confirmation_a_member_stops_and_joins_again() -> None:
     bench = called(Bench(5))
     bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is not None
@@ -116,7 +116,7 @@ def test_without_confirmation_it_stops_and_joins_again() -> None:
     assert not bench.machine.joined
 
 
-def test_whom_a_lost_guardian_had_called_is_no_copy_of_itself() -> None:
+def test_a_joiner_admitted_by_a_lost_gap_owner_is_no_duplicate_of_itself() -> None:
     """Others met it meanwhile, under the number that it has: it outranks that, and does not end."""
     bench = called(Bench(5))
     bench.wait(3_000)
@@ -130,7 +130,7 @@ def test_whom_a_lost_guardian_had_called_is_no_copy_of_itself() -> None:
     assert of(bench.receive(peer(2), later), JoinFailed), "a later life is another matter"
 
 
-def test_one_call_at_a_time() -> None:
+def test_one_admission_at_a_time() -> None:
     bench = called(Bench(5))
     other = (peer(3).node, 1, 8)
     assert sent(bench.receive(peer(3), ring.InviteJoiner(other, 0, ())), ring.JoinerBusy) == [
@@ -142,14 +142,14 @@ def test_one_call_at_a_time() -> None:
     ]
 
 
-def test_a_place_offered_too_late_is_not_taken() -> None:
+def test_an_offer_that_comes_too_late_is_not_taken() -> None:
     bench = called(Bench(5))
     bench.wait(1_981)
     assert sent(bench.receive(peer(7), ring.OfferRange(TICKET, 0, ())), ring.RangeTaken) == []
     assert bench.claim() is None
 
 
-def test_a_joiner_asked_what_came_of_it_says_no_and_keeps_to_it() -> None:
+def test_a_joiner_that_denied_its_admission_keeps_to_the_denial() -> None:
     bench = called(Bench(5))
     effects = bench.receive(peer(7), ring.QueryTransfer(TICKET, bench.machine.me))
     assert sent(effects, ring.RevokeTransfer) == [(peer(7), ring.RevokeTransfer(TICKET))]
@@ -187,7 +187,7 @@ def test_one_joiner_at_a_time() -> None:
     assert confirmed.at == 7
 
 
-def test_nobody_takes_back_before_the_joiner_has_stopped() -> None:
+def test_a_key_range_is_revoked_only_after_the_joiner_has_stopped() -> None:
     bench = Bench(1).found()
     joiner = peer(5)
     ((_, call),) = sent(bench.receive(joiner, request(joiner)), ring.InviteJoiner)
@@ -203,7 +203,7 @@ def test_nobody_takes_back_before_the_joiner_has_stopped() -> None:
     assert sent(effects, ring.AdmissionExpired) == [(joiner, ring.AdmissionExpired(call.ticket))]
 
 
-def test_a_joiner_that_vanishes_makes_room() -> None:
+def test_a_joiner_that_vanishes_frees_its_slot() -> None:
     bench = Bench(1).found()
     bench.receive(peer(5), request(peer(5)))
     bench.receive(peer(6), request(peer(6)))
@@ -238,7 +238,7 @@ def test_a_rejoin_outranks_what_is_known_of_it() -> None:
     assert of(effects, PeerLeft) == [], "to the node above it is neither dead nor gone"
 
 
-def test_the_way_of_a_second_try_is_looked_at() -> None:
+def test_the_route_of_a_second_join_attempt_is_examined() -> None:
     """Tables hold the dead until they are used, and a join is not acknowledged from hop to hop."""
     bench = Bench(0).adopt(*(peer(number) for number in range(1, 200)))
     bench.wait(600)
@@ -248,7 +248,7 @@ def test_the_way_of_a_second_try_is_looked_at() -> None:
         assert len([to for to, _ in sent(effects, wire.PeerProbe) if to == hop]) == looked_at
 
 
-def test_a_successor_that_speaks_again_is_asked_before_all_others() -> None:
+def test_a_successor_that_answers_again_is_asked_first() -> None:
     """It was held for dead and still holds this node for its predecessor: on a link that comes and goes it may be the only one."""
     bench = Bench(1).adopt(peer(5), peer(9))
     agreed = bench.machine._view.agreed
@@ -259,7 +259,7 @@ def test_a_successor_that_speaks_again_is_asked_before_all_others() -> None:
     assert [to for to, _ in sent(effects, ring.ProposeNeighbour)] == [peer(5)]
 
 
-def test_refused_joiner_reports_why() -> None:
+def test_a_refused_joiner_reports_the_reason() -> None:
     bench = Bench(5)
     bench.give(JoinRing((peer(2),)))
     bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True))
@@ -267,7 +267,7 @@ def test_refused_joiner_reports_why() -> None:
     assert "incarnation 7" in failed.reason
 
 
-def test_nobody_joins_through_a_node_outside() -> None:
+def test_no_node_joins_through_a_non_member() -> None:
     bench = Bench(1)
     assert bench.receive(peer(5), wire.JoinRequest(peer(5), 1)) == []
     assert ("outside", 1) in bench.machine.statistics().dropped
@@ -278,7 +278,7 @@ def test_nobody_joins_through_a_node_outside() -> None:
     ]
 
 
-def test_smallest_id_founds_when_nobody_is_a_member() -> None:
+def test_the_smallest_id_bootstraps_when_no_node_is_a_member() -> None:
     low, high = Bench(1), Bench(9)
     for bench, other in ((low, peer(9)), (high, peer(1))):
         bench.give(JoinRing((other,)))
@@ -304,7 +304,7 @@ def looking(
     return bench, asked
 
 
-def test_who_founds_has_the_assent_of_all_that_answered() -> None:
+def test_a_bootstrapping_node_has_the_consent_of_all_that_answered() -> None:
     bench, asked = looking(1, peer(8), peer(9))
     assert [to for to, _ in asked] == [peer(8), peer(9)]
     bench.receive(peer(8), ring.RingCreationReply(asked[0][1].number, ok=True))
@@ -313,14 +313,14 @@ def test_who_founds_has_the_assent_of_all_that_answered() -> None:
     assert bench.machine.joined
 
 
-def test_one_refusal_is_enough() -> None:
+def test_one_refusal_prevents_a_bootstrap() -> None:
     bench, asked = looking(1, peer(8), peer(9))
     bench.receive(peer(8), ring.RingCreationReply(asked[0][1].number, ok=False))
     bench.receive(peer(9), ring.RingCreationReply(asked[1][1].number, ok=True))
     assert not bench.machine.joined
 
 
-def test_who_has_heard_of_a_smaller_one_does_not_found() -> None:
+def test_a_node_that_knows_a_smaller_id_does_not_bootstrap() -> None:
     bench = Bench(5)
     bench.give(JoinRing((peer(9),)))
     for _ in range(6):
@@ -357,7 +357,7 @@ def test_a_third_node_promises_to_one_at_a_time() -> None:
     ]
 
 
-def test_who_left_others_in_a_ring_knows_of_it() -> None:
+def test_a_node_that_left_others_in_a_ring_remembers_it() -> None:
     bench = Bench(1).adopt(peer(2))
     bench.give(LeaveRing())
     bench.wait(60_000)
@@ -368,7 +368,7 @@ def test_who_left_others_in_a_ring_knows_of_it() -> None:
 # ---- a node that comes back from an old image of its disk
 
 
-def test_a_number_that_was_used_before_is_refused_while_it_looks_for_the_ring() -> None:
+def test_a_used_incarnation_number_is_refused_during_the_ring_search() -> None:
     bench = Bench(5)
     bench.give(JoinRing((peer(2),)))
     assert of(bench.receive(peer(2), wire.Accused(0, 4)), JoinFailed) == [], "said of an earlier life"
@@ -376,7 +376,7 @@ def test_a_number_that_was_used_before_is_refused_while_it_looks_for_the_ring() 
     assert "incarnation 1" in failed.reason
 
 
-def test_a_life_that_was_let_in_by_mistake_goes() -> None:
+def test_an_incarnation_admitted_by_mistake_leaves() -> None:
     """Those who let it in knew nothing of its later life, or of its good-bye; who does says so."""
     for refusal in (wire.JoinRefused(0, "incarnation", 4), wire.JoinRefused(0, "left", 3)):
         bench = Bench(1, incarnation=3).adopt(peer(2), peer(9))
@@ -393,7 +393,7 @@ def test_a_life_that_was_let_in_by_mistake_goes() -> None:
     assert bench.machine.joined, "said of earlier lives"
 
 
-def test_leaving() -> None:
+def test_a_member_leaves() -> None:
     bench = Bench(1).adopt(peer(2))
     effects = bench.give(LeaveRing())
     assert of(effects, LeaveCompleted)
@@ -404,7 +404,7 @@ def test_leaving() -> None:
     assert of(Bench(1).give(LeaveRing()), LeaveCompleted), "also when it was never in"
 
 
-def test_who_must_join_again_while_it_leaves_is_out_when_the_time_is_over() -> None:
+def test_a_leaving_node_that_must_rejoin_is_out_at_the_deadline() -> None:
     bench = Bench(1).adopt(peer(2), peer(3))
     bench.receive(peer(3), ring.TransferRange((peer(3).node, 1, 1), peer(9)))
     assert of(bench.give(LeaveRing()), LeaveCompleted) == [], "a joiner comes in beside it"
@@ -424,7 +424,7 @@ def closing_towards_three() -> tuple[Bench, ring.ProposeNeighbour]:
     return bench, close
 
 
-def test_who_answers_a_guardian_that_may_not_close_yet_is_not_passed_over() -> None:
+def test_a_node_that_answers_an_early_range_owner_is_not_skipped() -> None:
     bench, close = closing_towards_three()
     agreed = bench.machine._view.agreed
     agreed.predecessor.lease = agreed.successor.lease = bench.now
@@ -434,7 +434,7 @@ def test_who_answers_a_guardian_that_may_not_close_yet_is_not_passed_over() -> N
         assert {to for to, _ in sent(effects, ring.ProposeNeighbour)} <= {peer(3)}
 
 
-def test_who_was_passed_over_but_holds_the_guardian_for_its_neighbour_is_asked_again() -> None:
+def test_a_skipped_node_that_holds_the_owner_for_its_neighbour_is_asked_again() -> None:
     bench, _ = closing_towards_three()
     asked = [to for to, _ in sent(bench.wait(2_000), ring.ProposeNeighbour)]
     assert asked[-1] == peer(4), "the first was silent"
@@ -454,14 +454,14 @@ def test_a_join_from_behind_the_gap_waits_until_it_is_closed() -> None:
     assert [to for to, _ in sent(bench.receive(peer(3), join), ring.JoinQueued)] == [join.joiner]
 
 
-def test_a_join_that_was_passed_on_over_one_goes_on_to_that_one() -> None:
+def test_a_join_forwarded_past_a_node_goes_on_to_that_node() -> None:
     """Not by the shorter way round the ring, which leads back to whoever could not reach it (crashes, seed 821007)."""
     bench = Bench(0x65).adopt(peer(0x1B), peer(0x2E), peer(0x44), peer(0xF7))
     passed = wire.JoinRequest(peer(0x16), 1, (peer(0x1B),), walking=True)
     assert [to for to, _ in sent(bench.receive(peer(0x1B), passed), wire.JoinRequest)] == [peer(0xF7)]
 
 
-def test_a_join_walks_past_nobody_twice() -> None:
+def test_a_join_skips_no_node_twice() -> None:
     """It went round the ring when the member just before the joiner had died: a storm, where messages are doubled."""
     bench = Bench(1).adopt(peer(2), peer(3), peer(4), peer(9))
     joiner = Peer(NodeId(5 << 119), 1)
@@ -475,7 +475,7 @@ def test_a_join_walks_past_nobody_twice() -> None:
     )
 
 
-def test_the_way_of_every_other_late_try_avoids_the_best_hop() -> None:
+def test_every_second_late_join_attempt_avoids_the_best_hop() -> None:
     """A link on it may be broken, and a join is not acknowledged from hop to hop."""
     bench = Bench(0).adopt(*(peer(number) for number in range(1, 200)))
     hops = []
@@ -487,7 +487,7 @@ def test_the_way_of_every_other_late_try_avoids_the_best_hop() -> None:
     assert hops[2] == hops[4] != hops[0]
 
 
-def test_who_outranks_the_rumours_of_its_death_does_not_hurry_for_them() -> None:
+def test_a_node_that_outranks_rumours_of_its_death_does_not_rejoin_for_them() -> None:
     """Its join is passed on by nodes that hold it for dead; each of them says so."""
     bench = Bench(5, incarnation=2)
     bench.give(JoinRing((peer(2),)))

@@ -34,7 +34,7 @@ def test_section_5_the_first_seed_that_answers_is_the_nearest() -> None:
     assert sent(member(bench, 2), wire.JoinRequest) == []
 
 
-def test_section_5_the_search_goes_on_from_a_nearer_leaf() -> None:
+def test_section_5_the_search_continues_from_a_nearer_leaf() -> None:
     """Seed 9 answers after 8 ms; of its leaves 7 answers after 3; of the leaves of 7 none is nearer: the join starts at 7."""
     bench = seeking()
     bench.wait(8)
@@ -54,7 +54,7 @@ def test_section_5_the_search_goes_on_from_a_nearer_leaf() -> None:
     assert [to for to, _ in sent(bench.wait(10), wire.JoinRequest)] == [peer(7)]
 
 
-def test_section_5_a_seed_that_does_not_tell_its_leaves_is_used_all_the_same() -> None:
+def test_section_5_a_seed_that_does_not_send_its_leaves_is_still_used() -> None:
     bench = seeking()
     bench.wait(8)
     member(bench, 9)
@@ -118,7 +118,7 @@ def test_section_5_step_4_the_leaf_set_is_announced_until_each_leaf_answers() ->
     assert [to for to, _ in sent(bench.wait(900), wire.Announce)] == [peer(3)], "three times in all"
 
 
-def test_section_5_step_3_of_what_the_join_told_the_best_of_each_slot_is_contacted() -> None:
+def test_section_5_step_3_the_best_node_of_each_slot_is_contacted() -> None:
     bench = settled_among(2, 3, arrival_candidates=1, arrival_neighbours=0)
     near, far = Coordinate(x=500, error=100_000), Coordinate(x=50_000, error=100_000)
     told = (
@@ -130,7 +130,7 @@ def test_section_5_step_3_of_what_the_join_told_the_best_of_each_slot_is_contact
     assert sorted(to.node for to, _ in sent(effects, wire.PeerProbe)) == [0x82 << 120, 0x91 << 120]
 
 
-def test_section_5_step_5_near_entries_are_asked_for_their_rows_and_a_near_neighbour_for_its_own() -> None:
+def test_section_5_step_5_near_entries_and_a_near_neighbour_are_asked_for_rows() -> None:
     bench = settled_among(2, 3, 0x80, second_stage_questions=8)
     effects = answer_all(bench, arrive(bench, ()))
     assert [message.row for _, message in sent(effects, wire.RowRequest)] == [0, 1]
@@ -150,7 +150,7 @@ def test_section_5_step_5_is_bounded_by_the_configuration() -> None:
     assert len(sent(answer_all(bench, arrive(bench, told)), wire.PeerProbe)) == 4
 
 
-def test_section_5_step_6_a_leaf_that_knows_more_says_what() -> None:
+def test_section_5_step_6_a_leaf_that_knows_more_reports_it() -> None:
     bench = settled_among(2, 3, 4)
     effects = bench.receive(peer(5), wire.Announce(7, 0, (Sighting(peer(2)), Sighting(bench.machine.me))))
     ((to, answer),) = sent(effects, wire.Announced)
@@ -161,7 +161,7 @@ def test_section_5_step_6_a_leaf_that_knows_more_says_what() -> None:
     assert answer.sightings == (), "who knows all is told nothing again"
 
 
-def test_leaf_digests_that_agree_are_not_answered() -> None:
+def test_equal_leaf_digests_are_not_answered() -> None:
     first, second = Bench(1).adopt(peer(2), peer(3)), Bench(2).adopt(peer(1), peer(3))
     first.wait(20_000)
     digest = next(digest for to, digest in sent(first.effects, wire.LeafDigest) if to == peer(2))
@@ -185,7 +185,7 @@ def test_a_new_member_finds_its_place_once_from_all_its_leaves() -> None:
     assert bench.machine.coordinate != ORIGIN
 
 
-def test_an_insane_coordinate_is_counted_and_not_kept() -> None:
+def test_an_invalid_coordinate_is_counted_and_discarded() -> None:
     bench = settled_among(2)
     ((_, announce),) = sent(arrive(bench, ()), wire.Announce)
     bench.wait(1)
@@ -195,7 +195,7 @@ def test_an_insane_coordinate_is_counted_and_not_kept() -> None:
     assert bench.machine.rtt_ns(peer(2).node) == MILLISECOND
 
 
-def test_section_3_load_and_congestion_come_from_the_node_above() -> None:
+def test_section_3_load_and_congestion_come_from_the_parent_node() -> None:
     bench = settled_among(2)
     bench.give(SetLoad(5_000))
     ((_, announce),) = sent(arrive(bench, ()), wire.Announce)

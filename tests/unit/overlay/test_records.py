@@ -6,7 +6,7 @@ from agiledart_overlay.records.record_store import Record, RecordStore
 WRITER = (NodeId(1), 1, 1)
 
 
-def test_newest_version_wins_and_equal_ones_are_settled_by_digest() -> None:
+def test_the_newest_version_wins_and_equal_ones_are_decided_by_digest() -> None:
     copies = [
         Record(NodeId(1), 2, b"a", WRITER),
         Record(NodeId(1), 2, b"b", WRITER),

@@ -8,14 +8,14 @@ from agiledart_overlay.wire.events import RouteMessage
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
-def test_delivery_to_oneself() -> None:
+def test_a_message_to_the_own_key_is_delivered_locally() -> None:
     bench = Bench(1).found()
     (delivered,) = of(bench.give(RouteMessage(NodeId(3), b"x")), Delivered)
     assert delivered.path == (bench.machine.me,)
     assert delivered.source == bench.machine.me
 
 
-def test_a_hop_is_told_and_repeated_until_acknowledged() -> None:
+def test_a_hop_is_sent_and_repeated_until_acknowledged() -> None:
     bench = Bench(1).adopt(peer(2), peer(100))
     effects = bench.give(RouteMessage(peer(100).node, b"x"))
     (forwarding,) = of(effects, Forwarding)
@@ -40,7 +40,7 @@ def test_an_acknowledged_hop_leaves_no_timer() -> None:
     assert hops in bench.receive(peer(100), wire.RouteAck(messages[1].number))
 
 
-def test_a_repeated_hop_is_passed_on_once() -> None:
+def test_a_repeated_hop_is_forwarded_once() -> None:
     bench = Bench(1).adopt(peer(2), peer(100))
     message = wire.RouteHop(5, peer(1).node, b"x", (peer(2),))
     effects = bench.receive(peer(2), message)
@@ -50,7 +50,7 @@ def test_a_repeated_hop_is_passed_on_once() -> None:
     assert of(effects, Delivered) == []
 
 
-def test_the_closest_is_waited_for_until_it_is_declared_dead() -> None:
+def test_the_closest_node_is_waited_for_until_it_is_declared_dead() -> None:
     bench = Bench(1).adopt(peer(2), peer(100))
     bench.give(RouteMessage(peer(100).node, b"x"))
     effects = bench.wait(1_000)
@@ -65,7 +65,7 @@ def test_a_path_that_does_not_end_with_the_sender_is_dropped() -> None:
     assert ("route-path", 1) in bench.machine.statistics().dropped
 
 
-def test_a_message_that_goes_in_circles_ends() -> None:
+def test_a_message_in_a_routing_loop_ends() -> None:
     bench = Bench(1).adopt(peer(2), peer(100))
     path = tuple(peer(2) for _ in range(64))
     effects = bench.receive(peer(2), wire.RouteHop(5, peer(100).node, b"x", path))
@@ -73,7 +73,7 @@ def test_a_message_that_goes_in_circles_ends() -> None:
     assert ("route-ttl", 1) in bench.machine.statistics().dropped
 
 
-def test_nothing_is_routed_outside_the_ring() -> None:
+def test_a_non_member_routes_nothing() -> None:
     bench = Bench(1)
     assert bench.give(RouteMessage(NodeId(3), b"x")) == []
     assert bench.receive(peer(2), wire.RouteHop(5, peer(1).node, b"x", (peer(2),))) == []

@@ -66,7 +66,7 @@ def multicast(number: int = 1, payload: bytes = b"news") -> wire.Multicast:
 # ---- joining
 
 
-def test_who_joins_asks_the_next_hop_once() -> None:
+def test_a_subscriber_asks_the_next_hop_once() -> None:
     bench = planted()
     assert len(sent(bench.give(JoinTopic(THERE)), wire.Subscribe)) == 1
     assert sent(bench.give(JoinTopic(THERE)), wire.Subscribe) == []
@@ -93,7 +93,7 @@ def test_an_unanswered_subscription_is_repeated_and_an_old_answer_undone() -> No
     assert topic(bench).path_from_root(ME.node) == (PARENT.node, ME.node)
 
 
-def test_the_root_asks_nobody() -> None:
+def test_the_root_asks_no_node() -> None:
     bench = planted()
     assert sent(bench.give(JoinTopic(HERE)), wire.Subscribe) == []
     assert topic(bench, HERE).is_root
@@ -108,7 +108,7 @@ def test_a_forwarder_subscribes_itself_for_the_first_child_only() -> None:
     assert list(topic(bench).children) == [NEAR.node, peer(5).node]
 
 
-def test_who_is_above_is_no_child() -> None:
+def test_the_parent_is_not_a_child() -> None:
     bench = attached(planted())
     ((to, refused),) = sent(bench.receive(PARENT, wire.Subscribe(THERE, 4)), wire.SubscribeRefused)
     assert (to, refused.number) == (PARENT, 4)
@@ -117,7 +117,7 @@ def test_who_is_above_is_no_child() -> None:
     assert topic(bench).children == {}
 
 
-def test_a_way_that_leads_over_this_node_is_a_loop() -> None:
+def test_a_route_through_this_node_is_a_loop() -> None:
     bench = planted()
     ((_, asked),) = sent(bench.give(JoinTopic(THERE)), wire.Subscribe)
     effects = bench.receive(PARENT, wire.Subscribed(THERE, asked.number, (ME.node, PARENT.node)))
@@ -132,7 +132,7 @@ def test_a_way_that_leads_over_this_node_is_a_loop() -> None:
 # ---- leaving
 
 
-def test_who_leaves_goes_when_no_child_needs_it() -> None:
+def test_an_unsubscribed_node_leaves_when_no_child_needs_it() -> None:
     bench = attached(planted())
     child(bench, NEAR)
     assert sent(bench.give(LeaveTopic(THERE)), wire.Unsubscribe) == []
@@ -162,7 +162,7 @@ def test_a_silent_parent_is_left() -> None:
     assert topic(bench).parent is None
 
 
-def test_any_beat_or_publication_keeps_the_parent() -> None:
+def test_any_heartbeat_or_publication_keeps_the_parent() -> None:
     bench = attached(planted())
     for number in range(2 * MISSES):
         bench.wait(BEAT_MS)
@@ -184,7 +184,7 @@ def test_a_silent_child_is_forgotten() -> None:
     assert topic(bench).children == {}
 
 
-def test_a_child_that_denies_it_is_forgotten() -> None:
+def test_a_child_that_denies_its_parent_is_forgotten() -> None:
     bench = attached(planted())
     child(bench, NEAR)
     for _ in range(MISSES):
@@ -194,7 +194,7 @@ def test_a_child_that_denies_it_is_forgotten() -> None:
     assert topic(bench).children == {}
 
 
-def test_the_way_is_passed_on_when_it_changes() -> None:
+def test_the_route_is_forwarded_when_it_changes() -> None:
     bench = attached(planted())
     child(bench, NEAR)
     above = peer(12).node
@@ -208,7 +208,7 @@ def test_the_way_is_passed_on_when_it_changes() -> None:
 # ---- publications
 
 
-def test_a_publication_goes_to_each_child_once_and_to_the_node_above() -> None:
+def test_a_publication_goes_to_each_child_once_and_to_the_parent() -> None:
     bench = attached(planted())
     for who in (NEAR, peer(5)):
         child(bench, who)
@@ -229,13 +229,13 @@ def test_a_forwarder_keeps_nothing_for_itself() -> None:
     assert of(effects, TopicMessage) == []
 
 
-def test_only_the_parent_is_believed() -> None:
+def test_only_the_parent_is_trusted() -> None:
     bench = attached(planted())
     assert of(bench.receive(NEAR, multicast()), TopicMessage) == []
     assert dict(bench.machine.statistics().dropped)["multicast-stranger"] == 1
 
 
-def test_a_publication_is_repeated_until_the_root_has_it_then_sent_straight() -> None:
+def test_a_publication_is_repeated_until_the_root_has_it_then_sent_directly() -> None:
     bench = planted(peer(20))
     ((to, first),) = sent(bench.give(PublishTo(THERE, b"x")), wire.Publish)
     assert to == PARENT
@@ -248,7 +248,7 @@ def test_a_publication_is_repeated_until_the_root_has_it_then_sent_straight() ->
     assert to == peer(20), "who answered as root"
 
 
-def test_a_publication_that_nobody_confirms_is_given_up_and_counted() -> None:
+def test_an_unconfirmed_publication_is_given_up_and_counted() -> None:
     bench = planted()
     bench.give(PublishTo(THERE, b"x"))
     retry_ms = OverlayConfig.lan().record_retry_ns // 1_000_000
@@ -257,7 +257,7 @@ def test_a_publication_that_nobody_confirms_is_given_up_and_counted() -> None:
     assert sent(bench.wait(10 * retry_ms), wire.Publish) == []
 
 
-def test_the_root_sends_it_down_and_confirms() -> None:
+def test_the_root_sends_a_publication_down_and_confirms() -> None:
     bench = planted()
     bench.give(JoinTopic(HERE))
     child(bench, NEAR, HERE)
@@ -270,7 +270,7 @@ def test_the_root_sends_it_down_and_confirms() -> None:
 # ---- too many children
 
 
-def test_the_farthest_child_is_given_to_its_siblings_and_stays_until_it_has_gone() -> None:
+def test_the_farthest_child_is_offered_to_its_siblings_and_stays_until_moved() -> None:
     bench = attached(planted(config=replace(OverlayConfig.lan(), max_children=2)))
     for number in (3, 5, 6):
         child(bench, peer(number))
@@ -285,7 +285,7 @@ def test_the_farthest_child_is_given_to_its_siblings_and_stays_until_it_has_gone
     assert sent(bench.wait(BEAT_MS), wire.ChildDropped) == []
 
 
-def test_a_child_that_is_given_away_goes_to_the_nearest_way_through_a_sibling() -> None:
+def test_a_delegated_child_takes_the_nearest_route_through_a_sibling() -> None:
     near, far = peer(5), peer(6)
     bench = attached(planted(near, far))
     effects = bench.receive(
@@ -305,7 +305,7 @@ def test_a_child_that_is_given_away_goes_to_the_nearest_way_through_a_sibling() 
     assert topic(bench).parent == near
 
 
-def test_siblings_that_refuse_or_are_silent_leave_it_where_it_is() -> None:
+def test_siblings_that_refuse_or_are_silent_leave_the_child_in_place() -> None:
     near, far = peer(5), peer(6)
     bench = attached(planted(near, far))
     effects = bench.receive(PARENT, wire.ChildDropped(THERE, (wire.Sibling(near, 1), wire.Sibling(far, 1))))
@@ -317,7 +317,7 @@ def test_siblings_that_refuse_or_are_silent_leave_it_where_it_is() -> None:
     assert topic(bench).parent == PARENT
 
 
-def test_siblings_named_by_a_stranger_are_not_asked() -> None:
+def test_siblings_named_by_an_unknown_node_are_not_asked() -> None:
     bench = attached(planted(peer(5)))
     assert sent(bench.receive(NEAR, wire.ChildDropped(THERE, (wire.Sibling(peer(5), 1),))), wire.SiblingProbe) == []
 
@@ -340,14 +340,14 @@ def test_a_search_is_offered_here_then_goes_to_a_child_and_back() -> None:
     assert (to, onward.stack) == (PARENT, ())
 
 
-def test_who_accepts_tells_the_origin() -> None:
+def test_a_node_that_accepts_notifies_the_origin() -> None:
     bench = attached(planted())
     (offered,) = of(bench.receive(NEAR, wire.Anycast(THERE, NEAR, 8, b"?")), Offered)
     assert sent(bench.give(AnswerOffer(offered.offer, True)), wire.AnycastEnd) == [(NEAR, wire.AnycastEnd(8, True, 0))]
     assert bench.give(AnswerOffer(offered.offer, True)) == [], "answered once"
 
 
-def test_a_search_that_nobody_answers_ends() -> None:
+def test_an_unanswered_search_ends() -> None:
     bench = planted()
     bench.give(SearchTopic(4, THERE, b"?"))
     (end,) = of(bench.wait(60_000), SearchEnded)
@@ -357,7 +357,7 @@ def test_a_search_that_nobody_answers_ends() -> None:
 # ---- roots
 
 
-def test_what_lies_at_the_root_is_copied_to_the_nearest_leaves() -> None:
+def test_root_state_is_copied_to_the_nearest_leaves() -> None:
     others = [peer(number) for number in range(20, 30)]
     bench = planted(*others)
     effects = bench.give(AskTopic(1, HERE, b"mine"))

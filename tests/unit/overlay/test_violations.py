@@ -91,7 +91,7 @@ def go(bench: Bench) -> None:
         (what_is_agreed_is_not_followed_up, "agreed: a step has left something"),
     ],
 )
-def test_a_mistake_is_told(mistake: Callable[[Patch], None], sentence: str, monkeypatch: Patch) -> None:
+def test_a_violation_is_reported(mistake: Callable[[Patch], None], sentence: str, monkeypatch: Patch) -> None:
     """Each step of these tests is judged by the fixture of this folder."""
     with monkeypatch.context() as patch:
         mistake(patch)
@@ -100,7 +100,7 @@ def test_a_mistake_is_told(mistake: Callable[[Patch], None], sentence: str, monk
     go(Bench(1))
 
 
-def test_who_is_watched_and_not_in_the_ring_comes_into_no_table_by_its_answers() -> None:
+def test_a_watched_non_member_enters_no_table_by_its_answers() -> None:
     """A round trip that was measured put it into the neighbourhood and the routing table."""
     bench = Bench(1).adopt(peer(3), peer(5))
     bench.give(WatchPeer(peer(5)))
@@ -111,7 +111,7 @@ def test_who_is_watched_and_not_in_the_ring_comes_into_no_table_by_its_answers()
     assert peer(5).node not in bench.machine.routing_table
 
 
-def test_a_copy_of_a_record_that_nobody_wrote_is_dropped() -> None:
+def test_a_copy_of_an_unwritten_record_is_dropped() -> None:
     """Version 0 means that there is none; who kept such a copy would tell others so."""
     bench = Bench(1).adopt(peer(3))
     bench.receive(peer(3), RecordCopy(NodeId(7), 0, b"x", (peer(3).node, 1, 1)))
@@ -119,7 +119,7 @@ def test_a_copy_of_a_record_that_nobody_wrote_is_dropped() -> None:
     assert dict(bench.machine.statistics().dropped) == {"record-version": 1}
 
 
-def test_a_ring_whose_ids_lie_close_together_says_a_size_that_a_message_can_carry() -> None:
+def test_a_ring_of_close_ids_reports_a_size_that_a_message_can_carry() -> None:
     """The estimate by density grew beyond what any codec takes, and the step's answer could not be sent."""
     near = [Peer(NodeId((1 << 120) + root_path * step), 1) for step in range(1, 15) for root_path in (1, -1)]
     bench = Bench(1).adopt(*near)

@@ -7,7 +7,7 @@ from agiledart_overlay.wire.messages import DeclaredFailed, IndirectProbe, PeerP
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
-def test_a_watched_stranger_that_shows_itself_as_a_member_becomes_a_leaf() -> None:
+def test_a_watched_node_that_appears_as_a_member_becomes_a_leaf() -> None:
     bench = Bench(1).adopt(peer(3))
     bench.give(WatchPeer(peer(5)))
     assert peer(5) not in bench.machine.leaf_set.members
@@ -15,7 +15,7 @@ def test_a_watched_stranger_that_shows_itself_as_a_member_becomes_a_leaf() -> No
     assert peer(5) in bench.machine.leaf_set.members
 
 
-def test_a_watched_peer_that_is_outside_does_not_come_back_because_another_leaf_died() -> None:
+def test_a_watched_non_member_does_not_return_because_another_leaf_died() -> None:
     bench = Bench(1).adopt(peer(3), peer(5))
     bench.give(WatchPeer(peer(5)))
     bench.receive(peer(5), PeerProbe(1, 1, joined=False))
@@ -25,7 +25,7 @@ def test_a_watched_peer_that_is_outside_does_not_come_back_because_another_leaf_
     assert bench.machine.leaf_set.members == ()
 
 
-def test_who_says_that_it_joins_again_is_not_killed_by_rumours_of_the_time_before() -> None:
+def test_a_rejoining_node_is_not_killed_by_earlier_rumours() -> None:
     """An application's hosts watch each other: a node that merely had to join again must not be declared dead to them."""
     bench = Bench(1).adopt(peer(3), peer(5))
     bench.give(WatchPeer(peer(5)))

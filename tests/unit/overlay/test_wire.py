@@ -29,7 +29,7 @@ def test_tags_are_unique_and_in_range() -> None:
     assert [tag for tag in range(10, 38) if tag not in RETIRED_TAGS] == [tag for tag in sorted(tags) if tag < 38]
 
 
-def test_golden_frames() -> None:
+def test_frames_are_golden() -> None:
     """What version 1 put on the wire; a newer version must still read it."""
     assert CODEC.encode(PeerProbe(7, 1, True)).hex() == "95120701c3c0"
     assert CODEC.decode(bytes.fromhex("94120701c3")) == PeerProbe(7, 1, joined=True)
@@ -39,7 +39,7 @@ def test_golden_frames() -> None:
     assert CODEC.encode(leaf).hex() == first.replace("c39192", "c39193") + "c0"
 
 
-def test_golden_vitals() -> None:
+def test_vitals_are_golden() -> None:
     """A coordinate is five integers, so that it is the same on all platforms."""
     vitals = Vitals(Coordinate(-1, 2, 300, 10, 250_000), 17)
     assert (
@@ -70,7 +70,7 @@ def test_wrong_forms_are_refused(message: object) -> None:
         CODEC.decode(encode(message))
 
 
-def test_round_trip_of_the_largest() -> None:
+def test_the_largest_messages_survive_a_round_trip() -> None:
     store = RecordWrite(peer(1), 2**62, 3, NodeId(2**128 - 1), 0, b"x" * (1 << 20))
     assert CODEC.decode(CODEC.encode(store)) == store
     route = RouteHop(1, NodeId(0), b"payload", tuple(peer(number) for number in range(64)))

@@ -11,20 +11,20 @@ def place(*parallelism: int, sink: NodeId = A, host: HostState | None = None) ->
     return AlongPath().place(with_host(request, host) if host is not None else request)
 
 
-def test_nothing_leaves_a_node_that_has_the_source_and_the_sink() -> None:
+def test_one_node_with_source_and_sink_gets_all_instances() -> None:
     placement = place(1, 1, 1)
     assert set(placement.nodes.values()) == {A}
     assert (placement.away, placement.relaxed) == ({}, ())
 
 
-def test_more_instances_go_to_nodes_of_their_own_and_say_so() -> None:
+def test_further_instances_are_spread_over_nodes_with_a_reason() -> None:
     placement = place(3)
     assert placement.nodes[1, 0] == A
     assert {placement.nodes[1, 1], placement.nodes[1, 2]} & {A} == set()
     assert placement.away == {(1, 1): (A, Obstacle.COPIES), (1, 2): (A, Obstacle.COPIES)}
 
 
-def test_what_leaves_a_busy_full_or_leaving_node_says_why() -> None:
+def test_moving_off_a_busy_full_or_leaving_node_has_a_reason() -> None:
     others = (B, C)
     busy = HostState(A, operators=2, candidates=others)
     full = HostState(A, operators=1, capacity=2, candidates=others)
@@ -35,7 +35,7 @@ def test_what_leaves_a_busy_full_or_leaving_node_says_why() -> None:
         assert placement.away[1, 0] == (A, why)
 
 
-def test_a_step_that_leaves_its_place_on_the_way_says_why() -> None:
+def test_a_step_placed_off_its_path_has_a_reason() -> None:
     request = chain(1, 1, 1, source=A, sink=B)
     placement = AlongPath().place(request)
     assert placement.nodes[1, 0] == B, "H of the path A → B is B"

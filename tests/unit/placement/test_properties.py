@@ -51,7 +51,7 @@ def requests(draw: st.DrawFn) -> PlacementRequest:
 @pytest.mark.parametrize("name", STRATEGIES)
 @settings(max_examples=80, deadline=None)
 @given(request=requests())
-def test_every_instance_once_pins_kept_capacity_kept(name: str, request: PlacementRequest) -> None:
+def test_every_instance_is_placed_once_within_pins_and_capacity(name: str, request: PlacementRequest) -> None:
     strategy = strategy_named(name)
     try:
         placement = strategy.place(request)

@@ -45,20 +45,20 @@ class TestEveryStrategy:
         assert placement.nodes[0, 0] == A
         assert placement.nodes[4, 0] == D
 
-    def test_same_request_same_placement(self, name: str) -> None:
+    def test_the_same_request_gives_the_same_placement(self, name: str) -> None:
         assert strategy_named(name).place(chain(4, 4)) == strategy_named(name).place(chain(4, 4))
 
-    def test_a_draining_node_gets_nothing(self, name: str) -> None:
+    def test_a_draining_node_gets_no_instance(self, name: str) -> None:
         request = with_host(chain(4, 4), HostState(B, is_draining=True))
         assert B not in strategy_named(name).place(request).nodes.values()
 
-    def test_capacity_is_kept(self, name: str) -> None:
+    def test_capacity_is_respected(self, name: str) -> None:
         request = with_host(chain(8, 8), HostState(B, capacity=1))
         placed = list(strategy_named(name).place(request).nodes.values())
         assert placed.count(B) <= 1
         assert max(placed.count(n) for n in (A, C, D)) <= 8
 
-    def test_no_room_names_the_stage(self, name: str) -> None:
+    def test_missing_capacity_names_the_stage(self, name: str) -> None:
         with pytest.raises(OperationFailed, match=r"instance \d+ of s1"):
             strategy_named(name).place(chain(100))
 
@@ -96,7 +96,7 @@ def test_relaxed_placement_stays_even() -> None:
     assert max(counts) - min(counts) <= 1
 
 
-def test_source_and_sink_on_one_node_alone() -> None:
+def test_source_and_sink_on_one_node_stay_alone() -> None:
     request = PlacementRequest(
         (StageDemand(0, "s", 1, A), StageDemand(1, "m", 2), StageDemand(2, "t", 1, A)),
         ((0, 1), (1, 2)),

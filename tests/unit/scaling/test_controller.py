@@ -68,7 +68,7 @@ def test_four_times_the_rate_is_one_request_for_all_stages_and_the_way_back_take
     ]
 
 
-def test_what_others_do_is_waited_for_and_so_is_the_interval_after_it() -> None:
+def test_changes_by_others_and_the_following_interval_are_waited_for() -> None:
     world, one = Fluid({"a": 1}), controller()
 
     assert one.ended(world.interval(240, "it is being brought back")) == ()
@@ -76,7 +76,7 @@ def test_what_others_do_is_waited_for_and_so_is_the_interval_after_it() -> None:
     assert one.ended(world.interval(240)) != ()
 
 
-def test_a_number_given_by_hand_holds_and_the_wish_is_shown() -> None:
+def test_a_number_set_by_hand_holds_and_the_wanted_one_is_displayed() -> None:
     world, one = Fluid({"a": 1, "b": 1}, held=("a",)), controller()
 
     orders = one.ended(world.interval(240))
@@ -86,7 +86,7 @@ def test_a_number_given_by_hand_holds_and_the_wish_is_shown() -> None:
     assert one.statuses["a"].proposal.wanted == 4
 
 
-def test_what_finds_no_room_is_asked_for_by_halves_then_waits_longer_and_longer() -> None:
+def test_a_request_beyond_capacity_is_halved_then_backed_off() -> None:
     world, one = Fluid({"a": 1}), controller()
     (order,) = one.ended(world.interval(400))
     assert order.instances == 5
@@ -111,7 +111,7 @@ def test_what_finds_no_room_is_asked_for_by_halves_then_waits_longer_and_longer(
     assert gaps == [2, 3, 5, 9, 13, 13]
 
 
-def test_half_of_what_was_wanted_is_taken_where_there_is_room_for_it() -> None:
+def test_half_of_the_wanted_instances_are_taken_when_they_fit() -> None:
     world, one = Fluid({"a": 1, "b": 8}), controller()
     orders = one.ended(world.interval(400))
     assert [each.stage for each in orders] == ["a"]
@@ -135,7 +135,7 @@ def test_a_change_that_was_rolled_back_is_not_repeated_at_once() -> None:
     assert [bool(one.ended(world.interval(240))) for _ in range(3)] == [False, False, True]
 
 
-def test_the_quota_of_the_application_is_said() -> None:
+def test_the_quota_of_the_application_is_reported() -> None:
     world, one = Fluid({"a": 1, "b": 1}), controller()
 
     orders = one.ended(world.interval(240, quota=4))
@@ -154,7 +154,7 @@ class Broken:
         return self.answer  # type: ignore[return-value]
 
 
-def test_a_policy_that_raises_or_answers_nonsense_is_named_and_nothing_is_done() -> None:
+def test_a_policy_that_raises_or_answers_nonsense_is_named_and_ignored() -> None:
     for answer in (ValueError("no"), 7, ScalingDecision(99, "more"), ScalingDecision(-1, "")):
         world, one = Fluid({"a": 1}), controller(Broken(answer))
 
@@ -163,7 +163,7 @@ def test_a_policy_that_raises_or_answers_nonsense_is_named_and_nothing_is_done()
         assert "stays as it is" in one.statuses["a"].proposal.why
 
 
-def test_a_burst_is_left_alone() -> None:
+def test_a_burst_is_ignored() -> None:
     world, one = Fluid({"a": 3}), controller()
     world.queue["a"] = 2_000.0
     assert one.ended(world.interval(200)) == ()

@@ -26,7 +26,7 @@ def test_a_straggler_is_slow_for_three_intervals() -> None:
     assert slow_intervals((100.0, 40.0), ()) == (0, 1), "it is compared with the other one, not with both"
 
 
-def test_who_stays_keeps_its_count_and_who_is_void_is_not_slow() -> None:
+def test_stalled_instances_keep_their_count_and_unmeasured_ones_are_not_slow() -> None:
     assert slow_intervals((100.0, 40.0, 90.0), (0, 2)) == (0, 3, 0)
     assert slow_intervals((100.0,), (0, 2)) == (0,)
     assert slow_intervals((100.0, None), (0, 2)) == (0, 0)
@@ -39,13 +39,13 @@ def test_groups_move_from_the_fullest_to_the_emptiest_least_state_first() -> Non
     assert [(move.group, move.source, move.target) for move in moves] == [(1, 0, 1)]
 
 
-def test_nothing_moves_where_it_would_only_turn_round() -> None:
+def test_no_group_moves_when_that_would_only_swap_roles() -> None:
     assert balancing_moves((0, 1), [GroupLoad(100), GroupLoad(10)], (1000.0, 1000.0)) == ()
     assert balancing_moves((0, 0), [GroupLoad(50), GroupLoad(50)], (1000.0, 1000.0)) != ()
     assert balancing_moves((0,) * 3, [GroupLoad(0)] * 3, (1.0, 1.0)) == ()
 
 
-def test_the_slower_instance_gets_less() -> None:
+def test_the_slower_instance_gets_fewer_groups() -> None:
     groups = [GroupLoad(10)] * 12
     table = [0] * 12
     for move in balancing_moves((0,) * 12, groups, (100.0, 50.0)):
@@ -53,7 +53,7 @@ def test_the_slower_instance_gets_less() -> None:
     assert table.count(0) in (8, 9)
 
 
-def test_a_hot_group_is_one_that_an_instance_cannot_do_alone() -> None:
+def test_a_hot_group_exceeds_one_instance() -> None:
     assert hot_group([GroupLoad(10), GroupLoad(81)], 100, 0.8) == 1
     assert hot_group([GroupLoad(10), GroupLoad(79)], 100, 0.8) is None
     assert hot_group([], 100, 0.8) is None
@@ -69,17 +69,17 @@ def test_a_hot_group_is_one_that_an_instance_cannot_do_alone() -> None:
         (LinkLoad(0.9, 0.9), False, True),
     ],
 )
-def test_bandwidth_bound(load: LinkLoad, free: bool, bound: bool) -> None:
+def test_bandwidth_bound_links_are_recognised(load: LinkLoad, free: bool, bound: bool) -> None:
     assert is_bandwidth_bound(load, has_free_cores=free) is bound
 
 
-def test_table_of_section_4() -> None:
+def test_the_table_of_section_4_is_followed() -> None:
     assert choose_remedy(2, has_state=False) is choose_remedy(2, has_state=True) is Remedy.NEW_PATH
     assert choose_remedy(3, has_state=False) is Remedy.OUT
     assert choose_remedy(3, has_state=True) is Remedy.MIGRATE
 
 
-def test_up_before_out_and_only_where_cores_are_free() -> None:
+def test_scaling_up_precedes_scaling_out_and_only_with_free_cores() -> None:
     nodes = [
         CandidateNode("far", 8, 0.0, 8, cost=2.0),
         CandidateNode("near", 2, 0.0, 8, cost=1.0),
@@ -96,13 +96,13 @@ def test_up_before_out_and_only_where_cores_are_free() -> None:
     assert sum(one.instances for one in places_for(99, nodes)) == 12, "the others find no room"
 
 
-def test_the_remote_ones_leave_first_and_one_stays() -> None:
+def test_remote_instances_are_removed_first_and_one_stays() -> None:
     assert leaving(2, ["a", "b", "a", "b"], "a") == (3, 1)
     assert leaving(3, ["a", "b", "a", "b"], "a") == (3, 2, 1)
     assert leaving(9, ["a", "a"], "a") == (1,)
 
 
-def test_quota_is_given_out_in_turn_upstream_first() -> None:
+def test_quota_is_granted_in_rotation_upstream_first() -> None:
     wishes = [Growth("a", 2, 6), Growth("b", 1, 2), Growth("c", 5, 3)]
     assert within_quota(wishes, 0, None) == {"a": 6, "b": 2, "c": 3}
     assert within_quota(wishes, 2, 11) == {"a": 4, "b": 2, "c": 3}
@@ -140,19 +140,19 @@ def one(state: StageState, wanted: int, memory: StageMemory | None = None, quota
 CALM = StageState("s", Limits(1, 8), measures(100.0, 100.0), measured=(100.0, 100.0))
 
 
-def test_the_number_is_the_policys() -> None:
+def test_the_policy_decides_the_number() -> None:
     assert (one(CALM, 4).kind, one(CALM, 4).instances) == (ChangeKind.GROW, 4)
     assert (one(CALM, 1).kind, one(CALM, 1).instances) == (ChangeKind.SHRINK, 1)
     assert one(CALM, 2).kind is ChangeKind.NOTHING
 
 
-def test_an_interval_that_does_not_count_changes_nothing() -> None:
+def test_an_excluded_interval_changes_nothing() -> None:
     made = one(StageState("s", Limits(1, 8), None, "changed in it"), 5, StageMemory("kept", (1, 0), 1))
     assert (made.kind, made.instances, made.why) == (ChangeKind.NOTHING, 2, "changed in it")
     assert made.memory == StageMemory("kept", (1, 0), 1)
 
 
-def test_a_slow_instance_is_switched_over_before_more_are_started() -> None:
+def test_a_slow_instance_is_moved_before_more_are_started() -> None:
     state = replace(CALM, measures=measures(100.0, 30.0), measured=(100.0, 30.0))
     made = one(state, 5, StageMemory(None, (0, 2)))
     assert (made.kind, made.slow_instance, made.instances) == (ChangeKind.STRAGGLER, 1, 2)
@@ -161,7 +161,7 @@ def test_a_slow_instance_is_switched_over_before_more_are_started() -> None:
     assert one(state, 5, StageMemory(None, (0, 1))).kind is ChangeKind.GROW
 
 
-def test_uneven_keys_move_before_more_are_started() -> None:
+def test_uneven_keys_move_before_more_instances_are_started() -> None:
     groups = (GroupLoad(30), GroupLoad(30), GroupLoad(30), GroupLoad(10))
     state = replace(CALM, measures=measures(100.0, 100.0, shares=(0.9, 0.1)), owners=(0, 0, 0, 1), groups=groups)
     made = one(state, 5)
@@ -170,7 +170,7 @@ def test_uneven_keys_move_before_more_are_started() -> None:
     assert one(even, 5).kind is ChangeKind.GROW
 
 
-def test_a_hot_key_is_told_and_never_gets_more_instances() -> None:
+def test_a_hot_key_is_reported_and_never_gets_more_instances() -> None:
     groups = (GroupLoad(90), GroupLoad(10))
     state = replace(CALM, measures=measures(100.0, 100.0, shares=(0.9, 0.1)), owners=(0, 1), groups=groups)
     made = one(state, 8)
@@ -179,7 +179,7 @@ def test_a_hot_key_is_told_and_never_gets_more_instances() -> None:
     assert made.wanted == 8
 
 
-def test_a_full_link_is_helped_by_another_way_and_then_by_another_place() -> None:
+def test_a_full_link_gets_another_path_and_then_another_placement() -> None:
     bound = replace(CALM, link=LinkLoad(0.9, 0.2))
     assert one(bound, 4).kind is ChangeKind.NEW_PATH
     assert one(bound, 4, StageMemory(bound=2)).kind is ChangeKind.GROW
@@ -187,13 +187,13 @@ def test_a_full_link_is_helped_by_another_way_and_then_by_another_place() -> Non
     assert one(bound, 2, StageMemory(bound=2)).kind is ChangeKind.NOTHING, "it has enough"
 
 
-def test_a_number_given_by_hand_holds_visibly() -> None:
+def test_a_number_set_by_hand_holds_visibly() -> None:
     made = one(replace(CALM, keeps_number=True), 6)
     assert (made.kind, made.instances, made.wanted) == (ChangeKind.NOTHING, 2, 6)
     assert made.why.startswith("held at 2; ")
 
 
-def test_the_quota_says_what_it_leaves() -> None:
+def test_the_remaining_quota_is_reported() -> None:
     made = one(CALM, 6, quota=5)
     assert (made.kind, made.instances) == (ChangeKind.GROW, 4)
     assert "6 wanted, the application's quota of 5 instances leaves 4" in made.why

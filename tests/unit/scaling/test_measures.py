@@ -14,14 +14,14 @@ def instance(rows: int, busy_ms: int) -> InstanceMeasures:
     return InstanceMeasures(rows, rows, busy_ms * MILLISECOND)
 
 
-def test_a_true_rate_is_rows_per_busy_second_and_void_where_little_was_done() -> None:
+def test_a_true_rate_is_rows_per_busy_second_and_void_with_little_work() -> None:
     assert instance(500, 250).true_rate == 2000
     assert instance(49, 250).true_rate is None
     assert instance(500, 19).true_rate is None
     assert InstanceMeasures(50, 0, 20 * MILLISECOND).true_rate == 50 * SECOND / (20 * MILLISECOND)
 
 
-def test_what_is_void_has_the_siblings_mean_else_what_is_known() -> None:
+def test_a_void_measure_takes_the_siblings_mean_else_the_known_value() -> None:
     assert rates_of([instance(100, 100), instance(0, 0), instance(300, 100)], 7) == (1000, 2000, 3000)
     assert rates_of([instance(1, 1)], 7, 8) == (7,)
     assert rates_of([instance(1, 1)], None, 8) == (8,)
@@ -29,7 +29,7 @@ def test_what_is_void_has_the_siblings_mean_else_what_is_known() -> None:
     assert rates_of([], 7) is None
 
 
-def test_the_first_full_instance_is_the_capacity() -> None:
+def test_the_first_full_instance_sets_the_capacity() -> None:
     shares = shares_of([instance(300, 1), instance(100, 1)])
     assert shares == (0.75, 0.25)
     stage = StageMeasures((100.0, 100.0), shares, (120.0, 80.0), (0.0, 5.0))
@@ -42,7 +42,7 @@ def test_the_first_full_instance_is_the_capacity() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 1), (1, 129), (-1, -1)])
-def test_limits_that_cannot_be(low: int, high: int) -> None:
+def test_impossible_limits_are_rejected(low: int, high: int) -> None:
     with pytest.raises(ConfigurationError, match=r"128 key groups"):
         Limits(low, high)
 
@@ -56,7 +56,7 @@ SOURCE = Demand((100.0, 200.0), (10.0, 30.0))
 DOUBLE = flows((10, 20), (10, 20), (20, 40))
 
 
-def test_demand_is_carried_through_selectivities_whatever_arrives() -> None:
+def test_demand_is_propagated_through_selectivities_whatever_arrives() -> None:
     edges = [DemandEdge("in", "a", DOUBLE), DemandEdge("a", "b", flows((4, 1), (0, 0), (4, 1)))]
     demands = carried(["in", "a", "b"], edges, {"in": SOURCE}, {"a": (1.0, 2.0), "b": (0.0, 4.0)})
     assert demands["a"] == Demand((200.0, 400.0), (21.0, 62.0))
@@ -71,7 +71,7 @@ def test_a_stage_with_two_inputs_has_the_sum() -> None:
     assert demands["j"] == Demand((201.0, 401.0), (20.0, 60.0))
 
 
-def test_what_is_not_known_is_not_known_downstream() -> None:
+def test_unknown_demand_stays_unknown_downstream() -> None:
     edges = [DemandEdge("in", "a", DOUBLE[:2]), DemandEdge("a", "b", DOUBLE)]
     demands = carried(["in", "a", "b"], edges, {"in": SOURCE}, {"a": (0.0, 0.0), "b": (0.0, 0.0)})
     assert demands["a"] is None, "two intervals say too little"
@@ -79,14 +79,14 @@ def test_what_is_not_known_is_not_known_downstream() -> None:
     assert DemandEdge("a", "b", flows((0, 0), (0, 0), (0, 0))).selectivity is None
 
 
-def test_where_no_row_is_nobody_asks_what_would_become_of_it() -> None:
+def test_without_rows_no_selectivity_is_needed() -> None:
     edges = [DemandEdge("in", "a", ())]
     demands = carried(["in", "a"], edges, {"in": Demand((0.0, 0.0), (0.0, 0.0))}, {"a": (7.0, 5.0)})
     assert demands["a"] == Demand((0.0, 0.0), (7.0, 5.0))
     assert carried(["in", "a"], edges, {"in": Demand((0.0, 0.0), (0.0, 1.0))}, {"a": (7.0, 5.0)})["a"] is None
 
 
-def test_while_rows_wait_all_the_time_all_of_it_counts() -> None:
+def test_a_permanent_backlog_counts_in_full() -> None:
     """Two instances that share a core are busy half of the time each, and can do no more."""
     assert InstanceMeasures(500, 500, SECOND, pressed_ns=5 * SECOND).true_rate == 100
     assert InstanceMeasures(500, 500, SECOND).true_rate == 500

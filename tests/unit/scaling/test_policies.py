@@ -58,7 +58,7 @@ def test_secant_counts_a_backlog_as_far_as_it_stood_all_the_time() -> None:
     assert made.terms["backlog"] == 0
 
 
-def test_secant_leaves_a_burst_alone() -> None:
+def test_secant_ignores_a_burst() -> None:
     """The rate fits, and what stands is gone within 20 s."""
     made = decisions(Secant(), [stage(4, [300] * 5, [1500] * 5)] * 6)
     assert [one.wanted for one in made] == [4] * 6
@@ -75,7 +75,7 @@ def test_secant_shrinks_after_a_minute_to_what_its_busiest_interval_needs() -> N
     assert made[-1].wanted == 11, "700 / (100·0.8·0.85) = 10.3"
 
 
-def test_secant_takes_at_most_four_times_and_one() -> None:
+def test_secant_takes_at_most_four_times_plus_one() -> None:
     (made,) = decisions(Secant(), [stage(2, [10_000] * 5)])
     assert made.wanted == 9
 
@@ -92,7 +92,7 @@ def test_secant_uses_two_points_where_capacity_bends() -> None:
     assert made[1].why.startswith("secant")
 
 
-def test_secant_forgets_its_trials_when_what_is_due_moves() -> None:
+def test_secant_discards_its_trials_when_demand_moves() -> None:
     """The two points of the phase before would say that an instance more brings less than it does."""
     phase = [stage(4, [1000] * 5, rate=100), stage(13, [1000] * 5, rate=70)]
     (*_, same) = decisions(Secant(SecantSettings(max_factor=64)), [*phase, stage(14, [1050] * 5, rate=69)])
@@ -102,7 +102,7 @@ def test_secant_forgets_its_trials_when_what_is_due_moves() -> None:
     assert new.wanted == 36, "2,000 / (70·0.8) = 35.7"
 
 
-def test_secant_at_its_limit_says_so_and_an_idle_stage_shrinks_to_the_lower_one() -> None:
+def test_secant_at_its_limit_reports_it_and_an_idle_stage_shrinks_to_the_lower() -> None:
     (made,) = decisions(Secant(), [stage(4, [5000] * 5)], Limits(1, 4))
     assert made.wanted == 4
     assert "limit of 4" in made.why
@@ -112,13 +112,13 @@ def test_secant_at_its_limit_says_so_and_an_idle_stage_shrinks_to_the_lower_one(
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_stage_outside_of_its_limits_comes_back_within(name: str) -> None:
+def test_a_stage_outside_its_limits_returns_within(name: str) -> None:
     policy = policy_named(name)
     assert decisions(policy, [stage(2, [300] * 5)], Limits(4, 8))[0].wanted >= 4
     assert decisions(policy, [stage(20, [300] * 5)] * 13, Limits(1, 8))[-1].wanted <= 8
 
 
-def test_paper_shrinks_with_patience_and_not_soon_after_a_change() -> None:
+def test_paper_shrinks_slowly_and_not_soon_after_a_change() -> None:
     settings = PaperSettings(smoothing=1.0)
     made = decisions(Paper(settings), [stage(10, [300]), stage(10, [300]), stage(10, [300])])
     assert [one.wanted for one in made] == [10, 10, 4], "κ leaves 10/2 - 1"
@@ -130,7 +130,7 @@ def test_paper_smooths_rate_and_backlog() -> None:
     assert made[1].terms["backlog"] == 50
 
 
-def test_flinks_options_wait_and_leave_a_wide_band_alone() -> None:
+def test_flinks_options_wait_and_ignore_a_wide_band() -> None:
     policy = Ds2(FLINK_SETTINGS)
     assert decisions(policy, [stage(4, [300])])[0].wanted == 4, "0.75 is within 0.7 ± 0.3"
     assert decisions(policy, [stage(4, [1200])])[0].wanted == 18
@@ -148,7 +148,7 @@ def test_flinks_options_wait_and_leave_a_wide_band_alone() -> None:
         lambda: Ds2Settings(window=0),
     ],
 )
-def test_settings_that_cannot_be(make: object) -> None:
+def test_impossible_settings_are_rejected(make: object) -> None:
     assert callable(make)
     with pytest.raises(ConfigurationError):
         make()
@@ -176,7 +176,7 @@ def asked(answer: object, took_ms: int = 1) -> ScalingDecision:
     return ask("mine", Odd(answer), stage(3, [300]), Limits(1, 8), "kept", lambda: next(clock))
 
 
-def test_a_sound_answer_is_taken() -> None:
+def test_a_valid_answer_is_used() -> None:
     answer = ScalingDecision(5, "because", {"f": 0.5}, "new")
     assert asked(answer) is answer
 
@@ -198,7 +198,7 @@ def test_a_sound_answer_is_taken() -> None:
         (ScalingDecision(2, "", [("f", 1)]), "not a mapping"),  # type: ignore[arg-type]
     ],
 )
-def test_a_policy_that_answers_nonsense_is_named_and_the_stage_left_alone(answer: object, words: str) -> None:
+def test_a_policy_with_an_invalid_answer_is_named_and_the_stage_unchanged(answer: object, words: str) -> None:
     made = asked(answer)
     assert made.wanted == 3
     assert made.memory == "kept"
@@ -214,7 +214,7 @@ def test_a_policy_that_is_late_is_named_too() -> None:
     assert "took 101 ms, at most 100" in late.why
 
 
-def test_an_unknown_policy_is_told_with_a_near_one() -> None:
+def test_an_unknown_policy_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(ConfigurationError, match="Did you mean secant"):
         policy_named("secent")
 
@@ -225,7 +225,7 @@ def loads(monkeypatch: pytest.MonkeyPatch, value: str, name: str = "mine") -> No
     monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == registry.GROUP else [])
 
 
-def test_a_package_brings_a_policy_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_provides_a_policy_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     loads(monkeypatch, "tests.unit.scaling.test_policies:mine")
     assert policy_named("mine").decide(stage(1, [1]), Limits(1, 2), None).wanted == 2
     assert not is_shipped("mine")

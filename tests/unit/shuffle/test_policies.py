@@ -21,7 +21,7 @@ def task(graph: LinkGraph, source: int, sink: int, memory: EstimateMemory = STAT
     return PathTask(graph, source, sink, RandomStream(1, "policy"), memory, (0.5,) * graph.links)
 
 
-def test_an_unknown_policy_is_told_with_those_there_are() -> None:
+def test_an_unknown_policy_is_rejected_with_the_valid_ones() -> None:
     for name in ("best", "lookahead-", "lookahead-x"):
         with pytest.raises(ConfigurationError, match="planned"):
             policy_named(name, task(TRIANGLE, 0, 3))
@@ -70,14 +70,14 @@ def test_a_link_from_which_the_sink_cannot_be_reached_is_never_taken(name: str) 
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_source_without_any_way_says_so(name: str) -> None:
+def test_a_source_without_a_path_is_reported(name: str) -> None:
     policy = policy_named(name, task(LinkGraph(3, [(0, 1)]), 0, 2))
     policy.start_packet(1)
     assert policy.next_link(Journey(0), 1) is None
     policy.end_packet()
 
 
-def test_links_of_equal_cost_are_taken_in_turn_by_chance() -> None:
+def test_links_of_equal_cost_are_chosen_at_random() -> None:
     graph = LinkGraph(5, [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)])
     planner = PathPlanner(graph, 4, KlIndex(1.0), RandomStream(3))
     taken = [0, 0, 0]
@@ -89,7 +89,7 @@ def test_links_of_equal_cost_are_taken_in_turn_by_chance() -> None:
     assert all(150 < count < 250 for count in taken)
 
 
-def test_with_stale_costs_to_go_no_node_is_visited_twice_and_every_packet_arrives() -> None:
+def test_with_stale_costs_packets_visit_no_node_twice_and_arrive() -> None:
     """Streets both ways and an exchange every 50 packets: without the list of visited nodes packets would turn in circles."""
     side = 5
     pairs = [(v, v + 1) for v in range(side * side) if v % side < side - 1]
@@ -124,7 +124,7 @@ def test_rarer_exchanges_cost_some_regret_but_learn_as_well() -> None:
     assert totals[1] < 1.5 * totals[0]
 
 
-def test_a_dead_end_is_left_upstream_and_not_entered_again() -> None:
+def test_a_dead_end_is_avoided_upstream_and_not_entered_again() -> None:
     """0 → 1 → 2 → 3 with 2 → 1 alone between: from 1 the packet may go astray to 4, which only leads back."""
     graph = LinkGraph(5, [(0, 1), (1, 4), (4, 0), (1, 2), (2, 3)])
     network = PathNetwork(graph, 0, 3, (1.0, 1.0, 1.0, 0.05, 1.0))
@@ -141,7 +141,7 @@ def test_a_dead_end_is_left_upstream_and_not_entered_again() -> None:
     assert trial.policy.estimates.counts(1)[1] > 0, "it has been there"  # type: ignore[attr-defined]
 
 
-def test_a_link_that_lets_nothing_through_is_given_up_for_this_packet() -> None:
+def test_a_link_that_drops_everything_is_given_up_for_this_packet() -> None:
     graph = LinkGraph(3, [(0, 2), (0, 1), (1, 2)])
     network = PathNetwork(graph, 0, 2, (1e-9, 0.5, 0.5))
     trial = PathTrial(network, policy_named("paper", task(graph, 0, 2)), RandomStream(1))
@@ -151,7 +151,7 @@ def test_a_link_that_lets_nothing_through_is_given_up_for_this_packet() -> None:
     assert all(path == (1, 2) for path in trial.paths)
 
 
-def test_half_the_rate_is_found_within_few_packets_and_nothing_is_found_where_nothing_changes() -> None:
+def test_a_halved_rate_is_detected_within_few_packets_without_false_alarms() -> None:
     estimates, luck = Estimates(1, CHANGING), RandomStream(8)
 
     def attempts(rate: float) -> int:
@@ -186,7 +186,7 @@ def test_idle_links_are_forgotten_and_used_ones_are_not() -> None:
     assert estimates.counts(1) == pytest.approx((0.995**199, 10 * 0.995**199))
 
 
-def test_exploration_stops_to_grow_where_everything_is_forgotten() -> None:
+def test_exploration_stops_growing_when_everything_is_forgotten() -> None:
     costs = []
     for slot in (10**4, 10**8):
         estimates = Estimates(1, FORGETTING)
@@ -197,7 +197,7 @@ def test_exploration_stops_to_grow_where_everything_is_forgotten() -> None:
     assert costs[0] == costs[1]
 
 
-def test_the_shared_prior_expects_of_untried_links_what_the_others_showed() -> None:
+def test_the_shared_prior_estimates_untried_links_from_the_others() -> None:
     def mean_of_untried(rate: float) -> float:
         estimates, index = Estimates(7), SharedPriorIndex(RandomStream(1))
         estimates.successes, estimates.attempts = [40.0 * rate] * 6 + [0.0], [40.0] * 6 + [0.0]
@@ -212,7 +212,7 @@ def test_the_shared_prior_expects_of_untried_links_what_the_others_showed() -> N
     assert mean_of_untried(0.2) < 0.3
 
 
-def test_between_exchanges_a_node_sees_what_became_of_its_own_links() -> None:
+def test_between_exchanges_a_node_sees_the_results_of_its_own_links() -> None:
     graph = LinkGraph(4, [(0, 1), (0, 2), (1, 3), (2, 3)])
     planner = PathPlanner(graph, 3, KlIndex(0.1), RandomStream(1), exchange_every=1000)
     planner.start_packet(1)
@@ -224,7 +224,7 @@ def test_between_exchanges_a_node_sees_what_became_of_its_own_links() -> None:
     assert {planner.next_link(Journey(0), 50) for _ in range(40)} == {1}
 
 
-def test_a_tried_link_never_looks_dearer_than_its_mean() -> None:
+def test_a_tried_link_never_appears_costlier_than_its_mean() -> None:
     estimates, index, costs = Estimates(1), SharedPriorIndex(RandomStream(1)), [0.0]
     estimates.record(0, 8, arrived=True)
     drawn = []

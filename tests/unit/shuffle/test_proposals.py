@@ -21,14 +21,14 @@ def names(made: Proposals, now: int = 0) -> list[str]:
     return [peer.name for peer in made.ranked(PEERS, TARGET, now)]
 
 
-def test_the_whole_way_counts() -> None:
+def test_the_whole_path_is_measured() -> None:
     made = proposals()
     for number, cost in ((1, 30), (2, 5), (3, 1)):
         made.claimed(NodeId(number), TARGET, cost)
     assert names(made) == ["a2", "a3", "a1"]
 
 
-def test_a_claim_of_nothing_draws_no_more_than_a_try() -> None:
+def test_an_unfounded_claim_attracts_no_more_than_a_trial() -> None:
     made = proposals()
     for number, cost in ((1, 0), (2, 5), (3, 9)):
         made.claimed(NodeId(number), TARGET, cost)
@@ -40,7 +40,7 @@ def test_a_claim_of_nothing_draws_no_more_than_a_try() -> None:
     assert names(made, DOUBTED_NS + 1)[0] == "a1", "after ten minutes it is believed again"
 
 
-def test_nothing_grows() -> None:
+def test_memory_does_not_grow() -> None:
     made = proposals()
     for number in range(10 * MAX_CLAIMS):
         made.claimed(NodeId(number), TARGET, COST_MOST)
@@ -48,7 +48,7 @@ def test_nothing_grows() -> None:
     assert len(made._claims) == len(made._doubts) == MAX_CLAIMS
 
 
-def test_all_are_ranked_once_also_the_dearest() -> None:
+def test_all_proposals_are_ranked_once_including_the_costliest() -> None:
     made = proposals()
     for peer in PEERS:
         made.claimed(peer.node, TARGET, COST_MOST)

@@ -6,7 +6,7 @@ from agiledart_simulation.checkers.death_ledger import DeathLedger
 from tests.simulation.bench import built_ring
 
 
-def test_a_live_node_is_no_dead_one_but_one_that_has_left_is() -> None:
+def test_a_live_node_is_not_dead_and_a_departed_one_is() -> None:
     ring, ids = built_ring(3)
     ledger = DeathLedger(ring.world, lambda _a, _b: True)
     me, other = (ring.world.nodes[node].peer for node in ids[:2])
@@ -20,7 +20,7 @@ def test_a_live_node_is_no_dead_one_but_one_that_has_left_is() -> None:
     assert ledger.stale_violations() != []
 
 
-def test_the_dead_may_come_back_only_while_links_hold_their_last_words() -> None:
+def test_dead_nodes_may_reappear_only_while_links_hold_their_last_messages() -> None:
     ring, ids = built_ring(2)
     watcher, dead = (ring.world.nodes[node].peer for node in ids)
     calm = [False]

@@ -29,7 +29,7 @@ def test_nodes_of_a_zone_are_near_each_other() -> None:
     assert plane.distance_ns(A, B) == before, "a restarted node is where it was"
 
 
-def test_a_table_of_round_trips(tmp_path: Path) -> None:
+def test_a_table_of_round_trips_is_read(tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     file.write_text("0,10,30\n20,0,40\n30,40,0\n")
     sites = load(file)
@@ -45,7 +45,7 @@ def test_a_table_of_round_trips(tmp_path: Path) -> None:
     assert again.distance_ns(A, B) == 200 * MICROSECOND, "a zone is a site"
 
 
-def test_pairs_with_gaps(tmp_path: Path) -> None:
+def test_missing_pairs_are_filled(tmp_path: Path) -> None:
     file = tmp_path / "pings.csv.gz"
     with gzip.open(file, "wt") as out:
         out.write("source,destination,min,avg,max\n0,1,1,8,9\n1,0,1,10,9\n0,2,1,6,7\n2,2,0,0.1,0\n")
@@ -61,7 +61,7 @@ def test_pairs_with_gaps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1\n", "1,2\n3\n", "a,b\nc,d\n", "0,0\n0,0\n"])
-def test_nonsense_is_refused_with_the_name_of_the_file(tmp_path: Path, text: str) -> None:
+def test_invalid_tables_are_refused_with_the_file_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=r"bad\.csv"):
@@ -70,7 +70,7 @@ def test_nonsense_is_refused_with_the_name_of_the_file(tmp_path: Path, text: str
         load(tmp_path / "nowhere.csv")
 
 
-def test_the_measured_internet() -> None:
+def test_the_measured_internet_is_available() -> None:
     sites = load(data_path("network_rtt/wondernetwork_2020-07-19_pings.csv.gz"))
     assert sites.sites == 250
     draw = RandomStream(1, "sites").uniform
@@ -80,7 +80,7 @@ def test_the_measured_internet() -> None:
     assert 30 * MILLISECOND < times[len(times) // 2] < 120 * MILLISECOND
 
 
-def test_planet_lab() -> None:
+def test_planet_lab_is_available() -> None:
     pytest.importorskip("pyarrow")
     sites = load(data_path("network_rtt/planetlab490_rtt_ms.parquet"))
     assert sites.sites == 490

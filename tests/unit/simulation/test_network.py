@@ -31,7 +31,7 @@ def test_bursts_lose_several_in_a_row_on_one_link() -> None:
     assert net.reached["burst"] == lost
 
 
-def test_a_spike_holds_up_all_behind_it() -> None:
+def test_a_spike_delays_all_messages_behind_it() -> None:
     net = network(spike=0.02, spike_ns=SECOND)
     arrivals = [net.arrivals(A, B, number * MILLISECOND)[0] for number in range(1_000)]
     assert arrivals == sorted(arrivals)
@@ -61,7 +61,7 @@ def test_a_held_link_delivers_everything_when_it_is_released() -> None:
     assert net.arrivals(A, B, 2 * SECOND)[0] > 2 * SECOND
 
 
-def test_cuts_in_one_direction() -> None:
+def test_cuts_may_be_in_one_direction() -> None:
     net = network()
     net.mute(A)
     assert (net.is_cut(A, B), net.is_cut(B, A)) == (True, False)

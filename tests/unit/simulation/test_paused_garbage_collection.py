@@ -12,7 +12,7 @@ def machines() -> int:
     return sum(isinstance(one, OverlayMachine) for one in gc.get_objects())
 
 
-def test_what_one_ring_leaves_is_gone_when_the_next_one_begins() -> None:
+def test_garbage_of_one_ring_is_collected_before_the_next() -> None:
     gc.collect()
     before = machines()
     gc.disable()  # as in a run that may not be interrupted

@@ -20,7 +20,7 @@ def drained(queue: EventQueue, limit: int = 1 << 62) -> list[tuple[int, int]]:
 
 
 @both
-def test_nothing_comes_before_its_time_and_nothing_after_the_limit(make: Callable[[], EventQueue]) -> None:
+def test_no_event_comes_before_its_time_or_after_the_limit(make: Callable[[], EventQueue]) -> None:
     queue = make()
     for number, ms in enumerate((5, 3, 9, 3)):
         queue.push(ms * MILLISECOND, number, None, None)
@@ -39,7 +39,7 @@ def test_the_wheel_rounds_up_and_keeps_the_order_of_pushing() -> None:
 
 
 @both
-def test_what_is_pushed_for_now_still_happens_now(make: Callable[[], EventQueue]) -> None:
+def test_an_event_pushed_for_now_happens_now(make: Callable[[], EventQueue]) -> None:
     queue = make()
     queue.push(MILLISECOND, 1, None, None)
     assert queue.pop(MILLISECOND) is not None
@@ -48,7 +48,7 @@ def test_what_is_pushed_for_now_still_happens_now(make: Callable[[], EventQueue]
 
 
 @both
-def test_keep_and_pull(make: Callable[[], EventQueue]) -> None:
+def test_events_are_kept_and_pulled(make: Callable[[], EventQueue]) -> None:
     queue = make()
     for number in range(10):
         queue.push((10 - number) * MILLISECOND, number, "odd" if number % 2 else "even", None)

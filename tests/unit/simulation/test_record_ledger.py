@@ -36,7 +36,7 @@ def ledger(*, is_single: bool) -> RecordLedger:
     return made
 
 
-def test_all_holders_with_the_confirmed_copy_are_right() -> None:
+def test_all_replicas_with_the_confirmed_copy_are_right() -> None:
     assert said(ledger(is_single=True), (2, b"left"), (2, b"left"), (2, b"left")) == []
 
 
@@ -51,9 +51,9 @@ def test_the_other_side_may_win_with_the_same_version_after_a_cut_only() -> None
     assert any("another value" in line for line in said(ledger(is_single=True), *[(2, b"right")] * 3))
 
 
-def test_holders_agree_after_a_cut() -> None:
+def test_replicas_agree_after_a_cut() -> None:
     assert any("disagree" in line for line in said(ledger(is_single=False), (2, b"left"), (2, b"right"), (2, b"left")))
 
 
-def test_nobody_makes_values_up() -> None:
+def test_invented_values_are_wrong() -> None:
     assert any("no node wrote" in line for line in said(ledger(is_single=False), *[(3, b"one")] * 3))

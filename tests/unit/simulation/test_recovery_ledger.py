@@ -26,7 +26,7 @@ def test_a_life_that_only_lost_voters_knew_does_not_forbid_what_was_prepared_in_
     assert acknowledged((1, first), (2, second), (9, made(2, 1_000_000, CheckpointId(1, 1)))) == []
 
 
-def test_within_a_generation_it_does() -> None:
+def test_within_a_generation_it_voids_them() -> None:
     first, second = made(1, 1, CheckpointId(0, 0)), made(1, 2, CheckpointId(0, 0))
     (wrong,) = acknowledged((1, first), (2, second), (9, made(1, 3, CheckpointId(1, 1))))
     assert wrong.startswith("V5")

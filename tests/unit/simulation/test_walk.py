@@ -25,7 +25,7 @@ def walked(nodes: dict[int, Stub]) -> list[int]:
     return [int(node) for node in walk(machines, NodeId(1), KEY)]
 
 
-def test_a_dead_entry_of_the_table_is_passed_over() -> None:
+def test_a_dead_table_entry_is_skipped() -> None:
     assert walked({1: Stub([5, 8], []), 8: Stub([], [])}) == [1, 8]
 
 
@@ -33,5 +33,5 @@ def test_a_dead_leaf_ends_the_walk() -> None:
     assert walked({1: Stub([5, 8], [5]), 8: Stub([], [])}) == [1, 5]
 
 
-def test_a_circle_ends() -> None:
+def test_a_routing_loop_ends() -> None:
     assert len(walked({1: Stub([8], []), 8: Stub([1], [])})) > 60

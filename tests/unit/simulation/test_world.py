@@ -76,7 +76,7 @@ def test_messages_take_time_and_keep_order() -> None:
     assert world.nodes[B.node].machine.seen[0][0] >= 200_000
 
 
-def test_disorder_and_doubles() -> None:
+def test_messages_are_reordered_and_duplicated() -> None:
     world = world_of_two(NetworkConfig(reorder=0.5, duplicate=0.5))
     say(world, 100, MILLISECOND)
     world.run_for(SECOND)
@@ -84,7 +84,7 @@ def test_disorder_and_doubles() -> None:
     assert len(heard(world)) > 120
 
 
-def test_loss_and_cuts() -> None:
+def test_messages_are_lost_and_cut() -> None:
     world = world_of_two(NetworkConfig(loss=0.5))
     say(world, 200, MILLISECOND)
     world.run_for(SECOND)
@@ -126,7 +126,7 @@ def test_a_killed_process_resets_its_links_and_a_dead_machine_does_not() -> None
         assert len(lost) == 2 * hints, "a connection to a host without the process is refused"
 
 
-def test_a_restart_is_a_new_life_with_a_new_machine() -> None:
+def test_a_restart_is_a_new_incarnation_with_a_new_machine() -> None:
     world = world_of_two()
     apply(world, Crash((B.node,)))
     node = world.start(B)
@@ -156,7 +156,7 @@ def test_other_effects_go_to_the_callback() -> None:
     assert shouts == [(A, Shout("hey")), (B, Shout("call"))]
 
 
-def test_the_trace_tells_runs_apart() -> None:
+def test_the_trace_distinguishes_runs() -> None:
     digests = []
     for text in ("a", "a", "b"):
         trace = Trace(keep=5)
@@ -212,7 +212,7 @@ def test_a_clock_that_changes_its_speed_takes_its_timers_along() -> None:
     assert world.start(A).rate_ppb == -500_000_000, "it is the machine's clock, not the process's"
 
 
-def test_a_slow_node_looks_now_and_then() -> None:
+def test_a_slow_node_wakes_at_intervals() -> None:
     world = world_of_two()
     apply(world, Stutter(B.node, 100 * MILLISECOND))
     say(world, 30, 10 * MILLISECOND)
@@ -226,7 +226,7 @@ def test_a_slow_node_looks_now_and_then() -> None:
     assert world.nodes[B.node].machine.seen[0][0] % (100 * MILLISECOND) != 0
 
 
-def test_a_pause_that_is_made_longer() -> None:
+def test_a_pause_can_be_extended() -> None:
     world = world_of_two()
     apply(world, Pause(B.node, SECOND))
     world.run_for(SECOND // 2)
@@ -236,7 +236,7 @@ def test_a_pause_that_is_made_longer() -> None:
     assert [at for at, _ in world.nodes[B.node].machine.seen] == [3 * SECOND // 2]
 
 
-def test_a_lost_disk_forgets_the_number_of_the_life() -> None:
+def test_a_lost_disk_loses_the_incarnation_number() -> None:
     world = world_of_two()
     for lives in (2, 3):
         apply(world, Crash((B.node,)))
@@ -269,7 +269,7 @@ def test_both_queues_carry_the_same_conversation() -> None:
 
 
 @pytest.mark.parametrize("queue", ["heap", "wheel"])
-def test_a_heal_lets_go_of_what_held_links_kept_back(queue: str) -> None:
+def test_a_heal_releases_the_messages_of_held_links(queue: str) -> None:
     world = world_of_two(queue=queue)
     apply(world, HoldMessages(A.node, B.node, 10 * SECOND))
     for text in ("one", "two"):

@@ -62,7 +62,7 @@ def read(root: Path, name: str, partition: int = 0) -> list[Any]:
     return found
 
 
-def test_rows_come_back_in_order_and_a_flush_makes_them_visible(tmp_path: Path) -> None:
+def test_rows_are_read_in_order_and_a_flush_makes_them_visible(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x")
     writer.write(rows(0, 3))
     assert LogReader(log_directory(tmp_path, "x")).ends(0).committed == 0
@@ -79,7 +79,7 @@ def test_rows_come_back_in_order_and_a_flush_makes_them_visible(tmp_path: Path) 
     assert (description.name, description.application, description.version) == ("x", "app", 3)
 
 
-def test_uncommitted_rows_are_for_those_who_ask(tmp_path: Path) -> None:
+def test_uncommitted_rows_are_read_on_request(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x")
     assert isinstance(writer, LogSinkWriter)
     writer.write(rows(0, 10))
@@ -92,7 +92,7 @@ def test_uncommitted_rows_are_for_those_who_ask(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_batches_take_turns_and_a_new_run_goes_on_where_there_is_least(tmp_path: Path) -> None:
+def test_batches_rotate_over_partitions_and_a_new_run_starts_at_the_smallest(tmp_path: Path) -> None:
     for run in range(2):
         writer = opened(tmp_path, "log:x?partitions=3")
         for n in range(4):
@@ -153,7 +153,7 @@ def test_the_public_name_makes_the_same_connector() -> None:
     assert made == parse_connector("log:routes?partitions=4&max_bytes=64MiB&max_age=7d@pi2")
 
 
-def test_another_type_another_number_and_a_second_writer_are_refused(tmp_path: Path) -> None:
+def test_another_type_or_number_and_a_second_writer_are_refused(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x?partitions=2")
     with pytest.raises(OperationFailed, match="is being written by another application"):
         open_sink(parse_connector("log:x"), Row, lambda: NOW, SinkOrigin("app", 3, tmp_path, lock_timeout_s=0.0))
@@ -167,7 +167,7 @@ def test_another_type_another_number_and_a_second_writer_are_refused(tmp_path: P
     again.close()
 
 
-def test_a_power_cut_gives_offsets_up_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_power_cut_skips_offsets_and_reports_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`committed` reached the disk, the last rows did not."""
     writer = opened(tmp_path, "log:x")
     for n in range(3):
@@ -218,7 +218,7 @@ def test_rows_that_look_like_entries_are_rows(tmp_path: Path) -> None:
     assert following == 5
 
 
-def test_a_flipped_committed_file_is_found_out_and_done_without(tmp_path: Path) -> None:
+def test_a_corrupt_committed_file_is_detected_and_skipped(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x")
     writer.write(rows(0, 10))
     writer.close()
@@ -233,7 +233,7 @@ def test_a_flipped_committed_file_is_found_out_and_done_without(tmp_path: Path) 
     assert read_committed(path.parent) == (0, 10)
 
 
-def test_old_segments_go_by_age_and_the_newest_stays(tmp_path: Path) -> None:
+def test_old_segments_expire_and_the_newest_stays(tmp_path: Path) -> None:
     clock = [NOW]
     writer = opened(tmp_path, "log:x?max_age=60s", clock=lambda: clock[0])
     folder = partition_directory(log_directory(tmp_path, "x"), 0)
@@ -250,7 +250,7 @@ def test_old_segments_go_by_age_and_the_newest_stays(tmp_path: Path) -> None:
     assert [row[0] for row in read(tmp_path, "x")] == list(range(first, 50))
 
 
-def test_a_disk_that_takes_nothing_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_is_reported_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = opened(tmp_path, "log:x")
     writer.write(rows(0, 10))
     writer.flush()
@@ -292,7 +292,7 @@ def test_the_description_of_a_log_is_read_from_its_copy(tmp_path: Path, damage: 
     assert path.exists()
 
 
-def test_without_description_and_copy_nobody_writes_over_the_rows(tmp_path: Path) -> None:
+def test_without_description_and_copy_rows_are_not_overwritten(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x")
     writer.write(rows(0, 3))
     writer.close()
@@ -309,7 +309,7 @@ def test_without_description_and_copy_nobody_writes_over_the_rows(tmp_path: Path
         opened(tmp_path, "log:x")
 
 
-def test_segments_that_somebody_took_away_are_damage_and_not_age(tmp_path: Path) -> None:
+def test_removed_segments_are_damage_and_not_retention(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x")
     writer.write(rows(0, 3))
     writer.close()
@@ -321,7 +321,7 @@ def test_segments_that_somebody_took_away_are_damage_and_not_age(tmp_path: Path)
     assert lost.value.next_good == 3
 
 
-def test_a_log_goes_on_at_another_node_where_its_last_epoch_ended(tmp_path: Path) -> None:
+def test_a_moved_log_continues_where_its_last_epoch_ended(tmp_path: Path) -> None:
     here = opened(tmp_path / "here", "log:moves")
     assert isinstance(here, LogSinkWriter)
     here.write(rows(0, 5))
@@ -368,7 +368,7 @@ def by_epoch(root: Path, options: str = "") -> Any:
 
 
 @pytest.mark.parametrize("options", ["", "?segment_bytes=4KiB&max_bytes=64MiB"])
-def test_rows_of_a_run_by_epochs_wait_while_the_disk_is_full(tmp_path: Path, full_at: Any, options: str) -> None:
+def test_rows_of_a_run_with_epochs_wait_while_the_disk_is_full(tmp_path: Path, full_at: Any, options: str) -> None:
     """The flow goes on, the epoch is given up, and the next one that has room commits all of it, each row once."""
     sink = by_epoch(tmp_path, options)
     sink.write(rows(0, 100))
@@ -395,7 +395,7 @@ def test_rows_of_a_run_by_epochs_wait_while_the_disk_is_full(tmp_path: Path, ful
     assert [row[0] for row in read(tmp_path, "out")] == list(range(910))
 
 
-def test_what_waits_in_a_log_is_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_rows_in_a_log_are_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_sink_log.partition_writer.MAX_WAITING_BYTES", 20_000)
     sink = by_epoch(tmp_path)
     full_at(200)

@@ -50,7 +50,7 @@ def values_kept(directory: Path, partition: int = 0) -> int:
     return ends.committed - ends.first
 
 
-def test_old_segments_of_an_ended_log_go_and_readers_are_told(tmp_path: Path) -> None:
+def test_old_segments_of_an_ended_log_are_removed_and_readers_notified(tmp_path: Path) -> None:
     directory = ended(tmp_path)
     reader = LogReader(directory)
     assert values_kept(directory) == 3 * ROWS
@@ -66,7 +66,7 @@ def test_old_segments_of_an_ended_log_go_and_readers_are_told(tmp_path: Path) ->
     assert trim_idle(directory, NOW_MS) == Trimmed()
 
 
-def test_a_log_that_is_old_as_a_whole_gives_everything_back_but_its_offsets(tmp_path: Path) -> None:
+def test_a_completely_old_log_is_emptied_but_keeps_its_offsets(tmp_path: Path) -> None:
     directory = ended(tmp_path)
     trim_idle(directory, NOW_MS + 600_000)
     assert [segments_of(partition_directory(directory, n)) for n in (0, 1)] == [[], []]
@@ -83,14 +83,14 @@ def test_a_log_that_is_old_as_a_whole_gives_everything_back_but_its_offsets(tmp_
     assert (batches[0].offset, following) == (3 * ROWS, 3 * ROWS + 1)
 
 
-def test_a_word_that_the_disk_has_lost_does_not_bring_offsets_back(tmp_path: Path) -> None:
+def test_offsets_are_not_reused_after_the_disk_lost_their_record(tmp_path: Path) -> None:
     directory = ended(tmp_path)
     (partition_directory(directory, 0) / "committed").unlink()
     trim_idle(directory, NOW_MS + 600_000)
     assert LogReader(directory).ends(0).committed == 3 * ROWS
 
 
-def test_the_bound_of_size_is_kept_as_the_description_says_it(tmp_path: Path) -> None:
+def test_the_size_limit_of_the_description_is_kept(tmp_path: Path) -> None:
     directory = ended(tmp_path, ages_s=(5, 5, 5, 5))
     description = read_description(directory)
     assert description is not None
@@ -102,7 +102,7 @@ def test_the_bound_of_size_is_kept_as_the_description_says_it(tmp_path: Path) ->
     assert values_kept(directory) == ROWS
 
 
-def test_a_log_that_is_written_is_left_alone(tmp_path: Path) -> None:
+def test_a_log_being_written_is_not_trimmed(tmp_path: Path) -> None:
     directory = ended(tmp_path)
     log = opened(tmp_path)
     before = LogReader(directory).ends(0)

@@ -69,7 +69,7 @@ def stored(row_type: Any, row: Any) -> Any:
     return msgspec.msgpack.decode(body)[0]
 
 
-def test_each_kind_of_field() -> None:
+def test_each_kind_of_field_is_encoded() -> None:
     fields = {str(field["name"]): (field["type"], field["nullable"]) for field in row_form(Everything).fields}
     assert fields == {
         "at": ("datetime", False),
@@ -100,7 +100,7 @@ def test_each_kind_of_field() -> None:
     ]  # fmt: skip
 
 
-def test_rows_that_are_arrays_already_are_not_touched() -> None:
+def test_rows_that_are_arrays_already_are_not_changed() -> None:
     assert row_form(Cell).plain is None
     assert row_form(list[Cell]).plain is not None
 
@@ -118,7 +118,7 @@ def test_a_type_without_meaning_is_refused() -> None:
         row_form(Any)
 
 
-def test_large_batches_are_halved_and_a_row_that_is_too_large_is_refused() -> None:
+def test_large_batches_are_halved_and_an_oversized_row_is_refused() -> None:
     rows = [[n, "x" * 100] for n in range(100)]
     pieces = list(encoded(rows, 1_000))
     assert [row for body, _ in pieces for row in msgspec.msgpack.decode(body)] == rows

@@ -51,7 +51,7 @@ def opened(directory: Path, **more: Any) -> PartitionWriter:
 
 
 @pytest.mark.parametrize("work", [PartitionWriter.prepare, lambda writer: writer.commit_up_to(1, 1)])
-def test_rows_that_a_disk_has_lost_are_not_taken_for_written_at_the_next_epoch(
+def test_rows_that_the_disk_lost_are_not_counted_as_written_next_epoch(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, work: Callable[[PartitionWriter], Any]
 ) -> None:
     """The system marks the pages clean when it could not write them, and the next call says that all is well."""
@@ -97,9 +97,7 @@ def test_a_segment_that_cannot_be_begun_is_begun_later(
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_a_segment_that_holds_only_a_commit_is_gone_on_with_however_old_it_is(
-    tmp_path: Path, disk: Disk, *, is_full: bool
-) -> None:
+def test_a_segment_with_only_a_commit_is_continued_at_any_age(tmp_path: Path, disk: Disk, *, is_full: bool) -> None:
     """The next one would have its name: rows would go into a file of no name, or the commit be written over."""
     now = [10**18]
     writer = opened(tmp_path, max_age_ms=60_000, clock=lambda: now[0])
@@ -120,7 +118,9 @@ def test_a_segment_that_holds_only_a_commit_is_gone_on_with_however_old_it_is(
     assert recover(tmp_path, LOG_ID, 0).end == 2
 
 
-def test_partitions_of_a_log_share_what_may_wait(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_of_a_log_share_the_waiting_limit(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "MAX_WAITING_BYTES", 10_000)
     log = LogWriter(tmp_path, "out", LogOptions(partitions=8), "[]", [], waits=True)
     let = disk.refuse(os, "write", errno.ENOSPC, 1 << 30)

@@ -54,13 +54,13 @@ def test_the_networks_ca_follows_from_its_id_alone() -> None:
     assert make_credentials(key_of("pi"), public_of("another"), NOW).network_ca != GOOD.network_ca
 
 
-def test_credentials_keep_their_key_out_of_sight() -> None:
+def test_credentials_hide_their_key() -> None:
     assert b"PRIVATE KEY" in GOOD.pem
     assert "PRIVATE" not in repr(GOOD) + str(GOOD) + f"{GOOD}"
 
 
 @pytest.mark.parametrize("der", [None, b"", b"\x30\x82", bytes(100), b"\x30" * (MAX_CERTIFICATE_BYTES + 1)])
-def test_what_is_no_certificate_is_refused(der: bytes | None) -> None:
+def test_bytes_that_are_no_certificate_are_refused(der: bytes | None) -> None:
     with pytest.raises(Refused) as refusal:
         verify_peer_certificate(der)
     assert refusal.value.reason == "certificate"
@@ -97,14 +97,14 @@ def extension_of_good() -> bytes:
     ],
     ids=["none", "empty", "zeros", "copied", "longer", "weak key"],
 )
-def test_a_leaf_without_a_good_signed_key_is_refused(change: bytes | None) -> None:
+def test_a_leaf_without_a_valid_signed_key_is_refused(change: bytes | None) -> None:
     with pytest.raises(Refused) as refusal:
         verify_peer_certificate(resigned(change))
     assert refusal.value.reason == "certificate"
 
 
 @pytest.mark.filterwarnings("ignore:Parsed a")
-def test_damage_proves_no_other_key_and_raises_nothing_else() -> None:
+def test_damage_proves_no_other_key_and_raises_no_other_error() -> None:
     draw, der = Random(2), der_of(GOOD)
     for _ in range(2_000):
         damaged = bytearray(der)
@@ -117,14 +117,14 @@ def test_damage_proves_no_other_key_and_raises_nothing_else() -> None:
             assert key == public_of("pi")  # the damage was in what TLS checks: names, dates, the CA's signature
 
 
-def test_known_peer_id() -> None:
+def test_a_known_peer_has_its_id() -> None:
     """Test vector of the libp2p specification of peer ids: an Ed25519 key and its base58 form."""
     key = bytes.fromhex("1ed1e8fae2c4a144b8be8fd4b47bf3d3b34b871c3cacf6010f0e42d474fce27e")
     assert peer_id_text(key) == "12D3KooWBtg3aaRMjxwedh83aGiUkwSxDwUZkzuJcfaqUmo7R3pq"
     assert all(peer_id_text(public_of(name)).startswith("12D3Koo") for name in "abc")
 
 
-def test_signatures() -> None:
+def test_signatures_are_verified() -> None:
     signature = key_of("pi").sign(b"message")
     assert check_signature(public_of("pi"), signature, b"message")
     assert not check_signature(public_of("pi"), signature, b"massage")
@@ -133,7 +133,7 @@ def test_signatures() -> None:
     assert not check_signature(public_of("pi"), b"short", b"message")
 
 
-def test_contexts_speak_tls_1_3_only_and_ask_for_a_certificate() -> None:
+def test_contexts_require_tls_1_3_and_a_certificate() -> None:
     import ssl
 
     for context in (server_context(GOOD), client_context(GOOD)):
@@ -142,7 +142,7 @@ def test_contexts_speak_tls_1_3_only_and_ask_for_a_certificate() -> None:
     assert server_context(GOOD).num_tickets == 0
 
 
-def test_a_key_is_loaded_where_there_are_no_memory_files(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_key_is_loaded_on_platforms_without_memory_files(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     import os
     import tempfile
 

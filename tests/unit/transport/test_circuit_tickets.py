@@ -17,7 +17,7 @@ def booking(requester_key: int = 0, from_host: str = "10.0.0.1") -> Booking:
     return Booking(bytes([requester_key]), from_host, "10.0.0.9", 9464)
 
 
-def test_a_ticket_is_good_once() -> None:
+def test_a_ticket_is_valid_once() -> None:
     tickets = CircuitTickets()
     tickets.book(ticket(1), booking(), 0)
     assert tickets.redeem(ticket(1), "10.0.0.1", 1) == booking()
@@ -27,7 +27,7 @@ def test_a_ticket_is_good_once() -> None:
 
 
 @pytest.mark.parametrize(("number", "host", "at"), [(2, "10.0.0.1", 1), (1, "10.0.0.2", 1), (1, "10.0.0.1", TICKET_NS)])
-def test_unknown_late_or_from_elsewhere_it_is_not(number: int, host: str, at: int) -> None:
+def test_an_unknown_late_or_foreign_ticket_is_invalid(number: int, host: str, at: int) -> None:
     tickets = CircuitTickets()
     tickets.book(ticket(1), booking(), 0)
     with pytest.raises(Refused, match="ticket"):
@@ -35,7 +35,7 @@ def test_unknown_late_or_from_elsewhere_it_is_not(number: int, host: str, at: in
     assert tickets.open == 0
 
 
-def test_ten_thousand_openings_of_one_peer_hold_eight() -> None:
+def test_ten_thousand_circuits_of_one_peer_hold_eight_slots() -> None:
     tickets = CircuitTickets()
     for number in range(MAX_CIRCUITS_OF_PEER):
         tickets.book(ticket(number), booking(), number)
@@ -46,7 +46,7 @@ def test_ten_thousand_openings_of_one_peer_hold_eight() -> None:
     tickets.book(ticket(1), booking(1), 0)  # another peer is not kept out
 
 
-def test_many_peers_together_hold_no_more_than_the_relay_has() -> None:
+def test_many_peers_together_hold_no_more_than_the_relays_slots() -> None:
     tickets = CircuitTickets()
     for number in range(MAX_CIRCUITS):
         tickets.book(ticket(number), booking(number), 0)
@@ -56,7 +56,7 @@ def test_many_peers_together_hold_no_more_than_the_relay_has() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(("book", "redeem", "end", "wait")), st.integers(0, 9)), max_size=200))
-def test_what_is_held_is_what_was_booked_and_is_neither_late_nor_over(actions: list[tuple[str, int]]) -> None:
+def test_held_slots_equal_booked_ones_and_are_neither_late_nor_over(actions: list[tuple[str, int]]) -> None:
     tickets, now, number = CircuitTickets(5, 2), 0, 0
     waiting: dict[int, tuple[int, int]] = {}
     opened: list[Booking] = []
@@ -87,6 +87,6 @@ def test_what_is_held_is_what_was_booked_and_is_neither_late_nor_over(actions: l
 
 
 @pytest.mark.parametrize("head", [b"", PREFACE, preface(bytes(15)), preface(bytes(17)), b"\0ADT\x02" + bytes(16)])
-def test_half_a_preface_or_another_version_is_none(head: bytes) -> None:
+def test_half_a_preface_or_another_version_is_invalid(head: bytes) -> None:
     with pytest.raises(Refused, match="ticket"):
         ticket_of(head)

@@ -23,11 +23,11 @@ def slot_granted(places: HandshakeSlots, callers: list[UnverifiedCaller], now: f
         ("fe80::1%eth0", "fe80::2%eth1", True),
     ],
 )
-def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
+def test_addresses_are_grouped_by_prefix(one: str, other: str, same: bool) -> None:
     assert (block_of(one) == block_of(other)) is same
 
 
-def test_an_address_has_few_of_the_places_and_others_have_theirs() -> None:
+def test_an_address_gets_few_slots_and_other_addresses_keep_theirs() -> None:
     places = HandshakeSlots(total=6, per_address_block=2, max_pending=10)
     slot_granted(places, [UnverifiedCaller("a"), UnverifiedCaller("a")], 0.0)
     third, other = UnverifiedCaller("a"), UnverifiedCaller("b")
@@ -40,7 +40,7 @@ def test_an_address_has_few_of_the_places_and_others_have_theirs() -> None:
     assert turns.next_check_in == MIN_SLOT_SECONDS - 0.5
 
 
-def test_who_has_been_seated_longest_gives_way_to_who_waits_when_its_time_is_over() -> None:
+def test_the_oldest_handshake_yields_to_a_waiting_one_after_its_time() -> None:
     places = HandshakeSlots(total=9, per_address_block=2, max_pending=10)
     first, second, third = UnverifiedCaller("a"), UnverifiedCaller("a"), UnverifiedCaller("a")
     slot_granted(places, [first], 0.0)
@@ -54,7 +54,7 @@ def test_who_has_been_seated_longest_gives_way_to_who_waits_when_its_time_is_ove
     assert places.assign(MIN_SLOT_SECONDS).granted == [third]
 
 
-def test_who_waits_for_us_does_not_give_way() -> None:
+def test_an_outgoing_handshake_does_not_yield() -> None:
     places = HandshakeSlots(total=1, per_address_block=1, max_pending=10)
     judged = UnverifiedCaller("a")
     slot_granted(places, [judged], 0.0)
@@ -64,7 +64,7 @@ def test_who_waits_for_us_does_not_give_way() -> None:
     assert places.assign(9.0) == ([], [], None)
 
 
-def test_the_mute_give_way_before_those_who_have_spoken() -> None:
+def test_silent_handshakes_yield_before_those_that_have_sent() -> None:
     places = HandshakeSlots(total=1, per_address_block=1, max_pending=3)
     slot_granted(places, [UnverifiedCaller("a")], 0.0)
     spoke, mute, later = UnverifiedCaller("a"), UnverifiedCaller("b"), UnverifiedCaller("c")
@@ -75,7 +75,7 @@ def test_the_mute_give_way_before_those_who_have_spoken() -> None:
     assert places.count == 4
 
 
-def test_when_all_have_spoken_the_one_that_has_waited_longest_gives_way() -> None:
+def test_when_all_have_sent_the_longest_waiting_one_yields() -> None:
     places = HandshakeSlots(total=0, per_address_block=1, max_pending=2)
     first, second = UnverifiedCaller("a"), UnverifiedCaller("b")
     for one in (first, second):
@@ -84,7 +84,7 @@ def test_when_all_have_spoken_the_one_that_has_waited_longest_gives_way() -> Non
     assert places.arrive(UnverifiedCaller("c")) is first
 
 
-def test_nothing_is_left_of_who_has_gone() -> None:
+def test_an_ended_handshake_leaves_nothing() -> None:
     places = HandshakeSlots(total=2, per_address_block=1, max_pending=4)
     callers = [UnverifiedCaller("a"), UnverifiedCaller("b"), UnverifiedCaller("c")]
     slot_granted(places, callers[:2], 0.0)

@@ -106,19 +106,19 @@ def of_kind(log: list[tuple[int, Effect]], kind: type) -> list[int]:
     return [at for at, effect in log if isinstance(effect, kind)]
 
 
-def test_a_link_that_answers_is_only_asked() -> None:
+def test_a_link_that_answers_is_only_probed() -> None:
     log = World(1).run(60 * SECOND)
     assert not of_kind(log, DialLink)
     assert 60 <= len(of_kind(log, ProbeLink)) <= 20 * 60
 
 
-def test_a_link_over_which_nothing_goes_is_not_even_asked() -> None:
+def test_an_idle_link_is_not_probed() -> None:
     machine = LinkFailover(PATIENCE_NS, RandomStream(1, "idle"))
     assert all(machine.step(CheckLink(0, 0), n * LOOK_NS) == [] for n in range(100))
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_soon_after_the_way_has_healed_rows_go_again(seed: int) -> None:
+def test_rows_flow_soon_after_the_path_has_healed(seed: int) -> None:
     cut, healed = 3 * SECOND, 3 * SECOND + (2 + seed % 20) * SECOND + seed * 37 * MILLISECOND
     world = World(seed, cuts=((cut, healed),))
     log = world.run(healed + 10 * SECOND)
@@ -130,7 +130,7 @@ def test_soon_after_the_way_has_healed_rows_go_again(seed: int) -> None:
     assert world.machine.since is None
 
 
-def test_a_receiver_that_sleeps_is_not_left() -> None:
+def test_a_sleeping_receiver_is_not_abandoned() -> None:
     world = World(3, sleeps=((2 * SECOND, 7 * SECOND),))
     log = world.run(20 * SECOND)
     assert of_kind(log, DialLink)
@@ -138,7 +138,7 @@ def test_a_receiver_that_sleeps_is_not_left() -> None:
     assert world.machine.state is LinkState.WORKING
 
 
-def test_what_never_heals_is_given_up_once() -> None:
+def test_a_link_that_never_heals_is_given_up_once() -> None:
     log = World(4, cuts=((SECOND, 10**15),)).run(3 * PATIENCE_NS)
     (given_up,) = of_kind(log, AbandonLink)
     assert PATIENCE_NS <= given_up <= PATIENCE_NS + 3 * SECOND
@@ -153,7 +153,7 @@ def machine_that_asked(queued: int) -> LinkFailover:
     return machine
 
 
-def test_a_thin_link_is_not_silent_while_the_bytes_before_the_probe_move() -> None:
+def test_a_thin_link_is_not_silent_while_bytes_before_the_probe_move() -> None:
     machine = machine_that_asked(queued=1 << 20)
     for turn in range(1, 40):
         look = CheckLink(10 + turn, 0, acknowledged=1_000 + 20_000 * turn, queued=1 << 20)
@@ -161,7 +161,7 @@ def test_a_thin_link_is_not_silent_while_the_bytes_before_the_probe_move() -> No
     assert machine.state is LinkState.WORKING
 
 
-def test_bytes_behind_the_probe_say_nothing() -> None:
+def test_bytes_behind_the_probe_prove_nothing() -> None:
     """A relay's own kernel takes them, while the other end of the circuit is gone."""
     machine = machine_that_asked(queued=50)
     machine.step(CheckLink(11, 0, acknowledged=1_050, queued=0), LOOK_NS // 10)
@@ -170,7 +170,7 @@ def test_bytes_behind_the_probe_say_nothing() -> None:
     assert machine.state is LinkState.SILENT
 
 
-def test_any_frame_from_the_other_end_is_a_sign_of_life() -> None:
+def test_any_frame_from_the_peer_proves_that_it_is_alive() -> None:
     machine = machine_that_asked(queued=50)
     for turn in range(1, 20):
         machine.step(CheckLink(10 + turn, turn, acknowledged=1_050), turn * LOOK_NS)
@@ -184,7 +184,7 @@ def test_an_echo_of_another_probe_counts_for_nothing() -> None:
     assert machine.state is LinkState.SILENT
 
 
-def test_a_lost_link_is_dialled_at_once_and_one_that_opens_and_is_lost_ever_more_slowly() -> None:
+def test_a_lost_link_is_redialled_at_once_and_a_flapping_one_ever_more_slowly() -> None:
     machine = LinkFailover(10**15, RandomStream(6, "refused"))
     effects = machine.step(LinkClosed("reset"), 0)
     now, pauses = 0, []
@@ -223,7 +223,7 @@ def looks_back(machine: LinkFailover, since: int, until: int) -> list[int]:
     return found
 
 
-def test_by_way_of_others_the_direct_way_is_tried_every_few_seconds_and_taken_when_it_opens() -> None:
+def test_while_relayed_the_direct_path_is_retried_and_used_once_open() -> None:
     machine = is_relayed()
     tries = looks_back(machine, LOOK_NS, 20 * SECOND)
     assert 4 <= len(tries) <= 9
@@ -235,7 +235,7 @@ def test_another_circuit_is_not_taken_while_one_works() -> None:
     assert is_relayed().step(DialSucceeded(2, is_relayed=True), SECOND) == [CancelDial(2)]
 
 
-def test_a_direct_way_that_falls_silent_again_is_tried_ever_less() -> None:
+def test_a_direct_path_that_falls_silent_again_is_tried_ever_less() -> None:
     machine, now, pauses, dial = is_relayed(), int(SECOND), list[int](), 10
     for _ in range(6):
         tries = looks_back(machine, now, now + 200 * SECOND)

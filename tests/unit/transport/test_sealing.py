@@ -16,14 +16,14 @@ KEY = Key.from_private_bytes(b"k" * 32)
 
 
 @given(st.binary(min_size=32, max_size=32))
-def test_both_halves_of_a_key_change_their_form_alike(seed: bytes) -> None:
+def test_both_halves_of_a_key_are_converted_alike(seed: bytes) -> None:
     key = Key.from_private_bytes(seed)
     own = x25519.X25519PrivateKey.from_private_bytes(sha512(seed).digest()[:32])
     assert own.public_key().public_bytes_raw() == montgomery_key(public_bytes(key))
 
 
 @given(st.binary(max_size=200), st.binary(max_size=40))
-def test_it_opens_with_the_key_and_context(text: bytes, context: bytes) -> None:
+def test_a_sealed_text_opens_with_the_key_and_context(text: bytes, context: bytes) -> None:
     sealed = seal(public_bytes(KEY), context, text)
     assert len(sealed) == len(text) + OVERHEAD_BYTES
     assert unseal(KEY, context, sealed) == text
@@ -39,12 +39,12 @@ def test_it_opens_with_the_key_and_context(text: bytes, context: bytes) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_rubbish_is_refused(rubbish: bytes) -> None:
+def test_malformed_bytes_are_refused(rubbish: bytes) -> None:
     with pytest.raises(Refused):
         unseal(KEY, b"", rubbish)
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * 31, bytes(32), b"\x01" + bytes(31)])
-def test_nothing_is_sealed_to_what_is_no_key(key: bytes) -> None:
+def test_nothing_is_sealed_to_an_invalid_key(key: bytes) -> None:
     with pytest.raises(Refused):
         seal(key, b"", b"text")
