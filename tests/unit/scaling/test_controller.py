@@ -40,7 +40,7 @@ class Fluid:
         return Interval(states, self.instances, running_change, quota)
 
 
-def test_four_times_the_rate_is_one_request_for_all_stages_and_the_way_back_takes_a_minute() -> None:
+def test_fourfold_rate_is_one_request_for_all_stages_and_shrinking_is_slow() -> None:
     world, one = Fluid({"a": 1, "b": 1}), controller()
     assert one.ended(world.interval(60)) == ()
 

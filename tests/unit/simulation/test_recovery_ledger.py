@@ -20,7 +20,7 @@ def acknowledged(*values: tuple[int, RegisterValue]) -> list[str]:
     return list(ledger.violations)
 
 
-def test_a_life_that_only_lost_voters_knew_does_not_forbid_what_was_prepared_in_the_one_before() -> None:
+def test_an_attempt_known_only_to_lost_voters_does_not_void_preparations() -> None:
     """The voter that is left has accepted an epoch of life 1; the lost ones had begun life 2, which is given up."""
     first, second = made(1, 1, CheckpointId(0, 0)), made(1, 2, CheckpointId(0, 0))
     assert acknowledged((1, first), (2, second), (9, made(2, 1_000_000, CheckpointId(1, 1)))) == []
