@@ -135,7 +135,7 @@ PLACES: dict[str, Callable[[], Bed]] = {
 
 
 @pytest.mark.parametrize("name", list(MUTANTS))
-def test_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = PLACES[name]
     with monkeypatch.context() as patch:
         MUTANTS[name](patch.setattr)
@@ -152,7 +152,9 @@ def test_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("leases_only_for_the_join", "storms", 10),
     ],
 )
-def test_runs_from_seeds_find_it_too(name: str, scenario: str, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_from_seeds_find_every_mutant_too(
+    name: str, scenario: str, seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without anybody who knows where it hides. Most others need a loss at one moment of some milliseconds."""
     MUTANTS[name](monkeypatch.setattr)
     assert found_at(scenario, seeds) is not None
@@ -160,7 +162,7 @@ def test_runs_from_seeds_find_it_too(name: str, scenario: str, seeds: int, monke
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["early_take_back", "no_check_after_a_lapse"])
-def test_storms_find_it_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storms_find_every_mutant_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[name](monkeypatch.setattr)
     assert found_at("storms", 40) is not None
 

@@ -74,7 +74,7 @@ class Banning(Mesh):
         return sum(target in known for node, known in self.in_force_at.items() if node in self.world.nodes)
 
 
-def test_a_ban_and_its_end_reach_all_of_forty() -> None:
+def test_a_ban_and_its_end_reach_all_forty_nodes() -> None:
     mesh = Banning(1, 40).build()
     began = mesh.world.now
     mesh.ban("a7")
@@ -85,7 +85,7 @@ def test_a_ban_and_its_end_reach_all_of_forty() -> None:
     assert mesh.world.run_until(lambda: mesh.knowing() == 0, 10 * SECOND)
 
 
-def test_what_was_lost_on_the_way_is_learnt_by_comparing() -> None:
+def test_bans_lost_in_transit_are_learnt_by_digest_comparison() -> None:
     mesh = Banning(2, 12, network=NetworkConfig(loss=0.0)).build()
     sleeper = mesh.node("a5")
     mesh.world.crash(sleeper)
@@ -98,7 +98,7 @@ def test_what_was_lost_on_the_way_is_learnt_by_comparing() -> None:
     assert mesh.world.run_until(lambda: len(mesh.in_force_at.get(sleeper, {})) == 2, 30 * SECOND)
 
 
-def test_more_bans_than_a_message_holds_are_known_by_all_whatever_is_lost() -> None:
+def test_more_bans_than_a_message_holds_reach_all_nodes_under_loss() -> None:
     mesh = Banning(3, 10, network=NetworkConfig(loss=0.01)).build()
     for number in range(70):  # more than one message holds
         mesh.ban("a1", public_of(f"thief {number}"))
@@ -111,7 +111,7 @@ def test_more_bans_than_a_message_holds_are_known_by_all_whatever_is_lost() -> N
     assert mesh.world.run_until(complete, 200 * SECOND)
 
 
-def test_only_an_admin_bans_and_never_himself() -> None:
+def test_only_an_admin_bans_and_never_itself() -> None:
     mesh = Banning(4, 4).build()
     until = NET.now + HOUR
     for holder, chain, target, why in (

@@ -143,7 +143,7 @@ def _check_cut(count: int, side: tuple[int, ...], seed: int, finishes: bool) -> 
 
 @pytest.mark.parametrize("finishes", [False, True], ids=["goes-on", "finishes-meanwhile"])
 @pytest.mark.parametrize(("count", "side"), list(cuts()))
-def test_a_cut_rewrites_nothing_and_kills_nothing(count: int, side: tuple[int, ...], finishes: bool) -> None:
+def test_a_partition_changes_no_record_and_kills_no_node(count: int, side: tuple[int, ...], finishes: bool) -> None:
     """Every node as bystander, host, guard and root, as the seeds have it."""
     for seed in range(SEEDS):
         _check_cut(count, side, seed, finishes)
@@ -160,7 +160,7 @@ def test_five_hundred_seeds_of_all_cuts(hundred: int) -> None:
 
 @pytest.mark.parametrize("ends", [False, True], ids=["endless", "bounded"])
 @pytest.mark.parametrize("same", [True, False], ids=["same-code", "other-code"])
-def test_a_name_that_both_sides_gave_is_one_run_afterwards_and_tells_of_the_other(ends: bool, same: bool) -> None:
+def test_a_name_used_on_both_sides_becomes_one_run_that_names_the_other(ends: bool, same: bool) -> None:
     """What runs is what `list` says; the other run was stopped, or had ended, and `status` says which."""
     for seed in range(2 * SEEDS):
         mesh = Mesh(seed, 4).build()

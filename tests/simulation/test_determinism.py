@@ -21,11 +21,11 @@ def _digests(hash_seed: str) -> str:
     ).stdout
 
 
-def test_two_processes_with_different_hash_seeds() -> None:
+def test_two_processes_with_different_hash_seeds_agree() -> None:
     assert _digests("0") == _digests("12345")
 
 
-def test_twice_in_one_process() -> None:
+def test_two_runs_in_one_process_agree() -> None:
     assert run_seed(7).digest == run_seed(7).digest
 
 
@@ -34,7 +34,7 @@ def test_another_seed_or_queue_is_another_run() -> None:
     assert len({RingRun(scenario).run().digest for scenario in runs}) == 3
 
 
-def test_a_fixed_option_shifts_nothing_and_all_of_them_replay_the_run() -> None:
+def test_a_fixed_option_shifts_nothing_and_fixing_all_replays_the_run() -> None:
     drawn = draw(11)
     again = draw(11, fixed={name: value for name, value in drawn.options.items() if name not in ("name", "seed")})
     assert again == drawn

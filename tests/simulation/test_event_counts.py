@@ -3,5 +3,5 @@
 from tests.simulation.event_counts import EXPECTED, counts
 
 
-def test_nobody_says_more_than_before() -> None:
+def test_no_node_sends_more_messages_than_before() -> None:
     assert counts() == EXPECTED, "run: python -m tests.simulation.event_counts, and say why"

@@ -34,7 +34,7 @@ def test_a_dead_node_is_declared_in_time(count: int, silent: bool) -> None:
         assert all_violations(ring) == []
 
 
-def test_detection_under_loss() -> None:
+def test_dead_nodes_are_detected_under_loss() -> None:
     """5 % loss: 95 of 100 declarations within 3.5 s, and no false one."""
     times: list[float] = []
     for seed in range(12):
@@ -50,7 +50,7 @@ def test_detection_under_loss() -> None:
 
 
 @pytest.mark.parametrize("adjacent", [3, 11])
-def test_adjacent_nodes_crash_at_once(adjacent: int) -> None:
+def test_adjacent_nodes_that_crash_at_once_are_detected(adjacent: int) -> None:
     """Up to half a leaf set less one: the leaf sets close over the gap."""
     ring, _ = built_ring(40, 2)
     for node in ring.members[7 : 7 + adjacent]:
@@ -71,7 +71,7 @@ def test_leaf_sets_are_right_soon_after_deaths(count: int, which: str) -> None:
 
 
 @pytest.mark.parametrize("down_ms", [0, 100, 700, 1_500, 4_000])
-def test_a_killed_node_comes_back_with_its_id(down_ms: int) -> None:
+def test_a_killed_node_returns_with_its_id(down_ms: int) -> None:
     """Before, while and after the others notice: back in the ring within 5 s of its restart, with its new life everywhere."""
     ring, ids = built_ring(5)
     ring.world.crash(ids[2])
@@ -89,7 +89,7 @@ def test_a_killed_node_comes_back_with_its_id(down_ms: int) -> None:
     assert others == set(ids) - {ids[2]}, "every other member tells its node that the old life is over"
 
 
-def test_the_founder_comes_back() -> None:
+def test_the_founder_returns() -> None:
     """A founder that is restarted joins through the others like anybody."""
     ring, ids = built_ring(3)
     ring.world.crash(ids[0])
@@ -108,7 +108,7 @@ def test_a_short_pause_kills_nobody(pause_ms: int) -> None:
     assert all_violations(ring) == []
 
 
-def test_a_long_sleeper_accuses_nobody_and_comes_back() -> None:
+def test_a_long_sleeper_accuses_no_node_and_returns() -> None:
     """Declared dead while it slept, it refutes; and it does not take its own sleep for the death of all others."""
     ring, ids = built_ring(8)
     ring.world.pause(ids[3], 12 * SECOND)
@@ -118,7 +118,7 @@ def test_a_long_sleeper_accuses_nobody_and_comes_back() -> None:
     assert all_violations(ring) == []
 
 
-def test_one_node_cut_off_for_a_while() -> None:
+def test_one_isolated_node_returns() -> None:
     """Both sides hold each other for dead; when the cut is gone they find each other without being told."""
     ring, ids = built_ring(8)
     ring.world.network.partition((ids[3],))
@@ -129,7 +129,7 @@ def test_one_node_cut_off_for_a_while() -> None:
     assert ring.world.run_until(lambda: not all_violations(ring, 10), 20 * SECOND)
 
 
-def test_two_halves_find_each_other() -> None:
+def test_two_halves_merge() -> None:
     ring, ids = built_ring(12, 3)
     ring.world.network.partition(tuple(ids[:6]))
     ring.world.run_for(30 * SECOND)
@@ -138,7 +138,7 @@ def test_two_halves_find_each_other() -> None:
     assert ring.world.run_until(lambda: not all_violations(ring, 10), 40 * SECOND)
 
 
-def test_a_broken_link_between_two_kills_nobody() -> None:
+def test_a_broken_link_between_two_nodes_kills_neither() -> None:
     """Others still reach both ends: indirect probes tell."""
     ring, _ = built_ring(6)
     members = ring.members
@@ -165,7 +165,7 @@ def test_leaving_is_no_failure() -> None:
     assert all_violations(ring) == []
 
 
-def test_who_is_told_to_leave_while_it_sleeps_leaves_though_the_ring_has_closed_over_it() -> None:
+def test_a_sleeping_node_told_to_leave_leaves_after_the_ring_closed_over_it() -> None:
     """It joins again, since what it keeps may be nowhere else, and goes then; it does not stay a member for ever."""
     ring, ids = built_ring(7)
     ring.world.pause(ids[2], 4 * SECOND)
@@ -178,7 +178,7 @@ def test_who_is_told_to_leave_while_it_sleeps_leaves_though_the_ring_has_closed_
     assert all_violations(ring) == []
 
 
-def test_a_watched_stranger_is_declared_dead() -> None:
+def test_a_watched_non_member_is_declared_dead() -> None:
     """In a ring of 40 most nodes are nobody's leaf; a watched one is probed all the same."""
     ring, _ = built_ring(40, 2)
     members = ring.members

@@ -8,7 +8,7 @@ from agiledart_simulation.world.overlay_ring import OverlayRing, simulated_ids
 
 
 @pytest.mark.parametrize("config", [OverlayConfig.lan(), OverlayConfig.paper(), OverlayConfig.simulation(1_600)])
-def test_once_it_is_built_every_key_has_an_owner_all_the_time(config: OverlayConfig) -> None:
+def test_every_key_has_an_owner_at_all_times_once_the_ring_is_built(config: OverlayConfig) -> None:
     ring = OverlayRing(1, config)
     assert ring.build(simulated_ids(1, 12), 100 * MILLISECOND)
     ring.world.run_for(SECOND // 2)

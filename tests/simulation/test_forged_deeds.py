@@ -41,7 +41,7 @@ def signatures() -> Signatures:
 # ---- what is written
 
 
-def test_a_forged_share_does_not_keep_its_owner_from_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_share_does_not_prevent_the_owner_from_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(121)
     forge(
         mesh,
@@ -57,7 +57,7 @@ def test_a_forged_share_does_not_keep_its_owner_from_sharing(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("command", [STOP, Stop("mine")])
-def test_a_forged_stop_does_not_keep_its_owner_from_stopping(monkeypatch: pytest.MonkeyPatch, command: Stop) -> None:
+def test_a_forged_stop_does_not_prevent_the_owner_from_stopping(monkeypatch: pytest.MonkeyPatch, command: Stop) -> None:
     mesh = a_mesh(122)
     elsewhere = mesh.signed_command(Stop("other", now=True), ago=-60)  # hers, but about something else
     forge(mesh, monkeypatch, said(signed_entries=(forged(mesh.signed_command(command)), elsewhere)))
@@ -74,7 +74,7 @@ def test_a_forged_stop_does_not_keep_its_owner_from_stopping(monkeypatch: pytest
     assert mesh.world.run_until(lambda: mesh.status("a3", "mine")["is_stopping"], 30 * SECOND)
 
 
-def test_a_forged_order_to_submit_keeps_nobody_from_stopping_and_submitting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_submission_does_not_prevent_stopping_and_submitting(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(123)
     ownership_proof = mesh.signed_command(JOB, ago=200)
     forge(mesh, monkeypatch, said(signed_command=forged(mesh.signed_command(JOB)), signed_entries=(ownership_proof,)))
@@ -91,7 +91,7 @@ def test_a_forged_order_to_submit_keeps_nobody_from_stopping_and_submitting(monk
 # ---- an order of a version before
 
 
-def test_an_old_stop_ends_no_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_stop_command_ends_no_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """a1 has kept what began and ended an earlier version; with the same settings, or others."""
     mesh = a_mesh(124)
     stop = mesh.signed_command(STOP, ago=200)
@@ -116,7 +116,7 @@ def test_an_old_stop_ends_no_later_version(monkeypatch: pytest.MonkeyPatch) -> N
     assert (told["state"], told["is_unverified"], mesh.hosts("mine")) == ("stopped", False, [])
 
 
-def test_an_old_wish_drains_no_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_drain_request_drains_no_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(125)
     wish = mesh.signed_command(Stop("mine"), ago=200)
     forge(
@@ -130,7 +130,7 @@ def test_an_old_wish_drains_no_later_version(monkeypatch: pytest.MonkeyPatch) ->
 # ---- without a mesh
 
 
-def test_of_an_order_for_other_settings_a_reader_learns_nothing() -> None:
+def test_a_command_for_other_settings_reveals_nothing_to_a_reader() -> None:
     known = signatures().verified
     begun, other, stop = signed_command(JOB, "ann"), signed_command(OTHER, "ann"), signed_command(STOP, "ann", 5)
     record = msgspec.structs.replace(
@@ -144,7 +144,7 @@ def test_of_an_order_for_other_settings_a_reader_learns_nothing() -> None:
         assert (read.is_unverified, read.owner_key, read.signed_command) == (True, ANN, b"")
 
 
-def test_the_next_version_inherits_no_forged_title() -> None:
+def test_the_next_version_inherits_no_forged_ownership_proof() -> None:
     known = signatures().verified
     ownership_proof, share = signed_command(JOB, "ann"), signed_command(SHARE, "ann", 5)
     record = msgspec.structs.replace(
@@ -156,7 +156,7 @@ def test_the_next_version_inherits_no_forged_title() -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_where_copies_meet_a_forged_deed_displaces_none(swapped: bool) -> None:
+def test_a_merge_of_copies_lets_no_forged_entry_displace_a_valid_one(swapped: bool) -> None:
     ownership_proof, share = signed_command(JOB, "ann"), signed_command(SHARE, "ann", 5)
     crowd = tuple(
         signed_command(ShareApplication("other", f"{number:064x}"), "ann", 100 + number) for number in range(46)
@@ -170,7 +170,7 @@ def test_where_copies_meet_a_forged_deed_displaces_none(swapped: bool) -> None:
     assert RECORD_CODEC.decode(value).signed_entries == (share,)
 
 
-def test_signatures_are_looked_at_once() -> None:
+def test_signatures_are_verified_once() -> None:
     looked: list[bytes] = []
 
     def verify(raw: bytes) -> object:

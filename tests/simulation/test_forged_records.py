@@ -71,7 +71,7 @@ def refusal(mesh: Signed, command: Command, holder: str, at: str = "a4") -> str:
     return mesh.outcome(at, command, mesh.signed_command(command, holder), holder)
 
 
-def test_an_owner_that_nobody_has_signed_owns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsigned_owner_owns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(81)
     forge(mesh, monkeypatch, said(owner_key=BOB))
     assert mesh.status("a2", "mine")["owner"] == ""
@@ -82,7 +82,7 @@ def test_an_owner_that_nobody_has_signed_owns_nothing(monkeypatch: pytest.Monkey
     assert refusal(mesh, STOP, "ann") == ""
 
 
-def test_an_order_for_something_else_makes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_for_another_purpose_makes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(82)
     other = submission(pipeline("other", source_at="a2", sink_at="a5"))
     for command in (other, ShareApplication("mine", BOB.hex()), STOP):
@@ -91,7 +91,7 @@ def test_an_order_for_something_else_makes_no_owner(monkeypatch: pytest.MonkeyPa
     assert mesh.status("a2", "mine")["owner"] == ""
 
 
-def test_a_share_that_its_owner_has_not_signed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_its_owner_has_not_signed_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(83)
     forge(mesh, monkeypatch, said(shared_keys=(BOB,)))
     assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
@@ -108,7 +108,7 @@ def test_a_share_that_its_owner_has_not_signed_is_none(monkeypatch: pytest.Monke
     assert refusal(mesh, STOP, "bob") == ""
 
 
-def test_a_share_lasts_until_it_is_taken_back_also_over_versions() -> None:
+def test_a_share_lasts_until_it_is_revoked_also_over_versions() -> None:
     mesh = a_mesh(84)
     bobs = ShareApplication("mine", BOB.hex())
     assert refusal(mesh, bobs, "ann") == ""
@@ -128,7 +128,7 @@ def test_a_share_lasts_until_it_is_taken_back_also_over_versions() -> None:
 
 
 @pytest.mark.parametrize("by", ["nobody", "a stranger", "a share that is none", "an order from before"])
-def test_what_no_user_has_stopped_runs_on(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+def test_without_a_users_stop_command_a_run_continues(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     mesh = a_mesh(85)
     signed_entries: tuple[bytes, ...] = ()
     if by == "a stranger":
@@ -152,7 +152,7 @@ def test_what_no_user_has_stopped_runs_on(monkeypatch: pytest.MonkeyPatch, by: s
     assert (told["state"], told["is_unverified"]) == ("stopped", False)
 
 
-def test_a_wish_that_nobody_has_signed_drains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsigned_drain_request_drains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(86)
     forge(mesh, monkeypatch, said(stopping=True))
     assert not mesh.status("a4", "mine")["is_stopping"]
@@ -161,7 +161,7 @@ def test_a_wish_that_nobody_has_signed_drains_nothing(monkeypatch: pytest.Monkey
     assert mesh.status("a4", "mine")["state"] == "finished"  # not `stopped by a user`
 
 
-def test_a_stop_by_way_of_an_older_coordinator_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_through_an_older_coordinator_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(89)
     monkeypatch.setattr(application_watcher, "with_stop", lambda record, raw: record)  # it keeps no order
     assert refusal(mesh, STOP, "ann") == ""
@@ -169,14 +169,14 @@ def test_a_stop_by_way_of_an_older_coordinator_is_a_stop(monkeypatch: pytest.Mon
     assert (told["state"], told["is_unverified"]) == ("stopped", False)
 
 
-def test_what_an_agent_has_seen_needs_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observation_of_an_agent_needs_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     mesh = a_mesh(87)
     forge(mesh, monkeypatch, said(state=FAILED, reason="a5 is gone"))
     mesh.world.run_for(30 * SECOND)
     assert mesh.status("a4", "mine")["state"] == "failed"
 
 
-def test_a_scheduler_gives_a_run_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_transfers_a_run_to_no_other_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that lies says that bob's run is ann's, so that it may write ann's logs: hosts ask for her order."""
     for seed in range(88, 110):
         mesh = a_mesh(seed)
@@ -249,7 +249,7 @@ def signed_command(command: Command, holder: str, at: int = 0) -> bytes:
     return sign_command(key_of(holder).sign, NET.member(holder, "submitter"), NET.network, terms, WALL_MS + at, bytes)
 
 
-def test_of_deeds_of_one_kind_the_latest_is_kept() -> None:
+def test_of_signed_entries_of_one_kind_the_latest_is_kept() -> None:
     first, taken, again = (
         signed_command(ShareApplication("mine", BOB.hex(), revoke=at == 1), "ann", at) for at in range(3)
     )
@@ -261,7 +261,7 @@ def test_of_deeds_of_one_kind_the_latest_is_kept() -> None:
     assert with_signed_entry((b"no order",), again) == (again,)
 
 
-def test_deeds_are_bounded_and_titles_stay() -> None:
+def test_signed_entries_are_bounded_and_ownership_proofs_stay() -> None:
     ownership_proof = signed_command(JOB, "ann")
     signed_entries: tuple[bytes, ...] = (ownership_proof,)
     for number in range(60):
@@ -273,7 +273,7 @@ def test_deeds_are_bounded_and_titles_stay() -> None:
     assert ownership_proof in signed_entries
 
 
-def test_an_owners_own_run_needs_no_deed() -> None:
+def test_an_owners_own_run_needs_no_signed_entry() -> None:
     record = a_record(signed_command(JOB, "ann"))
     assert signed_entries_for(record, public_of("ann")) == ()
     share = signed_command(ShareApplication("mine", BOB.hex()), "ann", 1)

@@ -37,7 +37,7 @@ def ended() -> Forgetting:
     return mesh
 
 
-def test_what_is_forgotten_is_listed_nowhere_and_its_name_is_free() -> None:
+def test_a_forgotten_application_is_not_listed_and_its_name_is_free() -> None:
     mesh = ended()
     assert mesh.answer(mesh.ask("a4", Forget("taxi"), principal=OWNER)) == {"name": "taxi", "version": 1}
     assert set(mesh.state_everywhere("taxi").values()) == {"unknown"}
@@ -47,7 +47,7 @@ def test_what_is_forgotten_is_listed_nowhere_and_its_name_is_free() -> None:
     assert mesh.status("a5", "taxi")["owner"] == OTHER.key.hex()
 
 
-def test_what_runs_is_not_and_who_may_not_does_not() -> None:
+def test_a_running_application_is_not_forgotten_nor_by_an_unauthorised_user() -> None:
     mesh = Mesh(4, 3).build()
     mesh.answer(mesh.ask("a1", submission(pipeline("taxi")), principal=OWNER))
     assert "Stop it first" in mesh.refusal(mesh.ask("a2", Forget("taxi"), principal=OWNER))
@@ -57,7 +57,7 @@ def test_what_runs_is_not_and_who_may_not_does_not() -> None:
     assert set(mesh.state_everywhere("taxi").values()) == {"finished"}
 
 
-def test_old_ones_go_by_themselves() -> None:
+def test_old_applications_are_forgotten_automatically() -> None:
     mesh = ended()
 
     def names(at: str) -> list[str]:
@@ -76,7 +76,7 @@ def test_old_ones_go_by_themselves() -> None:
     assert "No application 'taxi'" in mesh.refusal(mesh.ask("a3", Status("taxi")))
 
 
-def test_a_folder_of_a_run_that_is_over_goes_although_nothing_in_it_can_be_read() -> None:
+def test_a_folder_of_an_ended_run_is_removed_although_unreadable() -> None:
     """The agent was killed before it could let go of it, and a disk has damaged what it would know the run by."""
     mesh = ended()
     mesh.world.inject(mesh.node("a2"), RunsFound((), folders=(("taxi", 1), ("unknown", 1))))

@@ -10,7 +10,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.node_id import ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_node.forming.formation import junctions
-from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.hosting.stop_coordinator import StopCoordinator
 from agiledart_node.records.application import ApplicationRecord, application_key
 from agiledart_node.records.records import Records
 from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Status, Stop, Submit, Tap, TraceRoute
@@ -57,7 +57,7 @@ def test_paths_take_several_hops_by_the_digit_rule(nodes: int, bound: int) -> No
     assert longest >= 2, "a JOIN passed a node that is neither source nor sink"
 
 
-def test_nodes_on_the_way_hold_soft_state_and_meet_at_a_junction() -> None:
+def test_nodes_on_a_route_hold_soft_state_and_routes_meet_at_a_junction() -> None:
     mesh = Mesh(7, 40).build()
     body = mesh.submit("a1", pipeline(source_at="a3,a9,a12", sink_at="a40", sources=3))
     on_the_way = {hop for path in body["paths"] for hop in path}
@@ -75,7 +75,7 @@ def five() -> Mesh:
     return Mesh(3, 5).build()
 
 
-def test_a_second_submission_of_a_running_name_is_refused_and_after_stop_taken_as_version_2() -> None:
+def test_a_running_name_is_refused_and_is_version_2_after_a_stop() -> None:
     mesh = five()
     mesh.submit("a1", pipeline("twice"))
     text = mesh.refusal(mesh.ask("a4", submission(pipeline("twice"))))
@@ -86,7 +86,7 @@ def test_a_second_submission_of_a_running_name_is_refused_and_after_stop_taken_a
     assert mesh.submit("a2", pipeline("twice"))["version"] == 2
 
 
-def test_two_submissions_of_a_name_at_once_exactly_one_wins() -> None:
+def test_exactly_one_of_two_concurrent_submissions_of_a_name_wins() -> None:
     for seed in range(1, 6):
         mesh = Mesh(seed, 5).build()
         requests = [mesh.ask(at, submission(pipeline("race"))) for at in ("a1", "a2", "a3")]
@@ -97,7 +97,7 @@ def test_two_submissions_of_a_name_at_once_exactly_one_wins() -> None:
         assert len({version for _, app, version in mesh.running if app == "race"}) == 1
 
 
-def test_end_of_input_everywhere_finishes_it_with_a_summary() -> None:
+def test_end_of_input_everywhere_finishes_a_run_with_a_summary() -> None:
     mesh = five()
     body = mesh.submit("a1", pipeline("ends", sink_at="a5"), parallelism={"count": 3})
     mesh.report("ends", 1)
@@ -137,9 +137,9 @@ def test_stop_drains_the_sources_and_waits_for_the_end() -> None:
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_a_stop_that_comes_while_the_record_is_looked_at_is_done(now: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_that_arrives_during_a_record_read_is_carried_out(now: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every ten seconds its coordinator looks at the record; an order of that moment was acknowledged and not carried out."""
-    ask_stop, read = ApplicationWatcher.ask_stop, Records.application
+    ask_stop, read = StopCoordinator.ask_stop, Records.application
 
     async def read_slowly(self: Records, name: str, *more: Any) -> tuple[int, ApplicationRecord | None]:
         await self._context.requests.pause(Duration(50 * MILLISECOND))
@@ -150,7 +150,7 @@ def test_a_stop_that_comes_while_the_record_is_looked_at_is_done(now: bool, monk
         ask_stop(self, sender, message)
 
     monkeypatch.setattr(Records, "application", read_slowly)
-    monkeypatch.setattr(ApplicationWatcher, "ask_stop", after_a_patrol)
+    monkeypatch.setattr(StopCoordinator, "ask_stop", after_a_patrol)
     mesh, name = Mesh(3, 3).build(), "looked-at"
     mesh.submit("a1", pipeline(name, source_at="a2", sink_at="a3"))
     request = mesh.ask("a1", Stop(name, now=now))
@@ -160,7 +160,7 @@ def test_a_stop_that_comes_while_the_record_is_looked_at_is_done(now: bool, monk
     assert mesh.answer(request, 5 * SECOND)["state"] == "stopped"
 
 
-def test_a_drain_that_does_not_end_is_cut() -> None:
+def test_a_drain_that_does_not_end_is_aborted() -> None:
     mesh = five()
     mesh.submit("a1", pipeline("stuck"))
     body = mesh.answer(mesh.ask("a5", Stop("stuck")), 200 * SECOND)
@@ -169,7 +169,7 @@ def test_a_drain_that_does_not_end_is_cut() -> None:
     assert mesh.hosts("stuck") == []
 
 
-def test_a_cut_by_an_agent_that_takes_no_part_is_done_when_it_is_answered() -> None:
+def test_an_abort_by_an_uninvolved_agent_is_done_when_it_is_answered() -> None:
     mesh = Mesh(6, 16).build()
     mesh.submit("a1", pipeline("cut", source_at="a2", sink_at="a3"))
     part = [node.machine.me.name for node in mesh.world.live if ("cut", 1) in node.machine.hosted]
@@ -180,7 +180,7 @@ def test_a_cut_by_an_agent_that_takes_no_part_is_done_when_it_is_answered() -> N
     assert mesh.hosts("cut") == []
 
 
-def test_a_drain_takes_as_long_as_rows_move_and_its_last_figures_stay() -> None:
+def test_a_drain_lasts_while_rows_move_and_its_last_figures_stay() -> None:
     mesh = five()
     mesh.submit("a1", pipeline("slow"))
     request = mesh.ask("a5", Stop("slow"))
@@ -193,7 +193,7 @@ def test_a_drain_takes_as_long_as_rows_move_and_its_last_figures_stay() -> None:
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_what_is_cut_leaves_the_last_figures_seen(now: bool) -> None:
+def test_an_aborted_run_leaves_the_last_figures_seen(now: bool) -> None:
     mesh, name = five(), f"cut-{now}".lower()
     mesh.submit("a1", pipeline(name))
     mesh.report(name, 1)
@@ -202,7 +202,7 @@ def test_what_is_cut_leaves_the_last_figures_seen(now: bool) -> None:
     assert mesh.status("a3", name)["summary"]["records_in"] == 10
 
 
-def test_what_cannot_start_is_undone_and_says_why() -> None:
+def test_a_failed_start_is_undone_and_gives_the_reason() -> None:
     mesh = Mesh(4, 5).build()
     mesh.start_failure = lambda peer, part: (
         f"trips: /data/x.csv.gz does not exist on {peer.name}" if any(p.stage == 0 for p in part.instances) else ""
@@ -216,7 +216,7 @@ def test_what_cannot_start_is_undone_and_says_why() -> None:
     assert mesh.status("a3", "bad")["reason"] == text
 
 
-def test_a_full_node_is_planned_around_once() -> None:
+def test_a_full_node_is_replanned_around_once() -> None:
     """Survey and deployment race: the host fills up in between."""
     mesh = Mesh(5, 5, capacity=4).build()
     requests = [
@@ -232,7 +232,7 @@ def test_a_full_node_is_planned_around_once() -> None:
     assert any(isinstance(mesh.answers[request], Replied) for request in requests)
 
 
-def test_refusals_are_in_the_users_words() -> None:
+def test_refusals_use_the_users_words() -> None:
     mesh = five()
     unknown = mesh.refusal(mesh.ask("a1", submission(pipeline("typo", source_at="a22"))))
     assert unknown.startswith(
@@ -258,7 +258,7 @@ def pipeline_bytes_out_of_order() -> bytes:
     return msgspec.msgpack.encode(Specification("x", tuple(reversed(good.steps))))
 
 
-def test_dry_run_says_where_and_starts_nothing() -> None:
+def test_a_dry_run_reports_the_placement_and_starts_nothing() -> None:
     mesh = five()
     body = mesh.submit("a1", pipeline("dry", sink_at="a3"), dry_run=True)
     assert body["placement"]["report"] == ["a3"]
@@ -267,7 +267,7 @@ def test_dry_run_says_where_and_starts_nothing() -> None:
     assert "dry" not in names
 
 
-def test_answers_about_nodes_routes_logs_and_itself() -> None:
+def test_nodes_routes_logs_and_info_are_answered() -> None:
     mesh = five()
     nodes = mesh.answer(mesh.ask("a1", Nodes()))
     assert sorted(row["name"] for row in nodes["nodes"]) == ["a1", "a2", "a3", "a4", "a5"]
@@ -327,7 +327,7 @@ def test_with_two_percent_loss_submissions_still_run_and_end(seed: int) -> None:
         assert mesh.hosts(f"lossy{number}") == []
 
 
-def test_join_key_hash_meets_elsewhere_and_ends_at_the_sink_all_the_same() -> None:
+def test_join_key_hash_meets_elsewhere_and_still_ends_at_the_sink() -> None:
     mesh = Mesh(9, 40, join_key="hash").build()
     body = mesh.submit("a1", pipeline(source_at="a3", sink_at="a40"))
     assert body["paths"][0][0] == "a3"
@@ -349,5 +349,5 @@ def test_wall_times_come_from_the_driver() -> None:
     assert WALL_MS < row["submitted_ms"] <= row["running_ms"] < WALL_MS + 60_000
 
 
-def test_record_root_key_is_of_the_name() -> None:
+def test_the_record_key_is_derived_from_the_name() -> None:
     assert application_key("a") != application_key("b")

@@ -19,7 +19,7 @@ print(mesh.world.events, trace.digest, sorted(mesh.state_everywhere("job").items
 """
 
 
-def test_two_hash_seeds_one_trace() -> None:
+def test_two_hash_seeds_give_one_trace() -> None:
     outputs = []
     for hash_seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}

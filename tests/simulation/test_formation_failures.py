@@ -52,7 +52,7 @@ def test_a_dead_host_fails_the_application_everywhere_within_5_seconds(part: str
 
 
 @pytest.mark.parametrize("part", ["source", "stage", "user code"])
-def test_a_failed_run_tells_its_last_figures(part: str) -> None:
+def test_a_failed_run_reports_its_last_figures(part: str) -> None:
     """Also those of a host that died, as its coordinator saw them last."""
     for seed in (1, 2):
         mesh = running(seed)
@@ -77,7 +77,7 @@ def test_a_failed_run_tells_its_last_figures(part: str) -> None:
         assert body["summary"]["instances_reporting"] == sum(stage["parallelism"] for stage in body["stages"])
 
 
-def test_the_message_names_what_the_dead_node_held() -> None:
+def test_the_message_names_the_instances_of_the_dead_node() -> None:
     mesh = Mesh(1, 3).build()
     body = mesh.submit("a1", pipeline("job", sink_at="a2"), parallelism={"count": 4})
     victim = "a3"
@@ -101,7 +101,7 @@ def test_a_dead_node_that_hosts_nothing_changes_nothing(silent: bool) -> None:
         assert mesh.hosts("job") == hosts
 
 
-def test_an_application_on_a_single_node_is_missed_by_its_guards() -> None:
+def test_the_loss_of_a_single_node_application_is_detected_by_its_voters() -> None:
     mesh = Mesh(1, 5, max_ops_balanced=64).build()
     mesh.submit("a1", pipeline("job", steps=1), parallelism={"": 1})
     alone = mesh.hosts("job")
@@ -110,7 +110,7 @@ def test_an_application_on_a_single_node_is_missed_by_its_guards() -> None:
     assert set(mesh.state_everywhere("job").values()) == {"failed"}, alone
 
 
-def test_when_hosts_and_guards_die_together_list_finds_out() -> None:
+def test_list_detects_that_hosts_and_voters_died_together() -> None:
     mesh = Mesh(6, 8, guards=0).build()
     mesh.submit("a1", pipeline("job"))
     victims = mesh.hosts("job")
@@ -136,7 +136,7 @@ def test_a_restarted_host_counts_as_lost() -> None:
     assert reason.startswith((f"{victim} was restarted", f"{victim} is gone"))
 
 
-def test_after_a_failure_it_can_be_submitted_again() -> None:
+def test_a_failed_application_can_be_submitted_again() -> None:
     mesh = running(1)
     mesh.crash("a8")
     mesh.world.run_for(WITHIN)
@@ -147,7 +147,7 @@ def test_after_a_failure_it_can_be_submitted_again() -> None:
 
 @pytest.mark.parametrize("role", ["scheduler", "source", "sink", "stage"])
 @pytest.mark.parametrize("delay_ms", [1, 4, 8, 12, 16, 20, 40, 1_000])
-def test_a_crash_while_deploying_ends_as_failed_and_leaves_nothing(role: str, delay_ms: int) -> None:
+def test_a_crash_during_deployment_fails_the_run_and_leaves_nothing(role: str, delay_ms: int) -> None:
     probe = Mesh(1, 8).build()
     probe.submit("a2", pipeline("job", source_at="a1", sink_at="a8"))
     inner = [host for host in probe.hosts("job") if host not in ("a1", "a2", "a8")]
@@ -174,7 +174,7 @@ def test_a_crash_while_deploying_ends_as_failed_and_leaves_nothing(role: str, de
     assert mesh.submit(again, pipeline("job"))["state"] == "running"
 
 
-def test_user_code_that_raises_fails_it_with_the_users_message() -> None:
+def test_user_code_that_raises_fails_the_run_with_the_users_message() -> None:
     mesh = running(1)
     node, app, version = next(key for key in mesh.running if mesh.names[key[0]] not in ("a1", "a8"))
     placed = mesh.running[node, app, version][0].instances[0]
@@ -213,7 +213,7 @@ def test_a_broken_link_without_a_cause_is_reported_by_itself() -> None:
     assert mesh.status("a3", "job")["reason"] == "a link broke"
 
 
-def test_a_leaving_host_says_so_before_it_goes() -> None:
+def test_a_leaving_host_announces_it_before_it_leaves() -> None:
     mesh = running(1)
     victim = next(host for host in mesh.hosts("job") if host not in ("a1", "a8"))
     left: list[str] = []
@@ -235,7 +235,7 @@ def test_a_leaving_host_says_so_before_it_goes() -> None:
     assert mesh.hosts("job") == []
 
 
-def test_forgotten_parts_end_on_patrol() -> None:
+def test_orphaned_parts_end_on_patrol() -> None:
     """A node that was cut off while its application was stopped finds the closed record when it is back."""
     mesh = running(3)
     lonely = next(host for host in mesh.hosts("job") if host not in ("a1", "a8"))

@@ -85,7 +85,7 @@ class Swarm:
 @pytest.mark.parametrize(
     "seed", [*range(1, 13), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(13, 41))]
 )
-def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
+def test_all_figures_add_up_after_the_storm(seed: int) -> None:
     swarm = Swarm(seed)
     for _ in range(STEPS):
         swarm.step()
@@ -129,10 +129,10 @@ def mesh_state(mesh: Mesh, at: str, name: str) -> str:
     return str(next((row["state"] for row in rows if row["name"] == name), "unknown"))
 
 
-def test_a_planted_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody minds dead hosts: the judgement above must notice."""
     monkeypatch.setattr(
         "agiledart_node.hosting.application_watcher.ApplicationWatcher.peer_gone", lambda self, peer, how: None
     )
     with pytest.raises(AssertionError):
-        test_everything_adds_up_when_the_storm_is_over(2)
+        test_all_figures_add_up_after_the_storm(2)

@@ -39,7 +39,7 @@ def test_a_campaign_reaches_everything() -> None:
     assert campaign.unreached == []
 
 
-def test_rows_between_two_epochs_come_twice_and_none_is_left_out() -> None:
+def test_rows_between_two_epochs_are_duplicated_and_none_is_lost() -> None:
     calm = {"kinds": ("lose",), "steps": 4, "step_ms": 4_000, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0}
     for seed in FAST:
         run = RecoveryRun(draw(seed, name="losses", fixed=calm))

@@ -22,7 +22,7 @@ def found_at(mutant: Mutant) -> int | None:
     "mutant",
     [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.soak] if mutant.is_slow else []) for mutant in MUTANTS],
 )
-def test_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutant.plant(patch)
         seed = found_at(mutant)

@@ -47,7 +47,7 @@ class Full(Mesh):
         )
 
 
-def test_it_waits_where_everybody_can_see_it_and_runs_when_there_is_room() -> None:
+def test_a_pending_application_is_visible_and_runs_when_capacity_is_free() -> None:
     mesh = Full()
     mesh.fill()
     request = mesh.send("third")
@@ -76,7 +76,7 @@ def test_it_waits_where_everybody_can_see_it_and_runs_when_there_is_room() -> No
     assert mesh.held() <= PLACES
 
 
-def test_stop_ends_the_wait() -> None:
+def test_stop_ends_the_pending_state() -> None:
     mesh = Full(2)
     mesh.fill()
     request = mesh.send("third")
@@ -89,7 +89,7 @@ def test_stop_ends_the_wait() -> None:
     assert all(key[0] != "third" for node in mesh.live for key in node.hosted)
 
 
-def test_the_line_is_bounded() -> None:
+def test_the_pending_queue_is_bounded() -> None:
     mesh = Full(3, max_pending=1)
     mesh.fill()
     mesh.send("third")
@@ -100,13 +100,13 @@ def test_the_line_is_bounded() -> None:
     assert mesh.status("a1", "fourth")["state"] == "failed"
 
 
-def test_without_a_line_it_is_refused_at_once() -> None:
+def test_without_a_pending_queue_an_application_is_refused_at_once() -> None:
     mesh = Full(4, max_pending=0)
     mesh.fill()
     assert mesh.refusal(mesh.send("third"), 5 * SECOND).startswith("no node has capacity")
 
 
-def test_the_wait_has_an_end() -> None:
+def test_the_pending_state_times_out() -> None:
     mesh = Full(5, pending_timeout_ns=12 * SECOND)
     mesh.fill()
     request = mesh.send("third")
@@ -116,13 +116,13 @@ def test_the_wait_has_an_end() -> None:
     assert mesh.waiting() == []
 
 
-def test_what_would_not_fit_even_into_empty_nodes_does_not_wait() -> None:
+def test_an_application_too_large_for_empty_nodes_is_not_queued() -> None:
     mesh = Full(6)
     assert mesh.refusal(mesh.send("giant", 3 * PLACES), 5 * SECOND).startswith("no node has capacity")
     assert mesh.alarms == []
 
 
-def test_a_small_one_passes_a_large_one_that_still_finds_no_room() -> None:
+def test_a_small_application_overtakes_a_large_one_without_capacity() -> None:
     mesh = Full(7)
     mesh.fill()
     large = mesh.send("large", 16)
@@ -137,7 +137,7 @@ def test_a_small_one_passes_a_large_one_that_still_finds_no_room() -> None:
     mesh.answer(large, 8 * SECOND)
 
 
-def test_whoever_waits_survives_its_scheduler() -> None:
+def test_a_pending_application_survives_its_scheduler() -> None:
     """It is submitted once more through another one; the applications on the dead node have failed and left room."""
     mesh = Full(8)
     mesh.fill()

@@ -57,7 +57,7 @@ def mesh() -> Owned:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_who_may_not_is_refused_at_every_agent(
+def test_an_unauthorised_user_is_refused_at_every_agent(
     mesh: Owned, at: str, command: Command, refused: dict[Principal, str]
 ) -> None:
     for principal, reason in refused.items():
@@ -65,7 +65,7 @@ def test_who_may_not_is_refused_at_every_agent(
     assert mesh.answer(mesh.ask(at, Status("mine"), principal=OWNER))["state"] == "running"
 
 
-def test_a_list_shows_what_is_in_the_scope(mesh: Owned) -> None:
+def test_a_list_is_limited_to_the_scope(mesh: Owned) -> None:
     shown = {
         principal: [
             row["name"] for row in mesh.answer(mesh.ask("a3", ListApplications(), principal=principal))["applications"]
@@ -75,12 +75,12 @@ def test_a_list_shows_what_is_in_the_scope(mesh: Owned) -> None:
     assert shown == {OWNER: ["mine"], OTHER: ["mine"], READER: ["mine"], ELSEWHERE: []}
 
 
-def test_who_has_another_scope_learns_no_names(mesh: Owned) -> None:
+def test_a_user_with_another_scope_learns_no_names(mesh: Owned) -> None:
     text = mesh.refusal(mesh.ask("a2", Status("else"), principal=ELSEWHERE))
     assert text == "No application 'else'."
 
 
-def test_a_share_holds_until_it_is_taken_back_and_goes_on_with_the_next_version() -> None:
+def test_a_share_holds_until_it_is_revoked_and_for_the_next_version() -> None:
     mesh = Owned(6)
     shared = mesh.answer(mesh.ask("a2", ShareApplication("mine", FRIEND.key.hex()), principal=OWNER))
     assert (shared["owner"], shared["shared"]) == (OWNER.key.hex(), [FRIEND.key.hex()])
@@ -104,7 +104,7 @@ def test_the_name_of_an_ended_application_stays_its_owners() -> None:
     assert mesh.answer(mesh.ask("a1", Status("mine"), principal=OWNER))["owner"] == OWNER.key.hex()
 
 
-def test_of_two_who_submit_one_name_at_once_one_owns_it() -> None:
+def test_one_of_two_concurrent_submitters_of_a_name_owns_it() -> None:
     for seed in range(4):
         mesh = Mesh(30 + seed, 5).build()
         requests = {
@@ -118,6 +118,6 @@ def test_of_two_who_submit_one_name_at_once_one_owns_it() -> None:
         assert mesh.answer(mesh.ask("a2", Status("race"), principal=ADMIN))["owner"] == done[0].key.hex()
 
 
-def test_a_share_with_what_is_no_key_says_what_one_looks_like(mesh: Owned) -> None:
+def test_a_share_with_an_invalid_key_shows_the_expected_form(mesh: Owned) -> None:
     for text in ("", "friend", "00" * 32, "22" * 31):
         assert "64 hex digits" in mesh.refusal(mesh.ask("a1", ShareApplication("mine", text), principal=OWNER))

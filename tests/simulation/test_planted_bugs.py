@@ -20,21 +20,21 @@ def nothing(*_: Any, **__: Any) -> None:
     """Does nothing."""
 
 
-def test_the_leaf_set_never_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leaf_set_that_never_decides_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ring, _ = built_ring(40, is_judged=False)
     monkeypatch.setattr(LeafSet, "covers", lambda self, key: False)
     assert any(line.startswith("I4") for line in all_violations(ring))
     assert lookups(ring, 50)
 
 
-def test_news_of_peers_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignored_news_of_peers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
     monkeypatch.setattr(PeerGossip, "receive_sightings", nothing)
     violations = [run_seed(seed).violations for seed in (7, 9)]
     assert any(line.startswith("I2") for lines in violations for line in lines)
 
 
-def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_that_are_not_moved_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordDirectory, "on_leaves_changed", nothing)
     ring, ids = built_ring(12, 8, is_judged=False)
     key = key_of_name("app", "taxi")
@@ -47,7 +47,7 @@ def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("holds nothing" in line for line in ledger.violations(ring.machines, ID_BITS, 4))
 
 
-def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignored_helper_answers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test of the broken link in `test_failures` fails without indirect probes."""
     monkeypatch.setattr(FailureDetector, "on_indirect_probe_ack", nothing)
     ring, _ = built_ring(6, is_judged=False)
@@ -58,7 +58,7 @@ def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ring.failures
 
 
-def test_nobody_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_probes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FailureDetector, "on_round", nothing)
     ring, ids = built_ring(8, is_judged=False)
     ring.world.crash(ids[2], silent=True)

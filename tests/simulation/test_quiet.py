@@ -15,7 +15,7 @@ def run_of(nodes: int) -> RingRun:
     return run
 
 
-def test_a_member_without_a_lease_among_neighbours_that_are_not_its_own_is_not_quiet() -> None:
+def test_a_member_without_a_lease_among_wrong_neighbours_is_not_quiet() -> None:
     """All keys may be owned without it; messages that come late could give it its old keys back (partitions, seed 320)."""
     run = run_of(4)
     assert run._is_quiet()
@@ -29,7 +29,7 @@ def test_a_member_without_a_lease_among_neighbours_that_are_not_its_own_is_not_q
     assert any(line.startswith("ring: ") for line in run._ring_faults())
 
 
-def test_links_that_are_held_one_by_one_part_the_members() -> None:
+def test_links_held_one_by_one_partition_the_members() -> None:
     """Two that hear nothing of each other for longer than a lease are a ring each (swarm, seed 278)."""
     run = run_of(3)
     one, *others = run.hostile.ids
@@ -61,7 +61,7 @@ def test_a_second_closed_link_of_a_node_excuses_false_alarms_about_it() -> None:
             assert hostile.is_calm(one, other) == (one not in shared and other not in shared)
 
 
-def test_a_closed_link_excuses_false_alarms_while_rings_that_were_apart_find_together() -> None:
+def test_a_closed_link_excuses_false_alarms_while_separate_rings_merge() -> None:
     """Who could tell that the other end lives may still be in another ring (partitions, seed 700012)."""
     run = run_of(3)
     hostile, world, config = run.hostile, run.ring.world, run.ring.config

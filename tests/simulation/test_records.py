@@ -20,7 +20,7 @@ def holders(ring: OverlayRing, key: NodeId) -> list[NodeId]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_compare_and_set(count: int) -> None:
+def test_compare_and_set_is_atomic(count: int) -> None:
     ring, ids = built_ring(count)
     key = key_of_name("app", "taxi")
     assert ring.read(ids[-1], key).reason == "missing"
@@ -37,7 +37,7 @@ def test_compare_and_set(count: int) -> None:
     assert sorted(holders(ring, key)) == sorted(by_distance(ring, key)[:5])
 
 
-def test_a_replica_that_was_passed_over_gets_its_copy_when_its_link_is_mended() -> None:
+def test_a_skipped_replica_gets_its_copy_when_its_link_recovers() -> None:
     """Only the way from the root to one replica is broken, so no leaf set ever changes."""
     ring, _ = built_ring(8)
     key = key_of_name("app", "taxi")
@@ -62,7 +62,7 @@ def test_one_of_many_writers_wins() -> None:
     assert all(answer.value == bytes([winners[0]]) for answer in answers if not answer.ok)
 
 
-def test_a_record_outlives_four_of_its_five_holders_at_once() -> None:
+def test_a_record_survives_four_of_its_five_replicas_at_once() -> None:
     ring, ids = built_ring(20, 6)
     key = key_of_name("app", "precious")
     assert ring.store(ids[0], key, 0, b"gold").ok
@@ -77,7 +77,7 @@ def test_a_record_outlives_four_of_its_five_holders_at_once() -> None:
     assert len(holders(ring, key)) >= 5, "copied again to full strength"
 
 
-def test_a_record_outlives_every_first_holder_one_by_one() -> None:
+def test_a_record_survives_every_first_replica_one_by_one() -> None:
     ring, ids = built_ring(12, 8)
     key = key_of_name("app", "wandering")
     assert ring.store(ids[0], key, 0, b"gold").ok
@@ -90,7 +90,7 @@ def test_a_record_outlives_every_first_holder_one_by_one() -> None:
     assert ring.read(ring.members[0], key).value == b"gold"
 
 
-def test_a_restarted_empty_root_asks_before_it_says_missing() -> None:
+def test_a_restarted_empty_root_asks_before_it_answers_missing() -> None:
     """At no moment after the root's kill and restart does anybody hear `missing`."""
     ring, ids = built_ring(6)
     key = key_of_name("app", "taxi")
@@ -138,7 +138,7 @@ def test_leaving_hands_records_over() -> None:
     assert ring.read(last, key).value == b"gold"
 
 
-def test_a_write_is_done_once_under_loss_and_repeats() -> None:
+def test_a_write_is_applied_once_under_loss_and_duplicates() -> None:
     ring, ids = built_ring(8, 2, NetworkConfig(loss=0.1, duplicate=0.1))
     key = key_of_name("app", "counter")
     for version in range(15):
@@ -146,7 +146,7 @@ def test_a_write_is_done_once_under_loss_and_repeats() -> None:
         assert (answer.ok, answer.version) == (True, version + 1)
 
 
-def test_two_sides_of_a_cut_agree_afterwards() -> None:
+def test_two_sides_of_a_partition_agree_afterwards() -> None:
     """A root is not a lock: both sides wrote. After the cut all copies are equal again, one of the two."""
     ring, ids = built_ring(10, 4)
     key = key_of_name("app", "split")
@@ -162,7 +162,7 @@ def test_two_sides_of_a_cut_agree_afterwards() -> None:
     assert values <= {b"left", b"right"}
 
 
-def test_limits_are_answered() -> None:
+def test_exceeded_limits_are_answered() -> None:
     ring, ids = built_ring(2)
     assert ring.store(ids[0], NodeId(1), 0, b"x" * ((1 << 20) + 1)).reason == "overloaded"
     ring.world.crash(ids[1], silent=True)

@@ -79,11 +79,11 @@ def _digests(hash_seed: str) -> str:
     ).stdout
 
 
-def test_two_processes_with_different_hash_seeds() -> None:
+def test_two_processes_with_different_hash_seeds_agree() -> None:
     assert _digests("0") == _digests("12345")
 
 
-def test_a_run_without_faults_needs_one_life() -> None:
+def test_a_run_without_faults_needs_one_attempt() -> None:
     run = RecoveryRun(draw(1, name="recovery", fixed={"steps": 0, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0}))
     report = run.run()
     value = run.ledger.newest
@@ -141,7 +141,7 @@ def rests(seed: int) -> tuple[Rests, NodeId]:
 
 
 @pytest.mark.parametrize("seed", [2, 5, 12])
-def test_fragments_of_a_dead_holder_are_made_again_before_the_next_epoch(seed: int) -> None:
+def test_fragments_of_a_dead_replica_node_are_rebuilt_before_the_next_epoch(seed: int) -> None:
     run, replica_node = rests(seed)
     run.crash(replica_node, is_power=False)
     run._pass(8 * SECOND)
@@ -152,7 +152,7 @@ def test_fragments_of_a_dead_holder_are_made_again_before_the_next_epoch(seed: i
 
 
 @pytest.mark.parametrize("seed", [2, 5, 12])
-def test_a_fragment_that_its_holders_disk_has_damaged_is_made_again(seed: int) -> None:
+def test_a_fragment_damaged_on_its_replica_nodes_disk_is_rebuilt(seed: int) -> None:
     run, replica_node = rests(seed)
     gone = next(
         key

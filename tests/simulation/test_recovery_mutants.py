@@ -26,7 +26,7 @@ def complaints(mutant: Mutant, seed: int) -> list[str]:
         for each in (*RECOVERY_MUTANTS, *SCALING_MUTANTS, *ROUTES_MUTANTS)
     ],
 )
-def test_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutant.plant(patch)
         seed = next((seed for seed in range(1, mutant.seeds + 1) if complaints(mutant, seed)), None)

@@ -29,7 +29,7 @@ def test_many_storms() -> None:
 
 
 @pytest.mark.parametrize(("most", "reached"), [(4_000, 0), pytest.param(400_000, 1_000, marks=pytest.mark.soak)])
-def test_every_order_of_a_take_over_during_a_change_of_voters(most: int, reached: int) -> None:
+def test_every_interleaving_of_a_take_over_during_a_voter_change_is_safe(most: int, reached: int) -> None:
     wrong, states, both = search(most)
     assert not wrong
     assert states >= most or both
@@ -131,14 +131,14 @@ def half_a_change(register: Register) -> None:
     told(register, 103, 2, 3)
 
 
-def test_half_a_change_of_voters_is_not_confirmed_by_the_new_ones_alone() -> None:
+def test_half_a_voter_change_is_not_confirmed_by_the_new_voters_alone() -> None:
     register = Register(5, 3)
     half_a_change(register)
     assert list(register.acknowledged) == ["", "other"]
     assert register.wrong() == ""
 
 
-def test_confirmed_by_the_new_ones_alone_two_values_would_be_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_values_would_be_acknowledged_if_new_voters_alone_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = Proposer._is_chosen
     monkeypatch.setattr(
         Proposer,

@@ -15,7 +15,7 @@ from tests.simulation.bench import all_violations, built_ring, lookups
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 40])
-def test_ring_by_joins_is_right(count: int) -> None:
+def test_a_ring_built_by_joins_is_correct(count: int) -> None:
     ring, _ = built_ring(count)
     assert all_violations(ring) == []
     assert lookups(ring, 20) == []
@@ -35,7 +35,7 @@ def test_join_paths_of_forty_nodes_have_several_hops() -> None:
 
 
 @pytest.mark.slow
-def test_ring_of_four_hundred() -> None:
+def test_a_ring_of_four_hundred_is_correct() -> None:
     ring = OverlayRing(1, OverlayConfig.simulation(400))
     assert ring.build(simulated_ids(1, 400), 20 * MILLISECOND)
     assert ring.world.run_until(lambda: not leaf_violations(ring.machines, 24), 60 * SECOND, SECOND)
@@ -60,7 +60,7 @@ def test_twenty_joiners_at_once() -> None:
     assert ring.failures == []
 
 
-def test_all_agents_start_at_once_and_the_smallest_id_founds() -> None:
+def test_the_smallest_id_bootstraps_when_all_agents_start_at_once() -> None:
     """Nobody is a member yet: each knows the others as seeds, and one ring comes of it."""
     ring = OverlayRing(5, checks_wire=True)
     ids = simulated_ids(5, 6)
@@ -75,7 +75,7 @@ def test_all_agents_start_at_once_and_the_smallest_id_founds() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.01, 0.05])
-def test_joins_under_loss(loss: float) -> None:
+def test_nodes_join_under_loss(loss: float) -> None:
     ring = OverlayRing(7, network=NetworkConfig(loss=loss, duplicate=0.02, reorder=0.1))
     assert ring.build(simulated_ids(7, 20), SECOND // 10)
     assert ring.world.run_until(lambda: not leaf_violations(ring.machines, 24), 30 * SECOND)
@@ -83,7 +83,7 @@ def test_joins_under_loss(loss: float) -> None:
     assert ring.failures == [], "loss alone kills nobody"
 
 
-def test_join_fails_when_no_seed_answers() -> None:
+def test_a_join_fails_when_no_seed_answers() -> None:
     ring = OverlayRing(1)
     ids = simulated_ids(1, 2)
     ring.start(ids[0], ())
@@ -110,7 +110,7 @@ def test_a_second_copy_of_a_node_is_refused() -> None:
     assert "incarnation" in reason
 
 
-def test_idle_ring_is_cheap() -> None:
+def test_an_idle_ring_is_cheap() -> None:
     """The `lan` preset makes about 14 to 18 steps a node and second; the `simulation` preset of a large ring below 2."""
     ring, _ = built_ring(8)
     before = ring.world.events

@@ -46,7 +46,7 @@ def test_the_same_seed_runs_the_same(seed: int) -> None:
     assert RoutesRun(draw(seed, name="routes")).run() == RoutesRun(draw(seed, name="routes")).run()
 
 
-def test_without_faults_rows_go_directly_and_nothing_is_opened() -> None:
+def test_without_faults_rows_go_directly_and_no_circuit_opens() -> None:
     run = RoutesRun(draw(2, name="routes", fixed={"steps": 0, "kinds": ("cut",)}))
     report = run.run()
     assert report.violations == ()
@@ -55,7 +55,7 @@ def test_without_faults_rows_go_directly_and_nothing_is_opened() -> None:
 
 
 @pytest.mark.parametrize("seed", [24, 71])
-def test_warm_takes_a_relay_that_is_faster(seed: int) -> None:
+def test_warm_takes_a_faster_relay(seed: int) -> None:
     """Seeds whose direct way works and takes at least a third more than the best."""
     run = RoutesRun(draw(seed, name="routes"))
     assert run.mode == ("warm",)

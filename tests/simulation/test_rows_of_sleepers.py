@@ -5,7 +5,7 @@ from agiledart_simulation.world.overlay_ring import simulated_ids
 from tests.simulation.bed import Bed
 
 
-def test_the_gap_over_a_row_is_not_closed_while_its_middle_may_deliver() -> None:
+def test_the_gap_over_a_row_stays_open_while_its_middle_may_deliver() -> None:
     """The outer two get no leases from the rest for a while before they sleep: what was promised to them ends early."""
     bed = Bed(4)
     ids = sorted(simulated_ids(4, 8))

@@ -62,7 +62,7 @@ def swept(seeds: Iterable[int]) -> None:
             assert report.unowned_ms <= 6_100, f"replay: {scenario.command}"
 
 
-def test_seeds_count_through_all_moments_of_a_join() -> None:
+def test_seeds_enumerate_all_moments_of_a_join() -> None:
     drawn = [draw(seed, name="moments") for seed in range(1, 3_361)]
     different = {(each.kinds, each.nodes, each.steps, each.step_ms) for each in drawn}
     assert len(different) == 3_360 == len(MOMENTS) * 4 * 2 * 35
@@ -128,7 +128,7 @@ def drifting(rate_ppm: int, margin_permille: int) -> Bed:
 
 
 @pytest.mark.parametrize("rate_ppm", [0, 500, 4_900])
-def test_clocks_that_differ_within_the_margin(rate_ppm: int) -> None:
+def test_clocks_that_differ_within_the_margin_are_safe(rate_ppm: int) -> None:
     bed = drifting(rate_ppm, 10)
     assert bed.owners.overlaps == 0
     assert bed.settle(30 * SECOND) is not None, bed.wrong()
@@ -139,7 +139,7 @@ def test_clocks_that_differ_by_more_than_the_margin_are_found() -> None:
     assert drifting(100_000, 10).owners.overlaps > 0
 
 
-def test_a_wider_margin_bears_more() -> None:
+def test_a_wider_margin_tolerates_more() -> None:
     assert drifting(80_000, 200).owners.overlaps == 0
 
 
@@ -148,7 +148,7 @@ def test_a_wider_margin_bears_more() -> None:
 
 @pytest.mark.parametrize("silent", [True, False])
 @pytest.mark.parametrize("down_ms", [0, 300, 1_500, 6_000])
-def test_a_restarted_id_replaces_its_old_life(down_ms: int, silent: bool) -> None:
+def test_a_restarted_id_replaces_its_old_incarnation(down_ms: int, silent: bool) -> None:
     bed, ids = grown(5)
     bed.world.crash(ids[2], silent=silent)
     bed.world.run_for(down_ms * MILLISECOND)
@@ -161,7 +161,7 @@ def test_a_restarted_id_replaces_its_old_life(down_ms: int, silent: bool) -> Non
 
 
 @pytest.mark.parametrize("down_ms", [0, 4_000])
-def test_an_id_from_an_old_image_of_its_disk_is_refused(down_ms: int) -> None:
+def test_an_id_from_an_old_disk_image_is_refused(down_ms: int) -> None:
     """It runs under a number that it had before, whether or not the others have noticed its death; its next number is let in."""
     bed, ids = grown(4)
     old = bed.world.nodes[ids[2]].peer
@@ -178,7 +178,7 @@ def test_an_id_from_an_old_image_of_its_disk_is_refused(down_ms: int) -> None:
     assert bed.owners.overlaps == 0
 
 
-def test_an_id_that_said_good_bye_under_this_number_is_refused_though_its_guardian_knows_nothing_of_it() -> None:
+def test_a_departed_id_is_refused_under_this_number_without_its_range_owner() -> None:
     """Seed and neighbours came after the good-bye; one far away remembers it. Half a member is none."""
     bed, ids = grown(5)
     ids = sorted(ids)
@@ -201,7 +201,7 @@ def test_an_id_that_said_good_bye_under_this_number_is_refused_though_its_guardi
 @pytest.mark.parametrize("quarter", [1, 3])
 @pytest.mark.parametrize("seconds", [1, 15])
 @pytest.mark.parametrize("deaf", ["guardian", "successor", "both"])
-def test_a_joiner_comes_between_two_of_whom_one_does_not_hear_the_other(deaf: str, seconds: int, quarter: int) -> None:
+def test_a_joiner_enters_between_two_nodes_with_a_one_way_link(deaf: str, seconds: int, quarter: int) -> None:
     """The guardian can agree on nothing with its successor: it goes, and comes back when those that waited are in."""
     bed, ids = grown(6)
     left, right = sorted(ids)[2:4]
@@ -224,7 +224,7 @@ def test_a_joiner_comes_between_two_of_whom_one_does_not_hear_the_other(deaf: st
 
 
 @pytest.mark.parametrize(("count", "cut"), [(2, 1), (6, 1), (6, 3), (12, 6), (24, 9)])
-def test_two_rings_become_one_again(count: int, cut: int) -> None:
+def test_two_rings_merge_again(count: int, cut: int) -> None:
     """Both sides go on by themselves; afterwards the smaller one joins the larger, or one of two equals the other."""
     bed, ids = grown(count, seed=3)
     bed.owners.is_whole = False
@@ -246,7 +246,7 @@ def test_two_rings_become_one_again(count: int, cut: int) -> None:
     assert bed.is_right
 
 
-def test_a_ring_beside_one_that_cannot_answer_looks_to_its_other_side() -> None:
+def test_a_ring_beside_an_unresponsive_one_looks_to_its_other_side() -> None:
     """Three rings after a cut: the node alone in the middle one has a neighbour on each side, of whom one can come to no end."""
     bed, ids = grown(6)
     ring = sorted(ids)
@@ -261,7 +261,7 @@ def test_a_ring_beside_one_that_cannot_answer_looks_to_its_other_side() -> None:
     assert bed.world.run_until(lambda: middle.joined and middle.agreed_neighbours[0] == before, 40 * SECOND)
 
 
-def test_who_came_during_a_cut_finds_the_other_side_though_all_who_knew_it_are_gone() -> None:
+def test_a_node_that_joined_in_a_partition_finds_the_other_side_by_itself() -> None:
     """Those who were there before tell their joiners whom they have lost."""
     bed, ids = grown(6)
     bed.world.network.partition(tuple(ids[:2]))
@@ -282,7 +282,7 @@ def test_who_came_during_a_cut_finds_the_other_side_though_all_who_knew_it_are_g
     assert bed.ring.machine(second).joined
 
 
-def test_two_founders_become_one_ring() -> None:
+def test_two_founders_merge_into_one_ring() -> None:
     """Two rings that never had to do with each other, until one learns of the other through a seed."""
     bed = Bed(4)
     ids = simulated_ids(4, 8)

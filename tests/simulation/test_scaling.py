@@ -60,7 +60,7 @@ def test_a_campaign_reaches_every_step_with_every_death() -> None:
     assert campaign.unreached == []
 
 
-def test_without_faults_every_change_is_done_in_one_life() -> None:
+def test_without_faults_every_change_is_done_in_one_attempt() -> None:
     calm = {"kinds": OF_SCALING_CALM, "steps": 15, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0, "step_ms": 1_000}
     done = 0
     for seed in range(1, 4):
@@ -92,7 +92,7 @@ class OneFar:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_one_host_that_acknowledges_slowly_keeps_no_change_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_host_that_acknowledges_slowly_delays_no_change(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It hears of commits later than new owners build what is committed."""
     latency = OneFar(150)
     calm = {"kinds": OF_SCALING_CALM, "steps": 12, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0, "step_ms": 1_000}

@@ -97,7 +97,7 @@ class Town:
         return not scheduler_slot_violations(self.nodes) and not service_violations(self.nodes)
 
 
-def test_one_scheduler_for_every_so_many_applications_and_any_agent_takes_a_submission() -> None:
+def test_the_number_of_schedulers_follows_that_of_applications() -> None:
     town = Town(1, 8)
     for number in range(7):
         (body,) = town.runs(town.submit(number, f"a{number % 8 + 1}"))
@@ -114,7 +114,7 @@ def test_one_scheduler_for_every_so_many_applications_and_any_agent_takes_a_subm
     assert town.until(lambda: sum(sum(counts) for counts in schedulers_of(town.nodes).values()) == 6, 5)
 
 
-def test_all_at_once_the_offices_are_filled_one_after_the_other() -> None:
+def test_concurrent_submissions_fill_scheduler_slots_one_after_another() -> None:
     town = Town(2, 12)
     requests = [town.submit(number, f"a{number % 12 + 1}") for number in range(14)]
     town.runs(*requests)
@@ -123,7 +123,7 @@ def test_all_at_once_the_offices_are_filled_one_after_the_other() -> None:
     assert town.is_sound()
 
 
-def test_zones_have_schedulers_of_their_own_and_a_region_shares_them() -> None:
+def test_zones_have_their_own_schedulers_and_a_region_shares_them() -> None:
     town = Town(3, 12, 5, zones=3)
     town.runs(*[town.submit(number, f"a{number + 1}") for number in range(9)])
     assert schedulers_of(town.nodes) == {"zone-0": [3], "zone-1": [3], "zone-2": [3]}
@@ -136,7 +136,7 @@ def test_zones_have_schedulers_of_their_own_and_a_region_shares_them() -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_when_a_scheduler_dies_its_applications_find_another_one(silent: bool) -> None:
+def test_applications_of_a_dead_scheduler_find_another(silent: bool) -> None:
     town = Town(4, 12, 50)
     town.runs(*[town.submit(number, f"a{number + 1}") for number in range(6)])
     town.run(2)
@@ -194,7 +194,7 @@ def test_a_scheduler_without_applications_resigns_and_the_ring_falls_silent() ->
     ]
 
 
-def test_a_scheduler_that_leaves_hands_its_office_on() -> None:
+def test_a_scheduler_that_leaves_transfers_its_slot() -> None:
     from agiledart_overlay.wire.events import LeaveRing
 
     town = Town(7, 10, 50)
@@ -206,7 +206,7 @@ def test_a_scheduler_that_leaves_hands_its_office_on() -> None:
     assert town.until(lambda: len(town.schedulers) == 1 and town.is_sound(), 20)
 
 
-def test_after_a_partition_one_of_two_holders_of_an_office_stays() -> None:
+def test_after_a_partition_one_of_two_owners_of_a_scheduler_slot_stays() -> None:
     town = Town(8, 16, 50)
     world = town.ring.world
     left, right = tuple(town.ring.ids[:8]), tuple(town.ring.ids[8:])

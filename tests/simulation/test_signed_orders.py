@@ -89,7 +89,7 @@ def forgeries(mesh: Signed) -> dict[str, tuple[Submit, bytes]]:
     }
 
 
-def test_what_is_signed_is_carried_out_wherever_it_is_asked() -> None:
+def test_a_signed_command_is_carried_out_at_any_agent() -> None:
     mesh = Signed(1)
     assert mesh.outcome("a1", JOB, mesh.signed_command(JOB)) == ""
     told = mesh.status("a3", "mine")
@@ -109,7 +109,7 @@ def honest() -> Signed:
 
 
 @pytest.mark.parametrize("how", forgeries(Signed(2)))
-def test_the_agent_that_is_asked_refuses(honest: Signed, how: str) -> None:
+def test_the_contacted_agent_refuses_an_unauthorised_command(honest: Signed, how: str) -> None:
     assert REFUSED in honest.outcome("a1", *forgeries(honest)[how])
 
 
@@ -126,7 +126,7 @@ def liar() -> Signed:
 
 
 @pytest.mark.parametrize("how", [how for how in forgeries(Signed(2)) if how != "of the future"])
-def test_the_scheduler_refuses_what_the_agent_let_through(liar: Signed, how: str) -> None:
+def test_the_scheduler_refuses_a_command_that_the_agent_let_through(liar: Signed, how: str) -> None:
     assert REFUSED in liar.outcome("a1", *forgeries(liar)[how])
     assert "mine" not in [name for _, name, _ in liar.running]
 
@@ -144,7 +144,7 @@ def alone() -> Signed:
 
 
 @pytest.mark.parametrize("how", ["unsigned", "a bit changed", "other code", "another name", "another verb"])
-def test_a_host_refuses_what_all_others_believe(alone: Signed, how: str) -> None:
+def test_a_host_refuses_a_command_that_all_other_nodes_accept(alone: Signed, how: str) -> None:
     told = alone.outcome("a1", *forgeries(alone)[how])
     assert REFUSED in told or "is for other code, settings or another name" in told
     assert not running_on_a5(alone)
@@ -154,7 +154,7 @@ def running_on_a5(mesh: Signed) -> list[str]:
     return [name for node, name, _ in mesh.running if node == mesh.node("a5") and name != "plain"]
 
 
-def test_a_host_refuses_the_order_of_who_may_not_submit(alone: Signed) -> None:
+def test_a_host_refuses_the_submission_of_an_unauthorised_user(alone: Signed) -> None:
     hers = submission(pipeline("hers", source_at="a2", sink_at="a5"))
     told = alone.outcome("a1", hers, alone.signed_command(hers, "rita", "reader"), "rita")
     assert "A reader may not submit" in told
@@ -178,7 +178,7 @@ def loaded(mesh: Signed, signed_command: bytes) -> dict[str, bool]:
     return {row["node"]: "command to check is refused" not in row["text"] for row in answer.body["checks"]}
 
 
-def test_a_dry_run_loads_no_code_that_no_user_signed() -> None:
+def test_a_dry_run_loads_no_unsigned_code() -> None:
     mesh = Signed(41, ("a1",))
     good = mesh.signed_command(LOOK)
     assert loaded(mesh, good)["a5"]
@@ -195,13 +195,13 @@ def test_a_dry_run_loads_no_code_that_no_user_signed() -> None:
     )
 
 
-def test_an_order_to_look_runs_nothing(alone: Signed) -> None:
+def test_a_dry_run_command_runs_nothing(alone: Signed) -> None:
     told = alone.outcome("a1", JOB, alone.signed_command(LOOK))
     assert "is for other code, settings or another name" in told
     assert not running_on_a5(alone)
 
 
-def test_an_order_is_carried_out_once() -> None:
+def test_a_signed_command_is_carried_out_once() -> None:
     for liars, refusal in ((), "was carried out before"), (ALL[:-1], "was carried out before"):
         mesh = Signed(50, liars)
         signed_command = mesh.signed_command(JOB)
@@ -217,7 +217,7 @@ def test_an_order_is_carried_out_once() -> None:
         assert "is already running" in mesh.outcome("a3", JOB, signed_command)
 
 
-def test_an_old_order_to_stop_ends_no_later_version() -> None:
+def test_an_old_stop_command_ends_no_later_version() -> None:
     mesh = Signed(60)
     early = mesh.signed_command(Stop("mine", now=True))
     mesh.world.run_for(SECOND)
@@ -226,7 +226,7 @@ def test_an_old_order_to_stop_ends_no_later_version() -> None:
     assert mesh.status("a1", "mine")["state"] == "running"
 
 
-def test_a_coordinator_believes_no_agent_that_wants_an_application_to_end() -> None:
+def test_a_coordinator_ends_no_application_on_an_agents_unsigned_request() -> None:
     mesh = Signed(70, ("a1",))
     assert mesh.outcome("a2", JOB, mesh.signed_command(JOB)) == ""
     stop = Stop("mine", now=True)

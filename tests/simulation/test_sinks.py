@@ -51,7 +51,7 @@ def restarted(mesh: SinkMesh, node: NodeId, address: str) -> None:
     assert mesh.world.run_until(lambda: mesh.machine(mesh.names[node]).joined, 60 * SECOND)
 
 
-def test_noted_by_one_and_found_by_all() -> None:
+def test_a_log_recorded_by_one_node_is_found_by_all() -> None:
     mesh = SinkMesh(5, 6).build()
     assert mesh.find("a1").record is None
     record = mesh.note("a3")
@@ -61,7 +61,7 @@ def test_noted_by_one_and_found_by_all() -> None:
     assert mesh.find("a1", "others") == SinkFound(len(mesh.found), None, "")
 
 
-def test_the_log_that_was_opened_last_counts() -> None:
+def test_the_last_opened_log_counts() -> None:
     mesh = SinkMesh(6, 5).build()
     newer = mesh.note("a2", opened_ms=2_000)
     mesh.world.run_for(2 * SECOND)
@@ -75,7 +75,7 @@ def test_the_log_that_was_opened_last_counts() -> None:
     assert mesh.find("a5").record == newest
 
 
-def test_a_node_that_came_back_elsewhere_is_found_there_before_it_says_so_and_after() -> None:
+def test_a_node_that_returned_elsewhere_is_found_before_and_after_its_report() -> None:
     mesh = SinkMesh(7, 5).build()
     mesh.note("a3")
     mesh.world.run_for(2 * SECOND)

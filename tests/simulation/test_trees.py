@@ -86,7 +86,7 @@ class Grove:
         return root_of(self.ring.members, TOPIC, self.ring.config.id_bits)
 
 
-def test_all_subscribers_get_what_is_published_once_and_nobody_else() -> None:
+def test_every_subscriber_gets_each_publication_once_and_no_other_node_does() -> None:
     grove = Grove(1, 40)
     grove.join(*grove.ids[:12])
     grove.run(QUIET)
@@ -95,7 +95,7 @@ def test_all_subscribers_get_what_is_published_once_and_nobody_else() -> None:
     assert grove.publish(grove.ids[30], b"more, straight to the root") == sorted(grove.ids[:12])
 
 
-def test_who_left_gets_nothing_and_a_tree_that_nobody_needs_is_gone() -> None:
+def test_a_departed_subscriber_gets_nothing_and_an_unused_tree_is_removed() -> None:
     grove = Grove(2, 30)
     grove.join(*grove.ids[:6])
     grove.run(QUIET)
@@ -107,7 +107,7 @@ def test_who_left_gets_nothing_and_a_tree_that_nobody_needs_is_gone() -> None:
     assert not any(machine.scribe.topics for machine in grove.ring.machines)
 
 
-def test_a_node_with_too_many_children_gives_the_farthest_to_siblings() -> None:
+def test_a_node_with_too_many_children_delegates_the_farthest_to_siblings() -> None:
     grove = Grove(3, 60)
     grove.join(*grove.ids[:50])
     grove.run(2 * QUIET)
@@ -130,7 +130,7 @@ def test_nothing_is_lost_while_children_move_to_siblings() -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_the_root_dies_and_the_next_one_knows_what_it_knew(silent: bool) -> None:
+def test_the_successor_of_a_dead_root_has_its_state(silent: bool) -> None:
     grove = Grove(5, 40)
     grove.join(*grove.ids[:12])
     grove.ring.world.inject(grove.ids[3], AskTopic(1, TOPIC, b"who may publish"))
@@ -150,7 +150,7 @@ def test_the_root_dies_and_the_next_one_knows_what_it_knew(silent: bool) -> None
     assert (grove.answers[2].ok, grove.answers[2].state) == (True, b"who may publish")
 
 
-def test_only_the_owner_writes_what_lies_at_the_root() -> None:
+def test_only_the_owner_writes_root_state() -> None:
     grove = Grove(6, 20)
     for request, node, state in ((1, 3, b"a"), (2, 4, b"b"), (3, 3, b"c"), (4, 5, None)):
         grove.ring.world.inject(grove.ids[node], AskTopic(request, TOPIC, state))
@@ -177,7 +177,7 @@ def test_a_search_visits_members_depth_first_until_one_accepts() -> None:
     assert sorted(grove.offered) == sorted(grove.ids[:10])
 
 
-def test_a_search_in_a_topic_of_nobody_ends() -> None:
+def test_a_search_in_an_empty_topic_ends() -> None:
     grove = Grove(8, 20)
     grove.ring.world.inject(grove.ids[3], SearchTopic(1, TOPIC, b"?"))
     grove.run(3 * SECOND)
@@ -185,7 +185,7 @@ def test_a_search_in_a_topic_of_nobody_ends() -> None:
 
 
 @pytest.mark.parametrize("seed", [11, 12, 13])
-def test_trees_are_right_again_after_churn_and_weather(seed: int) -> None:
+def test_trees_are_correct_again_after_churn_and_weather(seed: int) -> None:
     grove = Grove(seed, 40)
     random = RandomStream(seed, "churn")
     members = grove.ids[:25]

@@ -54,7 +54,7 @@ def listed(mesh: Tokens, at: str) -> list[dict[str, Any]]:
     return []
 
 
-def test_a_token_of_one_use_lets_in_one_key_and_says_whose_it_was() -> None:
+def test_a_token_of_one_use_admits_one_key_and_names_its_issuer() -> None:
     mesh = Tokens(1, 6).build()
     first, second = key_number(1), key_number(2)
     assert mesh.once(first, "a2", allowed=1).number == 1
@@ -68,7 +68,7 @@ def test_a_token_of_one_use_lets_in_one_key_and_says_whose_it_was() -> None:
     assert mesh.once(second, "a3", allowed=0, join_before=0).reason == "unregistered"
 
 
-def test_the_third_of_two_is_refused_elsewhere_and_after_the_root_has_died() -> None:
+def test_a_use_beyond_the_limit_is_refused_elsewhere_and_after_the_root_died() -> None:
     mesh = Tokens(2, 8).build()
     assert [mesh.once(key_number(n), f"a{n}", allowed=2).number for n in (1, 2)] == [1, 2]
     root = min(mesh.ids, key=lambda node: abs(node - uses_key(TOKEN)))
@@ -83,16 +83,16 @@ def test_the_third_of_two_is_refused_elsewhere_and_after_the_root_has_died() -> 
     assert mesh.once(key_number(1), mesh.names[root], allowed=2).number == 1
 
 
-def test_a_crowd_of_a_hundred_for_ninety_under_loss() -> None:
+def test_ninety_of_a_hundred_joiners_are_admitted_under_loss() -> None:
     check(crowd(3), 90)
 
 
 @pytest.mark.parametrize("loss", [0.1, 0.2])
-def test_whatever_is_lost_nobody_is_counted_twice_and_nobody_comes_in_uncounted(loss: float) -> None:
+def test_under_any_loss_no_node_is_counted_twice_or_admitted_uncounted(loss: float) -> None:
     check(crowd(4, gates=8, keys=30, uses=20, network=NetworkConfig(loss=loss, duplicate=0.1, reorder=0.1)), 20)
 
 
-def test_every_message_lost_once_and_every_message_twice() -> None:
+def test_uses_are_counted_with_every_message_lost_once_or_duplicated() -> None:
     """The n-th message of the counting is lost, for each n; then each comes twice."""
     for number in range(24):
         mesh = Tokens(5, 4).build()
@@ -140,7 +140,7 @@ def test_two_rings_that_merge_keep_both_counts_and_report_the_excess() -> None:
     assert (over[0].allowed, over[0].used) == (3, 5)
 
 
-def test_a_ring_that_has_forgotten_learns_from_who_remembers() -> None:
+def test_a_ring_that_lost_its_counts_learns_them_from_members() -> None:
     mesh = Tokens(7, 5).build()
     for n in (1, 2):
         assert not mesh.once(key_number(n), "a1", allowed=3).reason
@@ -156,7 +156,7 @@ def test_a_ring_that_has_forgotten_learns_from_who_remembers() -> None:
     assert mesh.once(key_number(6), "a3", allowed=3).reason == "used up"
 
 
-def test_a_receipt_counts_where_the_ring_has_forgotten_and_never_beyond_the_uses() -> None:
+def test_a_receipt_counts_when_the_ring_lost_it_but_never_beyond_the_limit() -> None:
     mesh = Tokens(8, 4).build()
     past = NOW - HOUR
     assert mesh.once(key_number(1), "a1", allowed=1, join_before=past).reason == "token expired"
@@ -165,7 +165,7 @@ def test_a_receipt_counts_where_the_ring_has_forgotten_and_never_beyond_the_uses
     assert mesh.once(key_number(2), "a2", allowed=1, join_before=past, counted_at=past - 3).reason == "used up"
 
 
-def test_a_token_that_is_over_or_revoked_lets_nobody_in_and_puts_nobody_out() -> None:
+def test_an_expired_or_revoked_token_admits_no_node_and_removes_none() -> None:
     mesh = Tokens(9, 4).build()
     assert not mesh.once(key_number(1), "a1").reason
     over = mesh.once(key_number(2), "a2", join_before=NOW - 1)
@@ -177,7 +177,7 @@ def test_a_token_that_is_over_or_revoked_lets_nobody_in_and_puts_nobody_out() ->
     assert not mesh.once(key_number(1), "a3").reason
 
 
-def test_who_is_in_no_ring_lets_nobody_in() -> None:
+def test_a_non_member_admits_no_node() -> None:
     mesh = Tokens(10, 2)
     mesh.start(mesh.ids[1])
     mesh.world.crash(mesh.ids[1])
@@ -189,7 +189,7 @@ def test_who_is_in_no_ring_lets_nobody_in() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_a_thousand_for_nine_hundred_under_loss() -> None:
+def test_nine_hundred_of_a_thousand_joiners_are_admitted_under_loss() -> None:
     """A6: 1,000 joiners within five seconds, each a node that joins the ring when it is let in."""
     mesh = Tokens(11, 1_040, network=NetworkConfig(loss=0.01))
     gates = mesh.ids[:40]

@@ -115,29 +115,29 @@ def two_merged() -> None:
 
 
 def crowd() -> None:
-    test_uses.test_a_crowd_of_a_hundred_for_ninety_under_loss()
+    test_uses.test_ninety_of_a_hundred_joiners_are_admitted_under_loss()
 
 
 FOUND_BY: dict[Callable[[Replace], None], Callable[[], None]] = {
-    one_too_many: test_uses.test_the_third_of_two_is_refused_elsewhere_and_after_the_root_has_died,
-    in_before_written: test_uses.test_a_token_of_one_use_lets_in_one_key_and_says_whose_it_was,
+    one_too_many: test_uses.test_a_use_beyond_the_limit_is_refused_elsewhere_and_after_the_root_died,
+    in_before_written: test_uses.test_a_token_of_one_use_admits_one_key_and_names_its_issuer,
     writes_over_others: crowd,
-    counts_again: test_uses.test_a_token_of_one_use_lets_in_one_key_and_says_whose_it_was,
+    counts_again: test_uses.test_a_token_of_one_use_admits_one_key_and_names_its_issuer,
     keeps_one_side: two_merged,
-    forgets_the_known: test_uses.test_a_ring_that_has_forgotten_learns_from_who_remembers,
-    receipts_without_end: test_uses.test_a_receipt_counts_where_the_ring_has_forgotten_and_never_beyond_the_uses,
-    everybody_when_the_ring_is_silent: test_uses.test_who_is_in_no_ring_lets_nobody_in,
+    forgets_the_known: test_uses.test_a_ring_that_lost_its_counts_learns_them_from_members,
+    receipts_without_end: test_uses.test_a_receipt_counts_when_the_ring_lost_it_but_never_beyond_the_limit,
+    everybody_when_the_ring_is_silent: test_uses.test_a_non_member_admits_no_node,
 }
 
 
 @pytest.mark.parametrize("mutant", FOUND_BY, ids=lambda mutant: mutant.__name__)
-def test_a_planted_mistake_is_found(mutant: Callable[[Replace], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(mutant: Callable[[Replace], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(lambda owner, name, value: monkeypatch.setattr(owner, name, value))
     with pytest.raises(AssertionError):
         FOUND_BY[mutant]()
 
 
-def test_equal_uses_are_one() -> None:
+def test_equal_uses_count_once() -> None:
     """Holders that go on telling each other agree: what is merged again is the same."""
     one, two = (TokenUses(bytes(32), 1, 0, "agent", "", (TokenUse(bytes([n]) * 32, n),)) for n in (1, 2))
     both = token_uses.merged_uses(one, two)

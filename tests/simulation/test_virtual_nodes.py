@@ -12,7 +12,7 @@ HOSTS = 6
 CORES = 8
 
 
-def test_copies_of_a_record_lie_on_distinct_machines() -> None:
+def test_copies_of_a_record_are_on_distinct_machines() -> None:
     ring = OverlayRing(3)
     random = RandomStream(3, "keys")
     first: NodeId | None = None

@@ -6,7 +6,7 @@ from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from tests.simulation.bench import built_ring
 
 
-def test_who_watches_everybody_has_whole_leaf_sets_after_it_had_to_join_again() -> None:
+def test_a_node_that_watches_all_has_complete_leaf_sets_after_a_rejoin() -> None:
     """Applications make nodes watch each other. What was kept in the book of a sleeper hid its peers from its tables."""
     ring, ids = built_ring(12)
     sleeper = ids[3]
