@@ -93,7 +93,7 @@ def figures(run: InlineHost) -> dict[str, tuple[int, int]]:
     return found
 
 
-def test_inputs_in_order_of_arrival_are_among_them() -> None:
+def test_the_enumerated_inputs_include_the_order_of_arrival() -> None:
     plan = host(aligned, LEFT, RIGHT, 3, 1).program.plan
     assert {edge.carries for edge in plan.edges} == {"times", "rows"}
     assert {edge.carries for edge in host(merged, LEFT, RIGHT, 3, 1).program.plan.edges} == {"positions", "rows"}
@@ -103,7 +103,7 @@ def test_inputs_in_order_of_arrival_are_among_them() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("build", GRAPHS)
 @pytest.mark.parametrize("right", [RIGHT, NONE], ids=["both", "one-silent"])
-def test_barriers_change_nothing_and_a_run_goes_on_from_each(
+def test_barriers_change_nothing_and_a_run_resumes_from_each(
     build: Build, right: list[Row], seed: int, parallelism: int
 ) -> None:
     plain = host(build, LEFT, right, parallelism, seed)

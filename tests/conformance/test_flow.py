@@ -68,7 +68,7 @@ class Silent:
 
 @pytest.mark.parametrize("how", [{"idle_timeout": timedelta(seconds=5)}, {"clock": "wall"}], ids=["idle", "wall clock"])
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_silent_source_holds_nobody_back(how: dict[str, Any], parallelism: int) -> None:
+def test_a_silent_source_blocks_no_other_source(how: dict[str, Any], parallelism: int) -> None:
     rows = left_rows(7, 120)
     topology = Topology("silent")
     talking = topology.source("talking", rows, rows=Row, event_time=lambda row: row.at)

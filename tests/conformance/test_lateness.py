@@ -26,7 +26,7 @@ NOISE = st.lists(st.integers(0, 14), min_size=40, max_size=40)
 
 @given(ROWS, NOISE, st.integers(0, 4), st.integers(1, 8), PARALLELISM, SCHEDULES)
 @SETTINGS
-def test_late_rows_renew_windows_that_still_listen(
+def test_late_rows_update_windows_within_the_allowed_lateness(
     rows: list[Row], noise: list[int], tolerance: int, lateness: int, parallelism: int, seed: int | None
 ) -> None:
     rows = left(rows, noise)
@@ -49,7 +49,7 @@ def test_late_rows_renew_windows_that_still_listen(
 
 @given(ROWS, NOISE, st.integers(0, 4), st.integers(1, 3), st.integers(0, 1_000_000))
 @SETTINGS
-def test_late_rows_with_one_credit_and_restarts(
+def test_late_rows_are_handled_with_one_credit_and_restarts(
     rows: list[Row], noise: list[int], tolerance: int, parallelism: int, seed: int
 ) -> None:
     rows = left(rows, noise)
@@ -68,7 +68,7 @@ def test_late_rows_with_one_credit_and_restarts(
 
 @given(ROWS, NOISE, st.integers(0, 4), PARALLELISM, SCHEDULES)
 @SETTINGS
-def test_without_allowed_lateness_late_rows_only_go_aside(
+def test_without_allowed_lateness_late_rows_only_go_to_the_side_output(
     rows: list[Row], noise: list[int], tolerance: int, parallelism: int, seed: int | None
 ) -> None:
     rows = left(rows, noise)

@@ -78,9 +78,7 @@ def collected(result: Any) -> list[Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @given(rows=ROWS, parallelism=PARALLELISM, seed=SCHEDULES)
 @settings(max_examples=25, deadline=None)
-def test_an_operator_gives_what_its_reference_gives(
-    case: Case, rows: list[Row], parallelism: int, seed: int | None
-) -> None:
+def test_an_operator_equals_its_reference(case: Case, rows: list[Row], parallelism: int, seed: int | None) -> None:
     rows = sorted(rows, key=lambda row: row.at)
     result = run_local(topology_of(case, rows), parallelism=parallelism, schedule_seed=seed)
     assert collected(result) == case.reference(placed(used(case, rows)))
@@ -89,7 +87,7 @@ def test_an_operator_gives_what_its_reference_gives(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @given(rows=ROWS, noise=st.lists(st.integers(0, 6), min_size=40, max_size=40), seed=SCHEDULES)
 @settings(max_examples=10, deadline=None)
-def test_disorder_within_the_tolerance_does_not_show(
+def test_disorder_within_the_tolerance_changes_nothing(
     case: Case, rows: list[Row], noise: list[int], seed: int | None
 ) -> None:
     shuffled = [row for _, row in sorted(zip(noise, rows, strict=False), key=lambda pair: pair[0] + pair[1].at)]
@@ -100,7 +98,7 @@ def test_disorder_within_the_tolerance_does_not_show(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @given(rows=ROWS, parallelism=PARALLELISM, seed=st.integers(0, 1_000_000))
 @settings(max_examples=12, deadline=None)
-def test_one_credit_and_instances_put_back_from_snapshots_do_not_show(
+def test_one_credit_and_restored_instances_change_nothing(
     case: Case, rows: list[Row], parallelism: int, seed: int
 ) -> None:
     rows = sorted(rows, key=lambda row: row.at)
@@ -114,7 +112,9 @@ KEYED = [case for case in CASES if any(step.state is not None for step in topolo
 @pytest.mark.parametrize("case", KEYED, ids=lambda case: case.name)
 @given(rows=ROWS, parallelism=PARALLELISM, seed=st.integers(0, 1_000_000))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_state_on_disk_does_not_show(case: Case, rows: list[Row], parallelism: int, seed: int, tmp_path: Path) -> None:
+def test_state_on_disk_changes_nothing(
+    case: Case, rows: list[Row], parallelism: int, seed: int, tmp_path: Path
+) -> None:
     rows = sorted(rows, key=lambda row: row.at)
 
     made: list[KeyedStore] = []
@@ -134,7 +134,7 @@ def test_state_on_disk_does_not_show(case: Case, rows: list[Row], parallelism: i
         store.close()
 
 
-def test_absences_that_end_together_come_in_the_order_of_their_first_rows() -> None:
+def test_absences_that_end_together_are_ordered_by_their_first_rows() -> None:
     case = next(case for case in CASES if case.name == "absence")
     rows = [Row(at=4, key=key, value=-1, weight=0.5, side=0) for key in ("a", "b", "a")]
     result = run_local(topology_of(case, rows))

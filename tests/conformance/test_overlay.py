@@ -160,11 +160,11 @@ def play(scenario: Scenario, make: Callable[[], Bed]) -> object:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_both_worlds_agree(scenario: Scenario) -> None:
+def test_simulation_and_transport_agree(scenario: Scenario) -> None:
     outcomes = {name: play(scenario, make) for name, make in BEDS.items()}
     assert outcomes["simulated"] == outcomes["direct"]
 
 
-def test_ids_are_those_of_the_keys() -> None:
+def test_ids_are_derived_from_the_keys() -> None:
     assert len({id_of(number) for number in range(NODES)}) == NODES
     assert all(isinstance(id_of(number), NodeId) for number in range(NODES))

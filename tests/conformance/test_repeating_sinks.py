@@ -73,7 +73,7 @@ def opened(kind: Kind, root: Path, keep: CommittedOutput | None, *, shows: bool 
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_rows_behind_the_last_epoch_stay_and_come_again(kind: Kind, tmp_path: Path, shows: bool) -> None:
+def test_rows_after_the_last_epoch_stay_and_are_duplicated(kind: Kind, tmp_path: Path, shows: bool) -> None:
     first = opened(kind, tmp_path, None, shows=shows)
     first.write(rows(0, 5))
     first.flush()
@@ -98,7 +98,7 @@ def test_rows_behind_the_last_epoch_stay_and_come_again(kind: Kind, tmp_path: Pa
     assert later > ends
 
 
-def test_a_line_that_its_process_could_not_finish_goes(tmp_path: Path) -> None:
+def test_a_line_that_its_process_did_not_finish_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("0\n1\n2\n" + "3" * 70_000)
     kind = Kind(f"csv:{path}", list)
@@ -112,7 +112,7 @@ def test_a_line_that_its_process_could_not_finish_goes(tmp_path: Path) -> None:
         opened(kind, tmp_path, CommittedOutput((1_000,)))
 
 
-def test_a_run_that_begins_writes_its_file_anew(tmp_path: Path) -> None:
+def test_a_new_run_truncates_its_file(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("an older run's\n")
     opened(Kind(f"csv:{path}", list), tmp_path, None).close()
@@ -147,7 +147,7 @@ class Bare:
 
 
 @pytest.mark.parametrize("kind", [name for name in SINKS if name != "collect"])
-def test_a_sink_that_takes_nothing_back_is_taken_without_a_word(
+def test_a_sink_that_cannot_abort_is_accepted_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(launchable, "open_sink", lambda connector, row_type, origin: Bare())
@@ -169,7 +169,7 @@ def test_a_sink_that_takes_nothing_back_is_taken_without_a_word(
         ("csv:{here}/x.csv", Delivery.EXACTLY_ONCE, False),
     ],
 )
-def test_rows_are_counted_where_some_may_be_seen_twice(
+def test_rows_are_counted_when_some_may_be_duplicates(
     tmp_path: Path, url: str, delivery: Delivery, is_counted: bool
 ) -> None:
     running = launched(tmp_path, url, delivery)
@@ -179,13 +179,13 @@ def test_rows_are_counted_where_some_may_be_seen_twice(
     running.close()
 
 
-def test_a_row_that_changes_nothing_when_it_comes_again_is_not_counted() -> None:
+def test_an_idempotent_row_is_not_counted() -> None:
     kind = SINKS["sql"].guarantee
     assert is_idempotent(parse_connector("sql:plant?table=rows&key=number"), kind)
     assert not is_idempotent(parse_connector("sql:plant?table=rows"), kind)
 
 
-def test_a_log_that_may_move_takes_rows_back(tmp_path: Path) -> None:
+def test_a_movable_log_aborts_rows(tmp_path: Path) -> None:
     """Its readers could not tell what only the lost node had shown them from what comes again."""
     running = launched(tmp_path, "log:moves", Delivery.AT_LEAST_ONCE, moves=True)
     assert running.writer is not None
@@ -196,7 +196,7 @@ def test_a_log_that_may_move_takes_rows_back(tmp_path: Path) -> None:
     running.close()
 
 
-def test_a_run_that_has_ended_leaves_what_it_has_shown(tmp_path: Path) -> None:
+def test_an_ended_run_leaves_its_emitted_rows(tmp_path: Path) -> None:
     """However it ended: the register's word is the least that its readers see."""
     kind = Kind("log:here?partitions=1", list)
     writer = opened(kind, tmp_path, None)

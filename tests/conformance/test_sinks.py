@@ -75,7 +75,7 @@ def test_rows_stay_in_order_and_a_flush_makes_all_of_them_visible(kept: Kept) ->
     assert writer.latency.samples == done
 
 
-def test_closing_flushes_and_may_come_twice(kept: Kept) -> None:
+def test_closing_flushes_and_may_be_repeated(kept: Kept) -> None:
     writer = kept.open()
     writer.write(rows(0, 10))
     writer.close()
@@ -83,7 +83,7 @@ def test_closing_flushes_and_may_come_twice(kept: Kept) -> None:
     assert kept.numbers() == list(range(10))
 
 
-def test_nothing_written_is_nothing_kept(kept: Kept) -> None:
+def test_an_empty_sink_keeps_nothing(kept: Kept) -> None:
     writer = kept.open()
     writer.flush()
     writer.close()

@@ -74,7 +74,9 @@ TURNS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(turns=TURNS)
-def test_a_store_is_a_dictionary_and_a_queue(tmp_path_factory: pytest.TempPathFactory, turns: list[Any]) -> None:
+def test_a_store_behaves_as_a_dictionary_and_a_queue(
+    tmp_path_factory: pytest.TempPathFactory, turns: list[Any]
+) -> None:
     directory = tmp_path_factory.mktemp("state")
     for store in (MemoryStore(codec()), SqliteStore("taxis", codec(), directory, 2)):
         known: dict[str, int] = {}
@@ -201,18 +203,18 @@ def test_ints_of_any_size_are_kept(make: Make) -> None:
     assert [new.pop()[2], new.pop()[2]] == [[2**80], [2**80]]
 
 
-def test_a_format_of_the_future_is_refused(make: Make) -> None:
+def test_a_future_format_is_refused(make: Make) -> None:
     with pytest.raises(StateFormatError, match=f"has format {FORMAT + 1}"):
         make(codec()).restore_group(3, msgspec.msgpack.encode((FORMAT + 1, [], [])))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x93", b"\x93\x01\xc0\xc0", b"\xff" * 40])
-def test_what_is_no_snapshot_is_refused(make: Make, data: bytes) -> None:
+def test_bytes_that_are_no_snapshot_are_refused(make: Make, data: bytes) -> None:
     with pytest.raises(StateFormatError):
         make(codec()).restore_group(3, data)
 
 
-def test_the_file_has_no_name_and_a_disk_that_fails_is_told(tmp_path: Path) -> None:
+def test_the_file_has_no_name_and_a_failing_disk_is_reported(tmp_path: Path) -> None:
     store = SqliteStore("taxis", codec(), tmp_path / "state", 2)
     assert list((tmp_path / "state").iterdir()) == []
     store.close()
@@ -237,7 +239,7 @@ def rides_in(store: KeyedStore) -> dict[str, int]:
     return {plain[0]: plain[2].rides for group in groups for plain in group}
 
 
-def test_a_disk_that_is_full_for_a_while_costs_no_state(tmp_path: Path) -> None:
+def test_a_temporarily_full_disk_loses_no_state(tmp_path: Path) -> None:
     store = SqliteStore("taxis", codec(), tmp_path, 100)
     known: dict[str, int] = {}
 
@@ -276,7 +278,9 @@ def test_a_state_that_cannot_be_written_is_told_with_its_key_and_costs_no_other(
     store.close()
 
 
-def test_a_timer_that_cannot_be_written_is_told_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timer_that_cannot_be_written_is_reported_with_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agiledart_executor.state.timer_file.TimerFile.__init__.__defaults__", (4,))
     store = SqliteStore("taxis", codec(), tmp_path)
     for time in range(8):
@@ -286,7 +290,7 @@ def test_a_timer_that_cannot_be_written_is_told_with_its_key(tmp_path: Path, mon
     assert len(store.near) == 9
 
 
-def test_keys_that_come_and_go_do_not_gather_in_memory(tmp_path: Path) -> None:
+def test_short_lived_keys_do_not_accumulate_in_memory(tmp_path: Path) -> None:
     store = SqliteStore("taxis", codec(), tmp_path, 10)
     store.save("stays", entry(1))
     for number in range(100):

@@ -27,7 +27,7 @@ async def pair(a: Node, b: Node, service: str = "overlay") -> tuple[Link, Link]:
     return a.accepted[0], link
 
 
-def test_both_ends_know_who_is_there(run: Run) -> None:
+def test_both_ends_know_their_peer(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -95,7 +95,7 @@ def test_the_largest_frames_arrive(run: Run) -> None:
     run(scenario())
 
 
-def test_small_frames_of_one_turn_leave_in_one_write(run: Run) -> None:
+def test_small_frames_of_one_loop_iteration_leave_in_one_write(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -121,7 +121,7 @@ def test_small_frames_of_one_turn_leave_in_one_write(run: Run) -> None:
     run(scenario())
 
 
-def test_a_cork_writes_when_it_is_released_and_not_a_turn_later(run: Run) -> None:
+def test_a_cork_writes_on_release_and_not_an_iteration_later(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -143,7 +143,7 @@ def test_a_cork_writes_when_it_is_released_and_not_a_turn_later(run: Run) -> Non
     run(scenario())
 
 
-def test_the_owner_hears_when_the_frames_of_one_read_begin_and_end(run: Run) -> None:
+def test_the_owner_is_notified_when_the_frames_of_one_read_begin_and_end(run: Run) -> None:
     async def scenario() -> None:
         heard: list[str] = []
         a, b = agent("a"), agent("b")
@@ -247,7 +247,7 @@ def test_a_peer_that_never_reads_is_cut_off(run: Run) -> None:
     run(scenario())
 
 
-def test_a_close_says_why_after_everything_was_sent(run: Run) -> None:
+def test_a_close_gives_its_reason_after_everything_was_sent(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -266,7 +266,7 @@ def test_a_close_says_why_after_everything_was_sent(run: Run) -> None:
     run(scenario())
 
 
-def test_a_peer_that_vanishes_is_noticed(run: Run) -> None:
+def test_a_peer_that_vanishes_is_detected(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         _, at_b = await pair(a, b)
@@ -277,7 +277,7 @@ def test_a_peer_that_vanishes_is_noticed(run: Run) -> None:
     run(scenario())
 
 
-def test_what_a_peer_sent_before_it_went_is_delivered_to_a_paused_owner(run: Run) -> None:
+def test_frames_sent_before_a_peer_left_reach_a_paused_owner(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -295,7 +295,7 @@ def test_what_a_peer_sent_before_it_went_is_delivered_to_a_paused_owner(run: Run
     run(scenario())
 
 
-def test_a_frame_that_is_not_taken_comes_again_and_first_even_from_a_peer_that_went(run: Run) -> None:
+def test_a_frame_that_is_not_accepted_comes_again_first_even_after_the_loss(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -329,7 +329,7 @@ def test_a_frame_that_is_not_taken_comes_again_and_first_even_from_a_peer_that_w
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_what_had_arrived_is_taken_whenever_reading_goes_on_beside_the_loss(run: Run, turns: int) -> None:
+def test_arrived_frames_are_accepted_whenever_reading_resumes_beside_the_loss(run: Run, turns: int) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -356,7 +356,7 @@ def test_what_had_arrived_is_taken_whenever_reading_goes_on_beside_the_loss(run:
     run(scenario())
 
 
-def test_an_owner_may_give_up_a_link_whose_peer_went_first(run: Run) -> None:
+def test_an_owner_may_abandon_a_link_whose_peer_left_first(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -389,7 +389,7 @@ def test_a_frame_that_breaks_the_owners_protocol_closes_the_link(run: Run) -> No
     run(scenario())
 
 
-def test_a_mistake_in_the_owners_handler_closes_its_link_and_is_reported(run: Run) -> None:
+def test_an_exception_in_the_owners_handler_closes_its_link_and_is_reported(run: Run) -> None:
     async def scenario() -> None:
         def fail(link: Link, kind: int, body: bytes) -> None:
             raise KeyError("our bug")
@@ -417,7 +417,7 @@ def test_a_mistake_in_the_owners_handler_closes_its_link_and_is_reported(run: Ru
         (b"\0\0\0\x01\0\x80", "unexpected frame"),
     ],
 )
-def test_a_member_that_sends_nonsense_is_closed_with_the_reason(run: Run, raw: bytes, reason: str) -> None:
+def test_a_member_that_sends_malformed_frames_is_closed_with_the_reason(run: Run, raw: bytes, reason: str) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         _, at_b = await pair(a, b)
@@ -431,7 +431,7 @@ def test_a_member_that_sends_nonsense_is_closed_with_the_reason(run: Run, raw: b
     run(scenario())
 
 
-def test_a_frame_cut_off_is_told_from_a_clean_end(run: Run) -> None:
+def test_a_truncated_frame_is_distinguished_from_a_clean_end(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         at_a, at_b = await pair(a, b)
@@ -489,7 +489,7 @@ def test_a_leaf_is_renewed_in_place(run: Run) -> None:
     ("text", "parts"),
     [("192.0.2.1:9464", ("192.0.2.1", 9464)), ("[::1]:80", ("::1", 80)), ("pi1.local:0", ("pi1.local", 0))],
 )
-def test_addresses(text: str, parts: tuple[str, int]) -> None:
+def test_addresses_are_parsed(text: str, parts: tuple[str, int]) -> None:
     assert parse_address(text) == parts
     assert format_address(*parts) == text
 

@@ -72,7 +72,7 @@ async def no_trace(node: Node, listener: Listener, reason: str, times: int = 1) 
     ],
     ids=["http", "zeros", "no client hello", "ssh"],
 )
-def test_what_is_not_tls_is_refused(run: Run, raw: bytes) -> None:
+def test_a_connection_without_tls_is_refused(run: Run, raw: bytes) -> None:
     async def scenario() -> None:
         a = agent("a")
         listener = await a.serve()
@@ -82,7 +82,7 @@ def test_what_is_not_tls_is_refused(run: Run, raw: bytes) -> None:
     run(scenario())
 
 
-def test_a_caller_that_goes_before_tls_is_refused(run: Run) -> None:
+def test_a_caller_that_leaves_before_tls_is_refused(run: Run) -> None:
     async def scenario() -> None:
         a = agent("a")
         listener = await a.serve()
@@ -136,7 +136,7 @@ def test_tls_1_2_is_refused(run: Run) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_slow_caller_holds_nothing_for_long(run: Run, tls: bool) -> None:
+def test_a_slow_caller_blocks_nothing_for_long(run: Run, tls: bool) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         listener = await a.serve(timeout=1.0 if tls else 0.3)
@@ -186,7 +186,7 @@ def test_a_bad_first_frame_is_refused(run: Run, raw: bytes, reason: str) -> None
     run(scenario())
 
 
-def test_a_hello_cut_off_is_refused(run: Run) -> None:
+def test_a_truncated_hello_is_refused(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         listener = await a.serve()
@@ -243,7 +243,7 @@ STRANGERS: dict[str, tuple[str, Node, ssl.SSLContext | None]] = {
 
 
 @pytest.mark.parametrize("case", STRANGERS)
-def test_a_stranger_is_refused_and_told_why(run: Run, case: str) -> None:
+def test_an_unknown_node_is_refused_with_the_reason(run: Run, case: str) -> None:
     reason, stranger, context = STRANGERS[case]
 
     async def scenario() -> None:
@@ -260,7 +260,7 @@ def test_a_stranger_is_refused_and_told_why(run: Run, case: str) -> None:
 
 
 @pytest.mark.parametrize("service", ROLES_BY_SERVICE)
-def test_every_role_at_every_service_over_the_wire(run: Run, service: str) -> None:
+def test_every_role_is_checked_at_every_service_over_the_wire(run: Run, service: str) -> None:
     """Oracle A5 of the admission spec: exactly the table."""
 
     async def scenario() -> None:
@@ -310,7 +310,7 @@ def test_a_service_that_is_not_offered_is_refused(run: Run) -> None:
     run(scenario())
 
 
-def test_a_protocol_of_the_future_is_refused(run: Run) -> None:
+def test_a_future_protocol_is_refused(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         listener = await a.serve()
@@ -352,7 +352,7 @@ def test_a_dialler_refuses_an_acceptor_whose_role_may_not_answer(run: Run, role:
     run(scenario())
 
 
-def test_a_dialler_says_plainly_that_nobody_is_there(run: Run) -> None:
+def test_a_dialler_reports_plainly_that_no_peer_is_listening(run: Run) -> None:
     async def scenario() -> None:
         b = agent("b")
         with socket.socket() as unused:
@@ -369,7 +369,7 @@ def test_a_dialler_says_plainly_that_nobody_is_there(run: Run) -> None:
     run(scenario())
 
 
-def test_a_dialler_that_meets_no_tls_or_nonsense_gives_up(run: Run) -> None:
+def test_a_dialler_that_meets_no_tls_or_malformed_bytes_gives_up(run: Run) -> None:
     async def scenario() -> None:
         b, liar = agent("b"), agent("liar")
         host = "127.0.0.1"
@@ -410,7 +410,7 @@ def test_a_dialler_that_meets_no_tls_or_nonsense_gives_up(run: Run) -> None:
 # ------------------------------------------------------------------------------------------------------------------ limits
 
 
-def test_of_too_many_silent_callers_the_first_gives_way(run: Run) -> None:
+def test_the_first_of_too_many_silent_callers_is_disconnected(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         listener = await a.serve(limits=ListenerLimits(pending=3), timeout=2.0)
@@ -483,7 +483,7 @@ def test_a_port_is_taken_once(run: Run) -> None:
     run(scenario())
 
 
-def test_a_mistake_of_ours_while_judging_costs_one_caller_and_is_reported(run: Run) -> None:
+def test_an_internal_error_during_verification_costs_one_caller_and_is_reported(run: Run) -> None:
     async def scenario() -> None:
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))

@@ -25,7 +25,7 @@ def begin_frame(link: Link, size: int, sent: int) -> None:
     link._transport.write(FRAME_HEADER.pack(size, FrameKind.CONTROL) + bytes(sent))
 
 
-def test_one_key_has_some_links_to_a_service_and_no_more(run: Run) -> None:
+def test_one_key_has_a_bounded_number_of_links_to_a_service(run: Run) -> None:
     async def scenario() -> None:
         a, reader = agent("a"), user("reader")
         listener = await a.serve()
@@ -48,7 +48,7 @@ def test_one_key_has_some_links_to_a_service_and_no_more(run: Run) -> None:
     run(scenario())
 
 
-def test_users_leave_the_places_of_agents_alone(run: Run) -> None:
+def test_users_do_not_take_the_slots_of_agents(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
         listener = await a.serve(limits=ListenerLimits(links=4, reserved_for_agents=1))
@@ -65,7 +65,7 @@ def test_users_leave_the_places_of_agents_alone(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("role", "taken"), [("reader", False), ("submitter", True), ("admin", True)])
-def test_only_who_may_submit_says_something_long(run: Run, role: str, taken: bool) -> None:
+def test_only_a_submitter_may_send_a_long_frame(run: Run, role: str, taken: bool) -> None:
     async def scenario() -> None:
         a, b = agent("a"), user(role)
         listener = await a.serve()
@@ -85,7 +85,7 @@ def test_only_who_may_submit_says_something_long(run: Run, role: str, taken: boo
     run(scenario())
 
 
-def test_the_key_that_holds_most_of_unfinished_frames_gives_way(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_that_holds_most_unfinished_bytes_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         ledger = UnfinishedFrames(max_bytes=300_000)
         monkeypatch.setitem(unfinished_frames._ledgers, asyncio.get_running_loop(), ledger)
@@ -134,7 +134,7 @@ def test_a_frame_that_takes_too_long_ends_its_link(run: Run, monkeypatch: pytest
     run(scenario())
 
 
-def test_time_does_not_run_while_we_do_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_does_not_count_while_reading_is_paused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         ledger = UnfinishedFrames(max_seconds=0.2)
         monkeypatch.setitem(unfinished_frames._ledgers, asyncio.get_running_loop(), ledger)
@@ -159,7 +159,7 @@ def test_time_does_not_run_while_we_do_not_read(run: Run, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("says", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "a byte", "a part"])
-def test_strangers_who_hold_connections_keep_no_newcomer_out(run: Run, says: bytes) -> None:
+def test_unknown_nodes_that_hold_connections_keep_no_newcomer_out(run: Run, says: bytes) -> None:
     """Two hundred, all from the newcomer's own address, each coming back as soon as it was closed."""
 
     async def scenario() -> None:
@@ -192,7 +192,7 @@ def test_strangers_who_hold_connections_keep_no_newcomer_out(run: Run, says: byt
     run(scenario())
 
 
-def test_an_honest_crowd_from_one_address_comes_in_one_after_the_other(run: Run) -> None:
+def test_an_honest_crowd_from_one_address_is_admitted_one_after_another(run: Run) -> None:
     async def scenario() -> None:
         a = agent("a")
         listener = await a.serve()
