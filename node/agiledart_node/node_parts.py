@@ -121,7 +121,7 @@ class NodeParts:
 
         self.hosting.on_close = closed
         self.recovery_service.closed = self.watching.closed
-        self.recovery_service.attempt_records.drain = self.watching.drain
+        self.recovery_service.attempt_records.drain = self.watching.stops.drain
         self.watching.on_broken = self.recovery_service.broken
         self.watching.changes_of = self.recovery_service.changes_known
         self.watching.on_record = self.recovery_service.attempt_records.record_read

@@ -145,8 +145,8 @@ def test_a_stop_that_arrives_during_a_record_read_is_carried_out(now: bool, monk
         await self._context.requests.pause(Duration(50 * MILLISECOND))
         return await read(self, name, *more)
 
-    def after_a_patrol(self: ApplicationWatcher, sender: Peer, message: RequestStop) -> None:
-        self.patrol()
+    def after_a_patrol(self: StopCoordinator, sender: Peer, message: RequestStop) -> None:
+        mesh.world.nodes[self._context.me.node].machine.parts.watching.patrol()
         ask_stop(self, sender, message)
 
     monkeypatch.setattr(Records, "application", read_slowly)

@@ -144,10 +144,10 @@ class SubmissionRunner:
         name, me, wall_ms = blueprint.name, self._context.me, self._context.wall_ms
         while True:
             revision, last = await self._records.application(name)
-            if last is not None and last.is_unverified and await self._watching.is_alive(last):
+            if last is not None and last.is_unverified and await self._watching.refresher.is_alive(last):
                 raise CommandRefused(_already(msgspec.structs.replace(last, state=RUNNING)))
             if last is not None and not last.is_final:
-                last = await self._watching.refreshed(last)
+                last = await self._watching.refresher.refreshed(last)
                 if not last.is_final:
                     raise CommandRefused(_already(last))
                 # The refresh closed the record, so its revision has changed: read it again.

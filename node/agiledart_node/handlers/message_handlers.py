@@ -85,7 +85,7 @@ def _immediate_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], No
         formation_messages.Halt: parts.hosting.halt,
         formation_messages.Drain: parts.hosting.drain,
         formation_messages.InstancesEnded: parts.watching.ended,
-        formation_messages.RequestStop: parts.watching.ask_stop,
+        formation_messages.RequestStop: parts.watching.stops.ask_stop,
         formation_messages.QueryReports: parts.status_queries.reports,
         formation_messages.CheckHost: parts.submissions.checking.asked,
         formation_messages.QueryActive: lambda sender, message: parts.watching.answer_active_query(

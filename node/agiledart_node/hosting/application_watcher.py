@@ -9,16 +9,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from agiledart_dataflow.plan.delivery import SAVING
-from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Principal
-from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
-from agiledart_node.context.pending_requests import PeerRequest
+from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.hosted_application import HostedApplication, Key, figures_of, report_copy
 from agiledart_node.hosting.last_figures import LastFigures
+from agiledart_node.hosting.record_refresher import RecordRefresher, again_text
+from agiledart_node.hosting.stop_coordinator import StopCoordinator
 from agiledart_node.records.application import (
     DEPLOYING,
     FAILED,
@@ -34,25 +32,16 @@ from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.lost_rows import losses_of, with_losses
 from agiledart_node.records.merged_applications import with_rival_ended
 from agiledart_node.records.records import Records
-from agiledart_node.records.signed_entries import with_stop, with_stop_request
+from agiledart_node.records.signed_entries import with_stop
 from agiledart_node.records.summary import summary_of
 from agiledart_node.wire.change_responses import ChangeRow
-from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.events import InstanceFailed
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
-    Drain,
     Halt,
     InstancesEnded,
     QueryActive,
-    RequestStop,
 )
-
-AGAIN = "Start it again: agiledart submit …"
-BY_ITSELF = f" (submitted with {SAVING}, it would have recovered automatically)"
-
-NOT_COORDINATOR = "not here"
-"""Reason for which a node that does not coordinate an application does not stop it."""
 
 _SURE = ("left", "restarted")
 """Ways of leaving after which a peer's instances are certainly gone."""
@@ -72,8 +61,8 @@ class ApplicationWatcher:
     ) -> None:
         self._context, self._records, self._hosting, self._verifier = context, records, hosting, verifier
         self._figures = LastFigures(context, records)
-        # (run, whether it is cut) → whether the stop is certain
-        self._stopping: dict[tuple[Key, bool], bool] = {}
+        self.stops = StopCoordinator(context, records, hosting, verifier, self._end)
+        self.refresher = RecordRefresher(context, records, hosting, self.halt)
         self._looking: dict[Key, None] = {}
         hosting.on_outsider_halt = self._verify_halt
         self.on_record: Callable[[HostedApplication, ApplicationRecord], None] = lambda hosted, record: None
@@ -122,7 +111,7 @@ class ApplicationWatcher:
             verb = "held" if record.assignment else "was to hold"
             planned = msgspec.structs.replace(record, nodes=hosted.part.nodes, assignment=hosted.part.assignment)
             held = instances_text(planned, lost.node) if planned.is_consistent() else "a part of it"
-            return f"{name} {event} ({since}seen by {me}) and {verb} {held}. {_again(record)}"
+            return f"{name} {event} ({since}seen by {me}) and {verb} {held}. {again_text(record)}"
 
         return text
 
@@ -237,7 +226,7 @@ class ApplicationWatcher:
         scheduler = hosted.part.scheduler
 
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
-            text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {_again(record)}"
+            text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {again_text(record)}"
             is_open = record.state == DEPLOYING or (is_host and record.is_unverified)
             return advanced(record, FAILED, text, self._context.wall_ms, is_unverified=not is_host) if is_open else None
 
@@ -340,138 +329,6 @@ class ApplicationWatcher:
             return False
         return record is None or (record.version, record.number) != (hosted.part.version, hosted.part.number)
 
-    def ask_stop(self, sender: Peer, message: RequestStop) -> None:
-        """Stop an application that this node coordinates, at a user's command."""
-        hosted = self._hosting.table.get((message.application, message.version))
-        if hosted is None or hosted.part.coordinator.node != self._context.me.node:
-            self._context.send(sender, Acknowledged(message.request, NOT_COORDINATOR))
-            return
-        try:
-            wanted = Stop(message.application, message.now)
-            principal, by = self._verifier.identify_requester(
-                message.signed_command, wanted, Principal(), message.submitter
-            )
-        except NotAllowed as refusal:
-            self._context.drop(f"command: {refusal.reason}")
-            self._context.send(sender, Acknowledged(message.request, refusal.text))
-            return
-        if hosted.is_closing or self._stopping.get((hosted.key, message.now)):
-            self._context.send(sender, Acknowledged(message.request))
-        elif (hosted.key, message.now) not in self._stopping:
-            self._stopping[hosted.key, message.now] = False
-            message = msgspec.structs.replace(message, submitter=by)
-            self._context.requests.begin(self._stop(hosted, sender, message, principal))
-
-    async def _stop(self, hosted: HostedApplication, sender: Peer, message: RequestStop, principal: Principal) -> None:
-        try:
-            refusal = (
-                await self._objection(message, principal, hosted.part) if self._verifier.requires_signatures else ""
-            )
-            self._context.send(sender, Acknowledged(message.request, refusal))
-            if refusal:
-                return
-            self._stopping[hosted.key, message.now] = True
-            if message.now:
-                self._hosting.stop_local(hosted)
-                by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
-                await self._end(hosted, STOPPED, lambda _: by, message.signed_command)
-                return
-            record = await self._records.change(
-                *hosted.key, lambda record: with_stop_request(record, message.signed_command), part=hosted.part
-            )
-            if record is not None:
-                await self.drain(hosted.key, record)
-        finally:
-            del self._stopping[hosted.key, message.now]
-
-    async def drain(self, key: tuple[str, int], record: ApplicationRecord) -> None:
-        """End the sources of a run; hosts that miss the message find it in the record."""
-        sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
-        peers = [record.nodes[position] for position in sorted(sources)]
-        timeout = Duration(self._context.config.ask_timeout_ns)
-        await self._context.requests.ask_all(peers, lambda number, _: Drain(number, *key), Acknowledged, timeout)
-
-    async def _objection(self, message: RequestStop, principal: Principal, part: DeploymentPart) -> str:
-        """Return why the signer must not stop the run, by the record: the sending agent is not trusted."""
-        try:
-            _, record = await self._records.application(message.application, part)
-            if record is not None:
-                self._verifier.check_stop(message.signed_command, principal, record)
-        except CommandRefused as refusal:
-            self._context.drop(f"command: {refusal.reason if isinstance(refusal, NotAllowed) else 'no record'}")
-            return refusal.text
-        return "" if record is not None else f"No application {message.application!r}."
-
-    async def all_refreshed(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
-        """Return the records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
-        questions: dict[int, PeerRequest | None] = {}
-        asked: dict[int, int] = {}
-        for position, record in enumerate(records):
-            if not record.is_final:
-                number = asked[position] = self._context.requests.number()
-                question = QueryActive(number, record.name, record.version, record.number)
-                questions[number] = PeerRequest(_responsible(record), question, Acknowledged)
-        answers = await self._context.requests.answers(questions, Duration(self._context.config.report_timeout_ns))
-        fresh = []
-        for position, record in enumerate(records):
-            answer = answers.get(asked[position]) if position in asked else None
-            if position not in asked or (answer is not None and not answer.reason):
-                fresh.append(record)
-            else:
-                fresh.append(await self._doubted(record, has_answered=answer is not None))
-        return fresh
-
-    async def refreshed(self, record: ApplicationRecord) -> ApplicationRecord:
-        """Return one record; see `all_refreshed`."""
-        return (await self.all_refreshed([record]))[0]
-
-    async def _doubted(self, record: ApplicationRecord, *, has_answered: bool) -> ApplicationRecord:
-        """Close the record when the responsible node is gone: a safety net below the watchers."""
-        if record.by_epoch and record.state == RUNNING:
-            return record  # its register's coordinator restarts it, or records its failure
-        responsible, requests, key = _responsible(record), self._context.requests, (record.name, record.version)
-        if not has_answered and not requests.is_gone(responsible):
-            if self._context.overlay.is_alive(responsible.node):
-                return record  # slow, not dead: the overlay probes it
-            # The overlay does not know it: probe it until it answers or is declared dead.
-            self._context.watch(responsible)
-            number = requests.number()
-            question = QueryActive(number, *key, record.number)
-            timeout = Duration(self._context.config.consequence_ns)
-            answer = await requests.ask(responsible, question, number, Acknowledged, timeout)
-            self._context.unwatch(responsible)
-            if not (requests.is_gone(responsible) or (answer is not None and answer.reason)):
-                return record
-            has_answered = answer is not None
-        # This node may be on the other side of a partition; only a host of the run can be sure.
-        hosted = self._hosting.table.get(key)
-        is_unverified = not has_answered and (hosted is None or hosted.host(self._context.me.node) is None)
-        name = responsible.name or responsible.node.short
-        event = "no longer knows the run" if has_answered else "is gone"
-
-        def close(current: ApplicationRecord) -> ApplicationRecord | None:
-            if current.state != record.state:
-                return None
-            held = instances_text(current, responsible.node)
-            seen = f" (seen by {self._context.me.name}, which hosts nothing of it)" if is_unverified else ""
-            text = f"{name} {event}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {_again(current)}"
-            return advanced(current, FAILED, text, self._context.wall_ms, is_unverified=is_unverified)
-
-        closed = await self._records.change(*key, close, record.number)
-        if closed is None:
-            return record
-        if closed.is_final and not closed.is_unverified and closed.nodes:
-            requests.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason, record.number))
-        return closed
-
-    async def is_alive(self, record: ApplicationRecord) -> bool:
-        """Return whether the node responsible for a run answers that it works on it."""
-        requests, number = self._context.requests, self._context.requests.number()
-        question = QueryActive(number, record.name, record.version, record.number)
-        timeout = Duration(self._context.config.report_timeout_ns)
-        answer = await requests.ask(_responsible(record), question, number, Acknowledged, timeout)
-        return answer is not None and not answer.reason
-
     def answer_active_query(self, sender: Peer, message: QueryActive, *, is_scheduling: bool) -> None:
         """Answer whether this node still works on an application, as scheduler or host."""
         hosted = self._hosting.table.get((message.application, message.version))
@@ -493,8 +350,8 @@ class ApplicationWatcher:
         """Check the records of everything hosted here: runs that ended elsewhere end here too."""
         self.check_incarnations()
         for hosted in list(self._hosting.table.values()):
-            is_stopping = any((hosted.key, now) in self._stopping for now in (False, True))
-            if not (hosted.is_closing or is_stopping or hosted.key in self._looking or self._context.requests.is_full):
+            is_busy = hosted.is_closing or self.stops.is_stopping(hosted.key) or hosted.key in self._looking
+            if not (is_busy or self._context.requests.is_full):
                 self._looking[hosted.key] = None
                 self._context.requests.begin(self._look(hosted))
 
@@ -582,13 +439,3 @@ class ApplicationWatcher:
                 self._hosting.close(hosted, f"{me.name} left")
         while any(self._hosting.table.get(ending.key) is ending for ending in ended) and self._context.now < deadline:
             await self._context.requests.pause(Duration(20 * MILLISECOND))
-
-
-def _responsible(record: ApplicationRecord) -> Peer:
-    """Return the node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
-    return record.scheduler if record.state == DEPLOYING or record.coordinator is None else record.coordinator
-
-
-def _again(record: ApplicationRecord) -> str:
-    """Return the advice after a loss; it mentions saving only to users without it."""
-    return AGAIN if record.by_epoch else AGAIN + BY_ITSELF

@@ -126,7 +126,7 @@ class SchedulerState:
         except CommandRefused:
             return
         if record is not None and record.version == line.version and not record.is_final:
-            await self._watching.refreshed(record)
+            await self._watching.refresher.refreshed(record)
 
     def violations(self) -> list[str]:
         """Return violated invariants: the stored lists are bounded."""

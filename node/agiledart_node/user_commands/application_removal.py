@@ -37,7 +37,7 @@ class ApplicationRemoval:
         """Remove an application at a user's request. Raises CommandRefused."""
         name = command.name
         principal, _ = self._verifier.identify_requester(signed, command, principal, "")
-        record = await self._watching.refreshed(await self._status_queries.record(name, principal, "forget"))
+        record = await self._watching.refresher.refreshed(await self._status_queries.record(name, principal, "forget"))
         if not record.is_final:
             raise CommandRefused(f"{name} is {record.state}. Stop it first: agiledart stop {name}")
         if not await self._forget(record):

@@ -246,7 +246,7 @@ class RetainedCheckpoints:
         principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         _, record = await self._records.application(command.name)
         if record is not None and record.state == RUNNING:
-            record = await self._watching.refreshed(
+            record = await self._watching.refresher.refreshed(
                 await self._status_queries.record(command.name, principal, "export")
             )
         if record is not None and record.state == RUNNING:

@@ -124,14 +124,14 @@ class StatusQueries:
         current = [
             record for record in records if not record.is_forgotten and not is_old(record, self._context.wall_ms)
         ]
-        fresh = await self._watching.all_refreshed(current)
+        fresh = await self._watching.refresher.all_refreshed(current)
         statuses = await self.statuses(fresh)
         rows = [with_status(row_of(record), statuses.get(record.name)) for record in fresh]
         self._context.reply(request, ListResponse(rows, unreadable))
 
     async def status(self, request: int, name: str, principal: Principal) -> None:
         """Answer `status` with the record, and live figures while the application runs."""
-        record = await self._watching.refreshed(await self.record(name, principal, "status"))
+        record = await self._watching.refresher.refreshed(await self.record(name, principal, "status"))
         reports: dict[tuple[int, int], dict[str, Any]] = {}
         silent: list[Peer] = []
         if not record.is_final and record.nodes:
@@ -196,7 +196,7 @@ class StatusQueries:
 
     async def scaling(self, request: int, name: str, stage: str, principal: Principal) -> None:
         """Answer `explain scaling` with the policy's proposal for each stage of a running application, or for one stage."""
-        record = await self._watching.refreshed(await self.record(name, principal, "explain"))
+        record = await self._watching.refresher.refreshed(await self.record(name, principal, "explain"))
         if not record.nodes or (record.is_final and not record.changes):
             raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
         try:
@@ -244,7 +244,7 @@ class StatusQueries:
 
     async def recovery(self, request: int, name: str, principal: Principal) -> None:
         """Answer `explain recovery` with the facts that decide the cost of a failure."""
-        record = await self._watching.refreshed(await self.record(name, principal, "explain"))
+        record = await self._watching.refresher.refreshed(await self.record(name, principal, "explain"))
         try:
             plan = msgspec.msgpack.decode(record.plan, type=StagePlan) if record.plan else None
             specification = SPECIFICATION_CODEC.decode(record.specification)

@@ -12,7 +12,8 @@ import msgspec
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.permissions import Principal
 from agiledart_node.context.node_context import CommandRefused, NodeContext
-from agiledart_node.hosting.application_watcher import NOT_COORDINATOR, ApplicationWatcher
+from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.hosting.stop_coordinator import NOT_COORDINATOR
 from agiledart_node.records.application import DEPLOYING, STOPPED, ApplicationRecord, advanced
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
@@ -52,7 +53,7 @@ class StopRequests:
         """Drain an application, or cut it, and answer when it has ended. Raises CommandRefused."""
         name, now = command.name, command.now
         principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
-        record = await self._watching.refreshed(await self._status_queries.record(name, principal, "stop"))
+        record = await self._watching.refresher.refreshed(await self._status_queries.record(name, principal, "stop"))
         self._verifier.check_stop(signed, principal, record)
         if record.is_final:
             reason = f": {record.reason}" if record.reason else ""

@@ -59,7 +59,7 @@ class UserChangeRequests:
         """Answer `scale` or `move`. Raises CommandRefused, also when the change was dropped or rolled back."""
         principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         record = await self._status_queries.record(command.name, principal, VERB_BY_COMMAND[type(command)])
-        record = await self._watching.refreshed(record)
+        record = await self._watching.refresher.refreshed(record)
         if isinstance(command, MoveStage):
             self._context.node_named(command.node)
         else:

@@ -18,9 +18,13 @@ from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Pla
 
 RUN = RunId("taxi", 1)
 PI = [Peer(NodeId(100 + number), 1, f"pi{number}") for number in range(4)]
-PLAN = Plan((
-    Assignment(InstanceId("0"), InstanceRole.SOURCE, PI[0]), Assignment(InstanceId("1"), InstanceRole.STAGE, PI[1]), Assignment(InstanceId("2"), InstanceRole.SINK, PI[2]),
-))  # fmt: skip
+PLAN = Plan(
+    (
+        Assignment(InstanceId("0"), InstanceRole.SOURCE, PI[0]),
+        Assignment(InstanceId("1"), InstanceRole.STAGE, PI[1]),
+        Assignment(InstanceId("2"), InstanceRole.SINK, PI[2]),
+    )
+)
 VALUE = RegisterValue(RUN, 0, 1, PLAN, INITIAL_CHECKPOINT, (Voter(PI[3], 7),), state=RunState.FINISHED)
 
 

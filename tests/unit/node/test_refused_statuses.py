@@ -8,7 +8,7 @@ import pytest
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused
-from agiledart_node.user_commands import quorum_recovery
+from agiledart_node.user_commands import recover_command
 from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.wire.commands import RecoverRun
 from agiledart_node.wire.quorum_recovery_messages import RegisterReply
@@ -36,7 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch, answers: dict[int, RegisterReply]) ->
     async def everybody(*_: Any) -> list[tuple[Peer, RegisterReply | None]]:
         return [(peer(number), answer) for number, answer in answers.items()]
 
-    monkeypatch.setattr(quorum_recovery, "ask_all_agents", everybody)
+    monkeypatch.setattr(recover_command, "ask_all_agents", everybody)
     runs = QuorumRecovery(Desk(), None, None, None)  # type: ignore[arg-type]
     finding, left, _ = asyncio.run(runs._survey(RUN, COMMAND, b""))
     assert [each.node for each, _ in left] == [
