@@ -125,7 +125,7 @@ def test_only_an_admin_bans_and_never_itself() -> None:
         assert answer.reason == "command"
     answer = mesh.outcome("a1", SetBan(THIEF.hex(), until), mesh.signed_command(public_of("friend"), until))
     assert isinstance(answer, RefusedRequest)
-    assert "for something else" in answer.text
+    assert "the signed command differs from this ban" in answer.text
     answer = mesh.outcome("a1", SetBan("thief", until), mesh.signed_command(THIEF, until))
     assert isinstance(answer, RefusedRequest)
     assert "64 hex digits" in answer.text
