@@ -261,7 +261,7 @@ def test_a_temporarily_full_disk_loses_no_state(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_state_that_cannot_be_written_is_told_with_its_key_and_costs_no_other(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_written_is_reported_and_loses_no_other(tmp_path: Path) -> None:
     store = SqliteStore("taxis", codec(), tmp_path, 10)
     for rides in range(10):
         store.save(f"taxi {rides}", entry(rides))

@@ -158,7 +158,7 @@ def test_applications_of_a_dead_scheduler_find_another(silent: bool) -> None:
     assert row["state"] in ("running", "failed")
 
 
-def test_a_scheduler_that_dies_while_it_deploys_is_replaced_and_the_user_is_answered() -> None:
+def test_a_scheduler_that_dies_while_it_deploys_is_replaced() -> None:
     town = Town(5, 8, 50, start_ns=3 * SECOND)
     first = town.submit(0, "a1")
     town.runs(first)
