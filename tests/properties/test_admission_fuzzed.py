@@ -285,7 +285,7 @@ def fuzz(name: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_good_ones_are_good(name: str) -> None:
+def test_the_valid_inputs_are_accepted(name: str) -> None:
     function, samples = SAMPLES[name]
     for sample in samples:
         function(sample)
@@ -293,12 +293,12 @@ def test_the_good_ones_are_good(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
-def test_changed_at_random(name: str) -> None:
+def test_randomly_changed_inputs_are_refused_or_equal(name: str) -> None:
     fuzz(name, SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2 * SOAK_SECONDS + 60)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_changed_at_random_for_long(name: str) -> None:
+def test_randomly_changed_inputs_are_refused_or_equal_in_a_long_run(name: str) -> None:
     fuzz(name, SOAK_SECONDS)

@@ -24,14 +24,14 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     ),
     st.booleans(),
 )
-def test_it_finds_what_a_plain_look_finds(data: bytes, ints: bool) -> None:
+def test_the_check_agrees_with_a_plain_search(data: bytes, ints: bool) -> None:
     plainly = SPACE.search(data) or (ints and HEXADECIMAL.search(data))
     assert Ambiguity(ints=ints).has_ambiguous_bytes(data) is bool(plainly)
 
 
 @pytest.mark.parametrize("place", range(9))
 @pytest.mark.parametrize("odd", [b" ,", b", ", b" \n", b"\n ", b'"', b",0x", b"\n0X", b"-0x"])
-def test_it_finds_one_wherever_it_lies(place: int, odd: bytes) -> None:
+def test_an_ambiguity_is_found_at_any_position(place: int, odd: bytes) -> None:
     looks = Ambiguity(ints=True)
     assert looks.has_ambiguous_bytes(b"1" * place + odd + b"2\n")
     assert not looks.has_ambiguous_bytes(b"1" * place + b"2 3\n")
@@ -39,5 +39,5 @@ def test_it_finds_one_wherever_it_lies(place: int, odd: bytes) -> None:
 
 @pytest.mark.parametrize("place", range(9))
 @pytest.mark.parametrize("text", [b"Bronx", b"x", b"X0", b"10x", b"a0x1"])
-def test_a_name_with_an_x_is_none(place: int, text: bytes) -> None:
+def test_a_name_with_an_x_is_not_ambiguous(place: int, text: bytes) -> None:
     assert not Ambiguity(ints=True).has_ambiguous_bytes(b"a" * place + text + b",1\n")

@@ -162,7 +162,7 @@ def played(ops: list[tuple[str, int, int]]) -> Model:
 
 @given(OPS)
 @settings(max_examples=300, deadline=None)
-def test_it_gives_what_the_store_was(ops: list[tuple[str, int, int]]) -> None:
+def test_the_snapshot_equals_the_store_at_the_barrier(ops: list[tuple[str, int, int]]) -> None:
     played([*ops, ("barrier", 0, 0)])
 
 
@@ -212,14 +212,14 @@ def test_a_key_is_encoded_once(second: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert found(CHANGES, second)
 
 
-def test_groups_that_come_or_go_finish_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_arrive_or_leave_finish_the_snapshot_first(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = [*CHANGES[:20], ("move", 9, 0), *CHANGES[:20]]
     assert not found(moved, False)
     monkeypatch.setattr(MemoryStore, "_invalidate_dirty_keys", lambda self: self._dirty_tracker.invalidate())
     assert found(moved, False)
 
 
-def test_the_next_barrier_ends_what_is_open() -> None:
+def test_the_next_barrier_ends_an_open_snapshot() -> None:
     model = Model()
     for op in grown(2, []):
         model.do(*op)
@@ -238,7 +238,7 @@ class Sums(StoreBackedState[MemoryStore]):
         self.store = made()
 
 
-def test_no_barrier_looks_at_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_barrier_iterates_over_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it costs is in steps; also at the first one."""
     state = Sums()
     increments, store = Increments(state, 0), state.store
@@ -261,7 +261,7 @@ def test_no_barrier_looks_at_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             store.get(key)
 
 
-def test_a_state_that_is_no_plain_data_names_its_key_wherever_it_is_encoded() -> None:
+def test_a_state_that_is_not_plain_data_names_its_key_wherever_it_is_encoded() -> None:
     for touches in (False, True):
         store = made()
         store.take_dirty_keys()
@@ -275,7 +275,7 @@ def test_a_state_that_is_no_plain_data_names_its_key_wherever_it_is_encoded() ->
             store.get(17) if touches else opened.finish()
 
 
-def test_a_whole_one_is_read_as_ever() -> None:
+def test_a_full_snapshot_is_read_as_before() -> None:
     """Also where some ints are too wide for MessagePack, and others not."""
     model = Model()
     for op in grown(0, []):

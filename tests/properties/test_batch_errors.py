@@ -44,7 +44,7 @@ def copied_row(trip: Trip) -> list[Trip]:
 
 @pytest.mark.parametrize("behind", [plain, in_windows, in_order])
 @pytest.mark.parametrize("resizes", [False, True])
-def test_batches_lose_the_rows_that_rows_lose(behind: Callable[[Stream[Trip]], Any], resizes: bool) -> None:
+def test_batches_drop_the_same_rows_as_single_rows(behind: Callable[[Stream[Trip]], Any], resizes: bool) -> None:
     @given(tables, batches, st.sampled_from(("skip", "dead_letter")), st.integers(1, 3))
     @settings(max_examples=15, deadline=None)
     def holds(rows: list[Trip], sizes: list[tuple[int, bool]], policy: ErrorPolicy, parallelism: int) -> None:
@@ -79,7 +79,7 @@ def run(policy: ErrorPolicy, vehicles: list[int], function: Any = dearer) -> tup
     return run_topology(topology, on_log=logs.append), logs
 
 
-def test_what_is_let_go_is_counted_and_told() -> None:
+def test_dropped_rows_are_counted_and_reported() -> None:
     made, logs = run("skip", [0, 1, 2, 1, 3])
     assert [row.vehicle for row in made.collected["out"]] == [0, 2, 3]
     counts = made.summary.steps["dearer"]
@@ -94,7 +94,7 @@ def test_dead_letters_are_the_rows_at_fault() -> None:
     assert made.summary.steps["dearer"].dead_letters == 2
 
 
-def test_a_function_is_called_seldom_where_few_rows_are_at_fault() -> None:
+def test_a_function_is_called_rarely_when_few_rows_are_at_fault() -> None:
     calls: list[int] = []
 
     def counted(batch: dict) -> Any:  # type: ignore[type-arg]  # of arrays
@@ -106,7 +106,7 @@ def test_a_function_is_called_seldom_where_few_rows_are_at_fault() -> None:
     assert len(calls) <= 1 + 2 * 10
 
 
-def test_fail_stays_the_rule_and_wrong_results_fail_in_any_case() -> None:
+def test_fail_is_the_default_and_wrong_results_always_fail() -> None:
     with pytest.raises(UserCodeError, match="vehicle 1"):
         run("fail", [0, 1])
     with pytest.raises(UserCodeError, match="it took 2 rows and returned 1"):
@@ -121,6 +121,6 @@ def in_place(batch: dict) -> Any:  # type: ignore[type-arg]  # of arrays
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_function_that_changes_what_others_read_fails_whatever_the_policy(policy: ErrorPolicy) -> None:
+def test_a_function_that_mutates_shared_rows_fails_under_any_policy(policy: ErrorPolicy) -> None:
     with pytest.raises(UserCodeError, match=r"test_batch_errors\.py:\d+ in dearer: .* read-only: .*change a copy"):
         run(policy, [0, 1, 2], in_place)

@@ -105,7 +105,7 @@ def rows_of(values: list[Any]) -> st.SearchStrategy[list[Row]]:
 @example(rows=[Row(0, "a", 1.0, 1.0), Row(1, "a", inf, inf)])
 @example(rows=[Row(0, "a", 1.0, 1e308), Row(1, "a", 1.0, 1e308)])
 @settings(max_examples=30, deadline=None)
-def test_every_way_gives_what_a_window_in_memory_gives(way: str, rows: list[Row]) -> None:
+def test_every_implementation_equals_a_window_in_memory(way: str, rows: list[Row]) -> None:
     assert last_values(WHOLE[way], rows) == last_values(WHOLE["memory"], rows)
 
 
@@ -135,7 +135,7 @@ class Fussy(Aggregator[Row, list[int], int]):
         return state[0]
 
 
-def test_a_row_with_which_a_sliding_window_has_no_result_leaves_no_value_behind() -> None:
+def test_a_row_that_fails_a_sliding_window_leaves_no_value_behind() -> None:
     rows = [Row(0, "a", 5.0, 0.0), Row(1, "a", -99.0, 0.0), Row(12, "a", 7.0, 0.0)]
     both = all_of(min_of(lambda row: row.one), Fussy())
     found = last_values(lambda s: s.key_by(key).window(sliding(ms(20))).aggregate("x", both, on_error="skip"), rows)
@@ -144,7 +144,7 @@ def test_a_row_with_which_a_sliding_window_has_no_result_leaves_no_value_behind(
 
 @given(rows=rows_of([value for value in VALUES if value is not None]), keep=st.integers(1, 4))
 @settings(deadline=None)
-def test_rows_leave_as_if_they_had_never_entered(rows: list[Row], keep: int) -> None:
+def test_removed_rows_leave_no_trace(rows: list[Row], keep: int) -> None:
     aggregator = with_remove(built_in())
     state = aggregator.create()
     for number, row in enumerate(rows):
@@ -157,14 +157,14 @@ def test_rows_leave_as_if_they_had_never_entered(rows: list[Row], keep: int) -> 
         assert repr(aggregator.result(state)) == repr(built_in().result(again))
 
 
-def test_a_sum_that_was_saved_before_infinities_were_counted_goes_on() -> None:
+def test_a_sum_saved_before_infinities_were_counted_continues() -> None:
     total: Sum[float] = Sum(lambda value: value)
     state = total.from_plain([hex(3 << 1074), 1])
     assert total.result(total.add(state, 0.5)) == 3.5
     assert total.to_plain(state) == [hex(3 << 1074), 1]
 
 
-def test_a_least_value_is_all_that_is_kept_where_no_row_leaves() -> None:
+def test_only_the_minimum_is_kept_when_no_row_leaves() -> None:
     least: Extreme[int, int] = Extreme(lambda value: value, 0)
     state = least.create()
     for value in range(100, 0, -1):
@@ -173,7 +173,7 @@ def test_a_least_value_is_all_that_is_kept_where_no_row_leaves() -> None:
     assert least.add([3, 5, 8], 4) == [3]  # a snapshot of old
 
 
-def test_only_what_can_remove_in_all_its_parts_keeps_values_for_that() -> None:
+def test_only_fully_removable_aggregates_keep_values_for_removal() -> None:
     able, unable = with_remove(all_of(min_of(key), count_of())), with_remove(all_of(min_of(key), Latest()))
     assert isinstance(able, CompositeAggregator)
     assert isinstance(unable, CompositeAggregator)

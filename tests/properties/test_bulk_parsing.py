@@ -94,7 +94,9 @@ def as_bytes(lines: list[str], max_rows: int) -> tuple[str, dict[str, int]]:
 @example([[""]], 0, 1)
 @example([["ä_", *GOOD[1:]]], 9, 5)
 @example([["\udcff", *GOOD[1:]]], 9, 5)
-def test_lines_at_once_and_one_by_one_are_the_same(given_lines: list[list[str]], good: int, max_rows: int) -> None:
+def test_lines_parsed_together_equal_lines_parsed_singly(
+    given_lines: list[list[str]], good: int, max_rows: int
+) -> None:
     lines = [",".join(texts) for texts in given_lines]
     lines = [",".join(GOOD)] * good + lines
     as_texts = [line.encode(errors="surrogateescape").decode(errors="replace") for line in lines]
@@ -102,14 +104,14 @@ def test_lines_at_once_and_one_by_one_are_the_same(given_lines: list[list[str]],
 
 
 @given(st.sampled_from(NUMBERS), st.sampled_from((1, 2, 4)))
-def test_every_way_to_write_a_number(text: str, place: int) -> None:
+def test_every_notation_of_a_number_is_parsed(text: str, place: int) -> None:
     texts = list(GOOD)
     texts[place] = text
     lines = [",".join(texts)] * 5
     assert at_once(lines) == one_by_one(lines)
 
 
-def test_a_line_feed_within_a_line_makes_no_two_lines_of_it() -> None:
+def test_a_line_feed_within_a_line_does_not_split_it() -> None:
     good = ",".join(GOOD)
     lines = [good, good, f"{good}\n{good}", good, good]
     assert at_once(lines) == one_by_one(lines) == (repr(PARSER.parse([good] * 4, 0, {}, plain=True)), {"columns": 1})

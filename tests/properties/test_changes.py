@@ -47,7 +47,7 @@ def by_time(rows: Sequence[Row]) -> list[Row]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @given(rows=ROWS.map(by_time), seed=SEEDS, fixed=st.sampled_from((0, 0, 2)), window=st.integers(1, 3))
 @settings(max_examples=8, deadline=None)
-def test_changes_do_not_show(case: Case, rows: list[Row], seed: int, fixed: int, window: int) -> None:
+def test_changes_do_not_alter_results(case: Case, rows: list[Row], seed: int, fixed: int, window: int) -> None:
     host = changing(case, rows, seed, fixed=fixed, window=window)
     assert host.run()["out"] == case.reference(placed(used(case, rows)))
     assert audit(host.program.specification, host.statistics(), host.program.plan) == []
@@ -56,7 +56,7 @@ def test_changes_do_not_show(case: Case, rows: list[Row], seed: int, fixed: int,
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @given(rows=ROWS.map(by_time), seed=SEEDS, lives=st.integers(1, 2))
 @settings(max_examples=4, deadline=None)
-def test_roll_backs_beside_changes_do_not_show(case: Case, rows: list[Row], seed: int, lives: int) -> None:
+def test_rollbacks_beside_changes_do_not_alter_results(case: Case, rows: list[Row], seed: int, lives: int) -> None:
     host = changing(case, rows, seed, lives=lives)
     assert host.run()["out"] == case.reference(placed(used(case, rows)))
 
@@ -103,11 +103,11 @@ def check_arrivals(seed: int, **options: Any) -> ChangingHost:
 
 @given(seed=SEEDS, window=st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
-def test_changes_do_not_show_in_order_of_arrival(seed: int, window: int) -> None:
+def test_changes_do_not_alter_results_in_order_of_arrival(seed: int, window: int) -> None:
     check_arrivals(seed, window=window)
 
 
-def test_arrivals_are_among_them() -> None:
+def test_order_of_arrival_is_among_the_cases() -> None:
     carried = [edge.carries for edge in hosted(in_order_of_arrival([]), [], 1).program.plan.edges]
     assert "positions" not in carried
 
@@ -131,7 +131,7 @@ def one_run(number: int, lives: int) -> ChangingHost:
     return host
 
 
-def test_runs_without_a_fault_reach_what_they_are_for() -> None:
+def test_runs_without_a_fault_cover_the_intended_events() -> None:
     hosts = [one_run(number, 0) for number in range(60)]
     assert sum(host.done for host in hosts) > 20
     assert sum(host.moved for host in hosts) > sum(host.done for host in hosts), "no two stages in one barrier"
@@ -140,7 +140,7 @@ def test_runs_without_a_fault_reach_what_they_are_for() -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_planted_faults_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_faults_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, needs_lives = MUTANTS[name]
     plant(monkeypatch)
     for number in range(600):

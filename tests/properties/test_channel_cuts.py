@@ -18,7 +18,7 @@ SEEDS = 100
 
 
 @given(st.sampled_from((1, 2, 4, 16)), st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 999)), max_size=120))
-def test_the_same_comes_whatever_links_do(window: int, actions: list[tuple[str, int]]) -> None:
+def test_the_same_rows_arrive_under_any_link_faults(window: int, actions: list[tuple[str, int]]) -> None:
     channel = CutChannel(window)
     for action, argument in actions:
         channel.do(action, argument)
@@ -37,7 +37,7 @@ def drawn(seed: int, port: type[DataPort] = DataPort) -> CutChannel:
     return channel
 
 
-def test_many_seeds_reach_what_can_happen() -> None:
+def test_many_seeds_cover_all_events() -> None:
     runs = [drawn(seed) for seed in range(SEEDS)]
     assert sum(run.end.sender.kept.resent for run in runs) > SEEDS
     assert sum(run.input.early.duplicate_frames for run in runs) > SEEDS
@@ -90,7 +90,7 @@ def complaint(port: type[DataPort] = DataPort) -> tuple[int, str] | None:
 
 
 @pytest.mark.parametrize("port", [TakesDoubles, TakesBarriersTwice, HurriesMarks])
-def test_a_receiving_end_that_is_wrong_is_found(port: type[DataPort]) -> None:
+def test_a_wrong_receiver_is_found(port: type[DataPort]) -> None:
     assert complaint(port) is not None
 
 

@@ -152,7 +152,7 @@ KEYS: dict[str, Any] = {
 
 @settings(deadline=None, max_examples=60)
 @given(tables, cuts)
-def test_a_chain_of_all_kinds_of_steps(rows: list[Trip], sizes: list[tuple[int, bool]]) -> None:
+def test_a_chain_of_all_kinds_of_steps_equals_rows(rows: list[Trip], sizes: list[tuple[int, bool]]) -> None:
     wanted = results(stateless("rows"), rows, ROWS)
     got = results(stateless("mixed"), rows, sizes)
     assert len(got) == len(wanted)
@@ -173,7 +173,7 @@ def test_a_chain_of_all_kinds_of_steps(rows: list[Trip], sizes: list[tuple[int, 
     st.sampled_from(["zone", "vehicle", "both", "expression"]),
     st.sampled_from([4, 32_768]),
 )
-def test_windows_with_named_results(
+def test_windows_with_named_results_equal_rows(
     rows: list[Trip], sizes: list[tuple[int, bool]], every: int, key: str, fold_at: int
 ) -> None:
     keys = KEYS[key]()
@@ -242,7 +242,7 @@ def timed(event_time: Any) -> Topology:
 
 @settings(deadline=None, max_examples=30)
 @given(tables, cuts)
-def test_an_event_time_that_raises_over_columns_alone_raises_for_nobody(
+def test_an_event_time_that_raises_over_columns_only_is_retried_over_rows(
     rows: list[Trip], sizes: list[tuple[int, bool]]
 ) -> None:
     guarded = when((col("vehicle") == 0) | (col("at") // col("vehicle") >= 0)).then(col("at")).otherwise(0)
@@ -257,7 +257,7 @@ def test_an_event_time_that_raises_names_the_record(event_time: Any, in_columns:
         results(timed(event_time), rows, [(9, in_columns)])
 
 
-def test_ints_beyond_64_bits_take_the_window_back_to_rows() -> None:
+def test_ints_beyond_64_bits_return_the_window_to_rows() -> None:
     rows = [Trip(i, "a", 2**62 if i > 4 else i, 1.0, None) for i in range(30)]
     topology = Topology("large")
     (

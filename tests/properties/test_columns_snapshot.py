@@ -128,7 +128,7 @@ def play(program: Program, calls: list[tuple[list[Trip], Part, int | None]], ran
     st.sampled_from(sorted(set(RESULTS) - {"guarded"})),
     st.integers(0, 1_000_000),
 )
-def test_a_chain_restores_what_the_windows_were(
+def test_a_chain_restores_the_windows(
     rows: list[Trip], parts: list[Part], keys: str, window: str, results: str, seed: int
 ) -> None:
     play(program_of(KEYS[keys], window, results, "fail"), cut_up(rows, parts), RandomStream(seed, "increments"))
@@ -209,7 +209,9 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
-def test_what_is_left_out_is_seen(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_changes_are_detected(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, KeyError, IndexError)):
         longest_of(12)
@@ -229,7 +231,7 @@ def as_opened(rows_between: int) -> list[Any]:
     return told(again)
 
 
-def test_rows_that_come_behind_the_barrier_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_after_the_barrier_are_not_in_the_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     assert as_opened(0) == as_opened(1) == as_opened(5)
     monkeypatch.setattr(
         columns_snapshot, "islice", lambda some, *bounds: iter(some) if type(some) is list else islice(some, *bounds)
@@ -237,7 +239,7 @@ def test_rows_that_come_behind_the_barrier_are_not_in_it(monkeypatch: pytest.Mon
     assert as_opened(0) != as_opened(1)
 
 
-def test_more_rows_than_pay_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_rows_beyond_the_useful_number_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of few keys and many rows: what is folded is let go, and the next element is whole."""
     monkeypatch.setattr(vector_panes, "MAX_DIRTY_KEYS", 50)
     window = window_of(program_of(KEYS["one"], "tumbling", "several", "fail"))

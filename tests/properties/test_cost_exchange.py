@@ -34,7 +34,7 @@ def same(found: float, right: float) -> bool:
 
 @given(LINKS, st.lists(COSTS, min_size=1, max_size=5))
 @settings(max_examples=150, deadline=None)
-def test_told_until_nothing_moves_it_is_the_shortest_path(
+def test_repeated_reports_converge_to_the_shortest_path(
     links: list[tuple[int, int]], rounds: list[list[float]]
 ) -> None:
     graph, one = planner(links)
@@ -48,7 +48,7 @@ def test_told_until_nothing_moves_it_is_the_shortest_path(
 
 @given(LINKS, st.lists(COSTS, min_size=2, max_size=5), st.floats(0.1, 0.9))
 @settings(max_examples=100, deadline=None)
-def test_what_was_lost_does_no_harm_once_it_is_told_again(
+def test_lost_reports_are_harmless_once_repeated(
     links: list[tuple[int, int]], rounds: list[list[float]], loss: float
 ) -> None:
     graph, one = planner(links, loss)
@@ -64,7 +64,7 @@ def test_what_was_lost_does_no_harm_once_it_is_told_again(
 
 @given(LINKS, COSTS, st.integers(0, 2**32))
 @settings(max_examples=100, deadline=None)
-def test_no_packet_comes_to_a_node_twice_however_stale_the_costs(
+def test_no_packet_visits_a_node_twice_however_stale_the_costs(
     links: list[tuple[int, int]], costs: list[float], seed: int
 ) -> None:
     graph, one = planner(links)
@@ -90,14 +90,14 @@ def test_no_packet_comes_to_a_node_twice_however_stale_the_costs(
         (1, [(number, 1.0) for number in range(MAX_DESTINATIONS + 1)]),
     ],
 )
-def test_what_no_honest_node_sends_is_refused_whole(neighbour: int, claims: list[tuple[int, float]]) -> None:
+def test_invalid_reports_are_refused_completely(neighbour: int, claims: list[tuple[int, float]]) -> None:
     table = CostExchange({1: {5: 2.0}})
     with pytest.raises(RemoteProtocolError):
         table.receive(neighbour, [(5, 7.0), *claims][-MAX_DESTINATIONS - 1 :])
     assert table.to_go(5, {1: 1.0}) == (3.0, 1)
 
 
-def test_a_claim_below_what_hops_cost_and_one_beyond_all_bounds() -> None:
+def test_claims_below_hop_costs_or_beyond_bounds_are_corrected() -> None:
     table = CostExchange({1: {5: 2.0}, 2: {5: 4.0}})
     table.receive(1, [(5, 0.0), (77, 1.0)])
     assert table.received_cost(1, 5) == 2.0
@@ -106,13 +106,13 @@ def test_a_claim_below_what_hops_cost_and_one_beyond_all_bounds() -> None:
     assert table.to_go(5, {1: 1.0, 2: 1.0}) == (5.0, 2)
 
 
-def test_the_next_hop_hears_that_nothing_leads_back_through_it() -> None:
+def test_the_next_hop_is_told_an_infinite_cost() -> None:
     table = CostExchange({1: {5: 2.0}, 2: {5: 4.0}})
     assert table.announcement(1, {1: 1.0, 2: 1.0}) == ((5, UNREACHABLE),)
     assert table.announcement(2, {1: 1.0, 2: 1.0}) == ((5, 3.0),)
 
 
-def test_a_tenth_is_told_at_once_and_less_is_not() -> None:
+def test_a_change_of_a_tenth_is_sent_at_once_and_less_is_not() -> None:
     table = CostExchange({1: {5: 9.0}})
     assert table.is_due({1: 1.0})
     table.mark_announced({1: 1.0})

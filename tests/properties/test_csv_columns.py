@@ -116,18 +116,18 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     st.sampled_from(["", "\n", "\r\n"]),
     st.booleans(),
 )
-def test_columns_are_what_rows_are(lines: list[str], wanted: Any, end: str, header: bool) -> None:
+def test_columns_equal_rows(lines: list[str], wanted: Any, end: str, header: bool) -> None:
     check("\n".join(lines), wanted, end, header)
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(lines_of(odd=False), min_size=3, max_size=30), st.none() | st.just(frozenset()))
-def test_good_lines_come_as_columns(lines: list[str], wanted: Any) -> None:
+def test_valid_lines_arrive_as_columns(lines: list[str], wanted: Any) -> None:
     assert check("\n".join(lines), wanted, "\n", header=False)
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_each_oddity_alone(kind: str) -> None:
+def test_each_oddity_is_handled_alone(kind: str) -> None:
     good = ["a", "1", "1.5", "", "2013-01-01 00:00:00", "", "", "1"]
     for place, of in enumerate(KINDS):
         if of == kind:
@@ -136,7 +136,7 @@ def test_each_oddity_alone(kind: str) -> None:
                 check("\n".join(map(",".join, [good, good, odd, good])), frozenset(), "\n", header=False)
 
 
-def test_bytes_that_are_no_text_are_replaced_when_they_are_asked_for() -> None:
+def test_undecodable_bytes_are_replaced_when_read() -> None:
     assert check("\udcff,1,1.5,,2013-01-01 00:00:00,,,1\n" * 3, frozenset(), "", header=False)
 
 
@@ -146,7 +146,7 @@ def test_lines_that_are_too_long_are_malformed(monkeypatch: pytest.MonkeyPatch) 
     check(good * 20 + "a" * (MAX_LINE_BYTES + 7) + good + good * 20, frozenset(), "", header=False)
 
 
-def test_what_is_parsed_at_once_is_handed_out_in_batches() -> None:
+def test_rows_parsed_together_are_emitted_in_batches() -> None:
     data = "".join(f"a{n},{n},1.5,,2013-01-01 00:00:00,,,1\n" for n in range(200)).encode()
     reader = CsvColumnsReader(Opened(data), Wide, frozenset())
     sizes: list[int] = []
@@ -166,7 +166,7 @@ class Names(NamedTuple):
     last: str
 
 
-def test_texts_that_nobody_asks_for_still_count() -> None:
+def test_unselected_texts_are_still_validated() -> None:
     lines = ["a,b"] * 40
     assert everything(CsvColumnsReader(Opened("\n".join(lines).encode()), Names, frozenset()))[1:] == (40, {}, True)
     lines[20] = "a"
@@ -195,7 +195,7 @@ class Lone(NamedTuple):
     st.lists(st.sampled_from(["full", "empty", "commas"]), max_size=40),
     st.none() | st.just(frozenset()),
 )
-def test_empty_lines_where_everything_may_be_missing(row_type: Any, kinds: list[str], wanted: Any) -> None:
+def test_empty_lines_are_handled_when_every_field_is_optional(row_type: Any, kinds: list[str], wanted: Any) -> None:
     full = {Names: "a,b", Sparse: "2013-01-01 00:00:00,a,1.5,1", Lone: "a"}[row_type]
     texts = {"full": full, "empty": "", "commas": "," * full.count(",")}
     data = "".join(texts[kind] + "\n" for kind in kinds).encode()
@@ -205,7 +205,7 @@ def test_empty_lines_where_everything_may_be_missing(row_type: Any, kinds: list[
     assert by_columns[3] or not kinds or ("empty" in kinds and row_type is not Lone)
 
 
-def test_which_rows_can_come_as_columns() -> None:
+def test_rows_that_can_arrive_as_columns_are_recognised() -> None:
     assert supports_columns(Wide)
     assert not supports_columns(int)
     assert not supports_columns(tuple[int, str])

@@ -89,11 +89,11 @@ def outcome(parser: RowParser, line: str, *, careful: bool) -> tuple[list[Any], 
 
 @settings(deadline=None)
 @given(lines_for(Wide))
-def test_both_ways_agree_on_every_kind_of_column(line: str) -> None:
+def test_both_parsers_agree_on_every_kind_of_column(line: str) -> None:
     assert outcome(WIDE, line, careful=False) == outcome(WIDE, line, careful=True)
 
 
 @settings(deadline=None)
 @given(lines_for(Narrow))
-def test_a_missing_time_does_not_make_room_for_a_space_elsewhere(line: str) -> None:
+def test_a_missing_time_does_not_allow_a_space_elsewhere(line: str) -> None:
     assert outcome(NARROW, line, careful=False) == outcome(NARROW, line, careful=True)

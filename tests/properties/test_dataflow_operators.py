@@ -81,7 +81,7 @@ def events(rows: Iterable[Row], size: int) -> list[tuple[int, int, int, Row]]:
 
 @given(ROWS, st.integers(1, 30), PARALLELISM, SCHEDULES)
 @QUICK
-def test_sliding_count_is_the_number_of_rows_of_the_window(
+def test_sliding_count_is_the_number_of_rows_in_the_window(
     rows: list[Row], size: int, parallelism: int, seed: int | None
 ) -> None:
     def build(topology: Topology) -> None:
@@ -116,7 +116,7 @@ class Longest(Aggregator[Row, list[int], int]):
 
 @given(ROWS, st.integers(1, 30), PARALLELISM, SCHEDULES)
 @QUICK
-def test_sliding_aggregates_are_those_of_the_window_added_up_from_scratch(
+def test_sliding_aggregates_equal_a_recomputation_from_scratch(
     rows: list[Row], size: int, parallelism: int, seed: int | None
 ) -> None:
     aggregates = all_of(
@@ -302,7 +302,7 @@ def test_windows_of_windows_do_not_depend_on_the_schedule(
 
 @given(ROWS, st.integers(0, 20), st.lists(st.integers(-8, 8), min_size=40, max_size=40))
 @QUICK
-def test_a_source_sorts_within_its_tolerance_and_drops_what_is_late(
+def test_a_source_sorts_within_its_tolerance_and_drops_late_rows(
     rows: list[Row], tolerance: int, noise: list[int]
 ) -> None:
     shuffled = [row for _, row in sorted(zip(noise, rows, strict=False), key=lambda pair: pair[0] + pair[1].at)]

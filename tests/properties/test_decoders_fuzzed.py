@@ -179,32 +179,32 @@ LINED = ("csv", "csv dicts", "json")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
-def test_payloads(name: str) -> None:
+def test_mutated_payloads_are_decoded_or_malformed(name: str) -> None:
     fuzz(decoder_test(name), SECONDS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LINED)
-def test_lines(kind: str) -> None:
+def test_mutated_lines_are_decoded_or_malformed(kind: str) -> None:
     fuzz(lines_test(kind), SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2 * SOAK_SECONDS)
 @pytest.mark.parametrize("name", DECODERS)
-def test_payloads_for_long(name: str) -> None:
+def test_mutated_payloads_are_decoded_or_malformed_in_a_long_run(name: str) -> None:
     fuzz(decoder_test(name), SOAK_SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2 * SOAK_SECONDS)
 @pytest.mark.parametrize("kind", LINED)
-def test_lines_for_long(kind: str) -> None:
+def test_mutated_lines_are_decoded_or_malformed_in_a_long_run(kind: str) -> None:
     fuzz(lines_test(kind), SOAK_SECONDS)
 
 
 @pytest.mark.parametrize("name", ["json", "json dicts", "msgpack", "msgpack dicts", "senml", "csv"])
-def test_the_hostile_ones_by_hand(name: str) -> None:
+def test_handmade_hostile_inputs_are_decoded_or_malformed(name: str) -> None:
     make, row_type, samples = DECODERS[name]
     decoder = make()
     hostile = [

@@ -59,7 +59,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("abc")), min_size=
 
 
 @given(ROWS, st.sampled_from([ticking, visits]), st.integers(1, 1_000))
-def test_every_instance_learns_how_far_time_has_come(steps: list[tuple[int, str]], job: Any, seed: int) -> None:
+def test_every_instance_learns_the_final_event_time(steps: list[tuple[int, str]], job: Any, seed: int) -> None:
     rows, at = [], 0
     for step, key in steps:
         at += step

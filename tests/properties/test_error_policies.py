@@ -171,7 +171,7 @@ ROWS = st.lists(
     policy=st.sampled_from(["skip", "dead_letter"]),
 )
 @settings(max_examples=25, deadline=None)
-def test_a_row_that_raises_is_as_if_it_had_not_been_there(
+def test_a_row_that_raises_leaves_no_trace(
     case: str, rows: list[Row], parallelism: int, seed: int | None, policy: ErrorPolicy
 ) -> None:
     rows = timed(rows)

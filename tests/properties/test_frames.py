@@ -24,7 +24,7 @@ frames = st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=200)), max_siz
 
 
 @given(frames, st.lists(st.integers(1, 60), min_size=1, max_size=20))
-def test_any_cutting_gives_the_same_frames(sent: list[tuple[int, bytes]], sizes: list[int]) -> None:
+def test_any_splitting_gives_the_same_frames(sent: list[tuple[int, bytes]], sizes: list[int]) -> None:
     stream = b"".join(frame(kind, body) for kind, body in sent)
     reader, got, at, turn = FrameReader(MAX_FRAME_BYTES), [], 0, 0
     while at < len(stream):
@@ -40,7 +40,7 @@ def test_any_cutting_gives_the_same_frames(sent: list[tuple[int, bytes]], sizes:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8), st.integers(0, MAX_HELLO_BYTES))
-def test_garbage_is_cut_into_legal_frames_or_refused(chunks: list[bytes], limit: int) -> None:
+def test_garbage_is_split_into_legal_frames_or_refused(chunks: list[bytes], limit: int) -> None:
     reader = FrameReader(limit)
     fed = 0
     try:
@@ -82,7 +82,7 @@ names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=16)
     ),
     st.data(),
 )
-def test_a_hello_survives_the_wire_and_its_damage_is_noticed_or_harmless(hello: Hello, data: st.DataObject) -> None:
+def test_a_damaged_hello_is_detected_or_harmless(hello: Hello, data: st.DataObject) -> None:
     raw = encode_hello(hello)
     assert decode_hello(raw) == hello
     at = data.draw(st.integers(0, len(raw) - 1))
@@ -113,7 +113,7 @@ def test_a_data_header_survives_the_wire(header: DataHeader, rest: bytes) -> Non
     st.binary(max_size=20),
     st.lists(st.tuples(st.integers(0, DATA_HEADER_BYTES - 1), st.integers(0, 255)), max_size=3),
 )
-def test_a_frame_of_a_judged_channel_needs_no_second_judgement(
+def test_a_frame_of_a_verified_channel_needs_no_second_verification(
     header: DataHeader, rest: bytes, damage: list[tuple[int, int]]
 ) -> None:
     """What the short way takes, the long way takes too and says the same of it; other channels never pass."""

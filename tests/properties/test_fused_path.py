@@ -89,7 +89,7 @@ def outcome(topology: Topology, out: Pieces, logs: list[str], **options: Any) ->
     st.integers(1, 900),
     st.booleans(),
 )
-def test_one_loop_is_as_good_as_instances(
+def test_the_fused_loop_equals_separate_instances(
     steps: list[tuple[str, ErrorPolicy]], count: int, batch_rows: int, timed: bool
 ) -> None:
     fused, usual = Pieces(), Pieces()
@@ -104,7 +104,7 @@ def test_one_loop_is_as_good_as_instances(
     assert max(fused.sizes, default=0) <= batch_rows * grown
 
 
-def test_the_loop_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fused_loop_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     take = FusedPath.take
 
@@ -121,7 +121,7 @@ def test_the_loop_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_it_is_not_taken_where_more_is_to_be_done(keyed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fused_loop_is_not_used_when_more_work_is_needed(keyed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FusedPath, "take", None)
     topology = Topology("more")
     rows = topology.source("rows", records(list(range(2_000))), rows=int).map(plus)
@@ -148,7 +148,7 @@ def test_a_sink_that_fails_is_named() -> None:
         run_topology(built([("plus", "fail")], 2_000, False, Full()), batch_rows=10)
 
 
-def test_a_step_that_raises_what_sinks_raise_is_user_code() -> None:
+def test_a_step_that_raises_a_sinks_exception_is_user_code() -> None:
     def refuse(x: int) -> int:
         if x == 1_234:
             raise OperationFailed("no")

@@ -36,7 +36,7 @@ def test_junk_is_no_chain(chain: object) -> None:
 
 
 @given(st.integers(0, 2), st.data())
-def test_any_damage_to_any_link_is_noticed(place: int, data: st.DataObject) -> None:
+def test_any_damage_to_any_link_is_detected(place: int, data: st.DataObject) -> None:
     chain = list(EXECUTOR)
     signed = chain[place]
     at = data.draw(st.integers(0, len(signed) - 1))
@@ -63,7 +63,7 @@ steps = st.lists(st.fixed_dictionaries(_field), min_size=1, max_size=4)
 
 @settings(max_examples=200)
 @given(steps)
-def test_no_accepted_chain_gives_more_than_any_link_above_it(described: list[dict[str, object]]) -> None:
+def test_no_accepted_chain_grants_more_than_any_link_above_it(described: list[dict[str, object]]) -> None:
     chain: tuple[bytes, ...] = ()
     signer = "authority"
     for number, fields in enumerate(described):
@@ -84,7 +84,7 @@ def test_no_accepted_chain_gives_more_than_any_link_above_it(described: list[dic
 
 
 @given(st.lists(junk, max_size=10))
-def test_a_signed_link_of_any_fields_is_judged_by_form(fields: list[object]) -> None:
+def test_a_signed_link_of_any_fields_is_validated_by_form(fields: list[object]) -> None:
     """What the holder of a good invitation may invent: signed properly, of any shape."""
     parent = EXECUTOR[0]
     try:

@@ -212,13 +212,13 @@ def judge(seed: int, at_least: Carries) -> None:
 
 @pytest.mark.parametrize("at_least", ["rows", "positions"])
 @given(st.integers(0, 10**6))
-def test_the_results_are_those_of_a_plain_run(at_least: Carries, seed: int) -> None:
+def test_host_results_equal_those_of_a_plain_run(at_least: Carries, seed: int) -> None:
     judge(seed, at_least)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("at_least", ["rows", "positions"])
 @pytest.mark.parametrize("first", range(0, 1_000, 250))
-def test_many_more_of_them(at_least: Carries, first: int) -> None:
+def test_host_results_equal_those_of_a_plain_run_for_many_seeds(at_least: Carries, first: int) -> None:
     for seed in range(first, first + 250):
         judge(seed, at_least)

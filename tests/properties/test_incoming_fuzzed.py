@@ -64,7 +64,7 @@ def _toml(tables: dict[str, dict[str, Any]]) -> str:
 
 
 @LENGTHS
-def test_register_maps(seconds: float, tmp_path: Path) -> None:
+def test_mutated_register_maps_are_handled(seconds: float, tmp_path: Path) -> None:
     pytest.importorskip("pymodbus")
     from agiledart_connectors.modbus.modbus_poller import value_of
     from agiledart_connectors.modbus.register_map import MOST_BITS, MOST_REGISTERS, read_map
@@ -92,7 +92,7 @@ def test_register_maps(seconds: float, tmp_path: Path) -> None:
 
 
 @LENGTHS
-def test_serial_bytes(seconds: float) -> None:
+def test_mutated_serial_bytes_are_handled(seconds: float) -> None:
     pytest.importorskip("serial")
     from agiledart_connectors.serial_line.serial_listener import SerialLineSplitter
 
@@ -111,7 +111,7 @@ def test_serial_bytes(seconds: float) -> None:
 
 
 @LENGTHS
-def test_answers_of_servers(seconds: float) -> None:
+def test_mutated_server_answers_are_handled(seconds: float) -> None:
     options = ["", "?cursor=id", "?member=rows", "?cursor=id&member=rows&since=a%26b", "?format=text"]
 
     def check(body: bytes, kind: str, option: str) -> None:

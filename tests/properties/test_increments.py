@@ -187,7 +187,7 @@ def play(
     seed=SEEDS,
 )
 @settings(max_examples=8, deadline=None)
-def test_a_chain_restores_what_a_whole_element_does(
+def test_a_chain_restores_the_same_state_as_a_full_snapshot(
     case: Case, rows: list[Row], carries: Any, on_disk: list[bool], seed: int
 ) -> None:
     rows = sorted(rows, key=lambda row: row.at)
@@ -399,7 +399,9 @@ def case_named(begin: str) -> Case:
 
 
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
-def test_what_is_left_out_is_seen(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_changes_are_detected(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = case_named(MUTANTS[plant])
     assert longest_of(case, 12) > 2
     plant(monkeypatch)
@@ -407,7 +409,7 @@ def test_what_is_left_out_is_seen(plant: Callable[[pytest.MonkeyPatch], None], m
         longest_of(case, 12)
 
 
-def test_a_chain_in_another_order_is_seen() -> None:
+def test_a_chain_in_another_order_is_detected() -> None:
     def backwards(state: Operator, whole: bytes, behind: list[bytes]) -> None:
         restored(state, whole, behind[::-1])
 
@@ -447,7 +449,7 @@ class OneGroup:
         return StateChanges([(0, repr({key: self.entries[key] for key in keys}).encode())])
 
 
-def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lost_count_of() -> None:
+def test_no_increment_rests_on_a_commit_after_its_changes_were_dropped() -> None:
     state = OneGroup()
     increments = Increments(cast(Any, state), 0)
     for barrier in (1, 2, 3):
@@ -470,7 +472,7 @@ def test_nothing_rests_on_an_element_whose_commit_came_after_its_changes_were_lo
     assert type(increments.at(6)) is Increment
 
 
-def test_of_a_state_on_disk_no_keys_are_held_that_a_commit_has_made_needless(tmp_path: Path) -> None:
+def test_keys_of_a_state_on_disk_are_released_by_a_commit(tmp_path: Path) -> None:
     """Lists of keys are let go bit by bit while the next snapshot is open."""
     store: Any = SqliteStore("sums", EntryCodec("sums", int, int, lambda state: state, lambda state: state), tmp_path)
     store.snapshot_rest = lambda: b""

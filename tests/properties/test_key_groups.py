@@ -206,7 +206,7 @@ def short_lists() -> Iterator[None]:
     seed=SEEDS,
 )
 @settings(max_examples=40, deadline=None)
-def test_two_operators_go_on_where_one_was(
+def test_two_operators_continue_the_state_of_one(
     case: Case, rows: list[Row], is_sorted: bool, at: tuple[int, int], on_disk: list[bool], seed: int
 ) -> None:
     rows = sorted(rows, key=lambda row: row.at) if is_sorted else rows
@@ -222,7 +222,7 @@ def test_two_operators_go_on_where_one_was(
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 @given(rows=ROWS, share=st.integers(0, 20), seed=SEEDS)
 @settings(max_examples=20, deadline=None)
-def test_all_groups_in_another_operator_are_what_was_there(case: Case, rows: list[Row], share: int, seed: int) -> None:
+def test_all_groups_in_another_operator_equal_the_original(case: Case, rows: list[Row], share: int, seed: int) -> None:
     """In whatever order they come, and where no positions go with rows, so that the order of arrival counts."""
     rows = sorted(rows, key=lambda row: row.at)
     program, inputs = recorded(case, rows, seed, "rows")
@@ -249,7 +249,7 @@ def rows_of(count: int) -> list[Row]:
     return [Row(number // 2, "abc"[number % 3], number % 7 - 3, 0.5, number % 2) for number in range(count)]
 
 
-def test_no_kind_of_step_with_state_is_forgotten() -> None:
+def test_every_stateful_kind_of_step_is_covered() -> None:
     """A new kind needs a case in `operator_cases.py`, and an operator that says how its state may be parted."""
     parted: dict[str, set[str]] = {}
     for case in ALL_CASES:
@@ -264,7 +264,7 @@ def test_no_kind_of_step_with_state_is_forgotten() -> None:
     assert {"union", "sink", "side"} <= set(parted)
 
 
-def test_what_has_no_groups_says_so() -> None:
+def test_a_step_without_key_groups_reports_it() -> None:
     case = next(case for case in CASES if case.name == "top")
     host = InlineHost(topology_of(case, rows_of(30)), parallelism=1, seed=1)
     host.run()
@@ -283,7 +283,7 @@ def test_what_has_no_groups_says_so() -> None:
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
-def test_a_state_that_is_put_back_is_what_it_was(case: Case) -> None:
+def test_a_restored_state_equals_the_original(case: Case) -> None:
     program, inputs = recorded(case, rows_of(60), 1, "positions", ("by group", "whole"))
     for stage, calls in inputs.items():
         remembered = 0

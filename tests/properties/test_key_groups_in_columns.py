@@ -86,7 +86,7 @@ def cut_up(rows: list[Trip], parts: list[Part]) -> list[tuple[list[Trip], Part, 
     st.integers(0, 20),
     st.integers(0, 1_000_000),
 )
-def test_groups_go_on_elsewhere_in_either_form(
+def test_groups_continue_elsewhere_in_either_form(
     rows: list[Trip], parts: list[Part], keys: str, window: str, results: str, share: int, seed: int
 ) -> None:
     random = RandomStream(seed, "groups")

@@ -97,20 +97,20 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     st.lists(st.integers(0, 2_000), max_size=5),
     st.sampled_from(["", "\n", "\r\n"]),
 )
-def test_columns_are_what_rows_are(lines: list[str], places: list[int], end: str) -> None:
+def test_columns_equal_rows(lines: list[str], places: list[int], end: str) -> None:
     pieces = cut(("\n".join(lines) + end).encode("utf-8", "surrogateescape"), places)
     by_rows, by_columns = read(pieces, Wide, columns=False), read(pieces, Wide, columns=True)
     assert by_columns[:3] == by_rows[:3]
     assert [list(map(type, row)) for row in by_columns[0]] == [list(map(type, row)) for row in by_rows[0]]
 
 
-def test_many_good_lines_come_as_columns() -> None:
+def test_many_valid_lines_arrive_as_columns() -> None:
     line = b"a,1,1.5,,2013-01-01 00:00:00,,1\n"
     rows, lines, malformed, came = read([line * 12, line * 3 + line[:9], line[9:]], Wide, columns=True)
     assert (len(rows), lines, malformed, came) == (16, 16, {}, True)
 
 
-def test_rows_come_until_columns_may_begin() -> None:
+def test_rows_arrive_until_columns_may_begin() -> None:
     piece = b"a,1,1.5,,2013-01-01 00:00:00,,1\n" * 6
     answers = [False, False, True]
     assert read([piece] * 2, Wide, columns=True, may_begin=lambda: answers.pop(0))[1:] == (12, {}, False)
@@ -126,7 +126,7 @@ class Texts(NamedTuple):
 
 
 @pytest.mark.parametrize("pieces", [[b"a,b\n" * 9 + b"\n" + b"a,b\n" * 9], [b"a,b\n" * 9, b"\n" + b"a,b\n" * 9]])
-def test_an_empty_line_is_malformed_also_where_everything_may_be_missing(pieces: list[bytes]) -> None:
+def test_an_empty_line_is_malformed_even_when_every_field_is_optional(pieces: list[bytes]) -> None:
     for columns in (False, True):
         assert read(pieces, Texts, columns=columns)[1:3] == (19, {"columns": 1})
 
@@ -138,7 +138,7 @@ class Pair(NamedTuple):
     word: str
 
 
-def test_a_mark_of_byte_order_in_the_middle_is_no_number() -> None:
+def test_a_byte_order_mark_in_the_middle_is_no_number() -> None:
     pieces = [b"1,a\n2,b\n", b"\xef\xbb\xbf3,c\n4,d\n5,e\n"]
     by_columns = read(pieces, Pair, columns=True)
     assert by_columns[:3] == read(pieces, Pair, columns=False)[:3]

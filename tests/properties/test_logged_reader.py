@@ -64,7 +64,7 @@ STEPS = st.lists(
 
 @settings(max_examples=50)
 @given(STEPS, st.booleans(), st.integers(1, 7))
-def test_every_row_once(steps: list[str], seekable: bool, most: int) -> None:
+def test_every_row_is_read_once(steps: list[str], seekable: bool, most: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "log"
         reader = opened(folder, seekable=seekable, fresh=True)

@@ -64,7 +64,7 @@ def key_parts(key: str, trip: Trip) -> tuple[float | None, ...]:
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("verb", VERBS)
-def test_rows_with_nan_in_their_key_are_let_go(key: str, verb: str) -> None:
+def test_rows_with_nan_in_their_key_are_dropped(key: str, verb: str) -> None:
     @given(tables, cuts, st.integers(1, 3))
     @settings(max_examples=12, deadline=None)
     def holds(rows: list[Trip], sizes: list[tuple[int, bool]], parallelism: int) -> None:
@@ -82,7 +82,7 @@ def test_rows_with_nan_in_their_key_are_let_go(key: str, verb: str) -> None:
 @pytest.mark.parametrize("in_columns", [True, False])
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("key", KEYS)
-def test_without_a_policy_the_application_fails_and_says_why(key: str, parallelism: int, in_columns: bool) -> None:
+def test_without_a_policy_the_application_fails_with_the_reason(key: str, parallelism: int, in_columns: bool) -> None:
     topology = Topology("keys")
     trips = topology.source("trips", records([]), event_time="at", rows=Trip)
     KEYS[key](trips).window(tumbling(MS)).count("step").sink("out", collect)

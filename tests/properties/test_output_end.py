@@ -54,7 +54,7 @@ def _starts(frames: list[tuple[int, list[Any], Any, int]]) -> list[int]:
 
 
 @given(STEPS, st.integers(1, 3), st.booleans())
-def test_rows_marks_and_barriers_leave_as_through_the_queue(steps: list[Step], window: int, lazy: bool) -> None:
+def test_rows_watermarks_and_barriers_leave_as_through_the_queue(steps: list[Step], window: int, lazy: bool) -> None:
     at_once, queued = _Way(window, lazy=lazy), _Way(window, lazy=lazy)
     number = barrier = 0
     for what, count in (*steps, ("open", 0)):
@@ -91,7 +91,7 @@ def test_rows_marks_and_barriers_leave_as_through_the_queue(steps: list[Step], w
     assert at_once.channel.rows_sent == queued.channel.rows_sent
 
 
-def test_rows_for_which_nobody_waits_leave_before_anybody_flushes() -> None:
+def test_rows_with_no_waiting_instance_leave_before_a_flush() -> None:
     way = _Way(2, lazy=False)
     way.end.emit(0, 0, Batch([1], [(1, 1)], (1, 1)))
     assert way.story() == [1]

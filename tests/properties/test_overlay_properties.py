@@ -44,7 +44,7 @@ def nearest(owner: int, others: set[int], half: int, direction: int) -> list[int
 
 
 @given(ids8, st.lists(st.tuples(st.booleans(), ids8), max_size=40), st.sampled_from([2, 4, 8]))
-def test_leaf_set_against_a_sorted_list(owner: NodeId, moves: list[tuple[bool, NodeId]], size: int) -> None:
+def test_the_leaf_set_equals_a_sorted_list(owner: NodeId, moves: list[tuple[bool, NodeId]], size: int) -> None:
     leaf_set = LeafSet(owner, size, BITS)
     known: set[int] = set()
     for is_arrival, node in moves:
@@ -66,7 +66,7 @@ def test_leaf_set_against_a_sorted_list(owner: NodeId, moves: list[tuple[bool, N
 
 
 @given(ids8, st.sets(ids8, max_size=12), ids8)
-def test_leaf_set_closest_and_cover(owner: NodeId, others: set[NodeId], key: NodeId) -> None:
+def test_leaf_set_closest_and_cover_agree_with_brute_force(owner: NodeId, others: set[NodeId], key: NodeId) -> None:
     leaf_set = LeafSet(owner, 4, BITS)
     for node in sorted(others):
         leaf_set.add(Peer(node))
@@ -82,7 +82,7 @@ def test_leaf_set_closest_and_cover(owner: NodeId, others: set[NodeId], key: Nod
 
 
 @given(st.sets(ids8, min_size=2, max_size=40), st.data())
-def test_leaves_that_the_other_lacks(nodes: set[NodeId], data: st.DataObject) -> None:
+def test_leaves_unknown_to_the_peer_are_reported(nodes: set[NodeId], data: st.DataObject) -> None:
     """Two members with right leaf sets: they lack nothing of each other, and agree on what they share; else it is told."""
     ordered = sorted(nodes)
     sets = {}
@@ -103,7 +103,9 @@ def test_leaves_that_the_other_lacks(nodes: set[NodeId], data: st.DataObject) ->
 
 
 @given(st.lists(st.tuples(ids8, st.integers(1, 9)), max_size=30), st.integers(1, 5), st.lists(ids8, max_size=5))
-def test_neighbourhood_is_the_nearest(offers: list[tuple[NodeId, int]], size: int, removed: list[NodeId]) -> None:
+def test_the_neighbourhood_holds_the_nearest_nodes(
+    offers: list[tuple[NodeId, int]], size: int, removed: list[NodeId]
+) -> None:
     """Each node's latest figure counts, as long as it stayed in; against a list that is sorted anew each time."""
     near = Neighbourhood(size)
     slow: dict[NodeId, int] = {}
@@ -137,7 +139,7 @@ def test_routing_table_slots(owner: NodeId, nodes: list[NodeId], candidates: int
 
 
 @given(st.sets(ids8, min_size=1, max_size=40), ids8, st.data())
-def test_router_against_brute_force(nodes: set[NodeId], key: NodeId, data: st.DataObject) -> None:
+def test_the_router_agrees_with_brute_force(nodes: set[NodeId], key: NodeId, data: st.DataObject) -> None:
     """With tables from global knowledge every route ends at the closest node, each hop as the rules say."""
     ordered = sorted(nodes)
     tables: dict[NodeId, tuple[LeafSet, RoutingTable]] = {}
@@ -290,13 +292,13 @@ events = st.one_of(
 )
 
 
-def test_every_message_is_drawn() -> None:
+def test_every_message_type_is_generated() -> None:
     assert set(MESSAGES) == set(OverlayMessage.__args__)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.builds(Received, peers, messages), min_size=1, max_size=8))
-def test_what_members_say_is_answered_in_words_that_others_can_read(said: list[Received]) -> None:
+def test_messages_of_members_get_encodable_answers(said: list[Received]) -> None:
     """However large the numbers are that a member says: one more of something must not be what no codec takes."""
     config = OverlayConfig(id_bits=BITS, digit_bits=DIGIT_BITS, leaf_count=4, neighbour_count=4, replicas=2)
     machine = OverlayMachine(Peer(NodeId(100), 3), config, RandomStream(1, "t"))

@@ -37,7 +37,7 @@ def changes(draw: st.DrawFn) -> list[tuple[list[int], int]]:
 
 
 @given(changes(), st.booleans())
-def test_no_fewer_groups_could_move(made: list[tuple[list[int], int]], by_key: bool) -> None:
+def test_the_minimum_number_of_groups_moves(made: list[tuple[list[int], int]], by_key: bool) -> None:
     (_, number), *rest = made
     owners = owners_by_key(number) if by_key else owners_round_robin(number)
     for kept, instances in rest:
@@ -56,13 +56,13 @@ def test_no_fewer_groups_could_move(made: list[tuple[list[int], int]], by_key: b
 
 
 @given(st.integers(1, 128))
-def test_today_s_number_moves_nothing(number: int) -> None:
+def test_the_current_number_moves_nothing(number: int) -> None:
     for owners in (owners_by_key(number), owners_round_robin(number)):
         assert next_owners(owners, range(number), number) == owners
 
 
 @given(st.integers(1, 64))
-def test_a_new_instance_takes_its_turns_far_apart(number: int) -> None:
+def test_a_new_instance_takes_slots_far_apart(number: int) -> None:
     """Rows that follow each other have neighbouring groups: who owned many in a row would get all rows of some seconds."""
     after = next_owners(owners_round_robin(number), range(number), number + 1)
     mine = groups_of(after, number)

@@ -88,7 +88,7 @@ def built_in(rows: list[Row]) -> Any:
 
 @given(ROWS, st.integers(1, 9), st.integers(1, 9), st.booleans(), st.booleans(), st.integers(1, 9), st.booleans())
 @settings(max_examples=80, deadline=None)
-def test_panes_are_those_of_slow_arithmetic(
+def test_panes_agree_with_slow_arithmetic(
     rows: list[Row], size: int, every: int, positions: bool, own: bool, cut: int, compacts: bool
 ) -> None:
     every = min(size, every)

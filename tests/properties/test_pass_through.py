@@ -128,9 +128,7 @@ def batches(moves: list[Move], carries: Carries) -> list[tuple[Batch, int]]:
 @pytest.mark.parametrize("at_least", ["rows", "positions"])
 @pytest.mark.parametrize("kind", ["loop", "many", "running", "window", "union"])
 @given(moves=MOVES)
-def test_batches_that_pass_through_leave_as_those_that_are_offered(
-    kind: str, at_least: Carries, moves: list[Move]
-) -> None:
+def test_batches_passed_through_equal_those_queued(kind: str, at_least: Carries, moves: list[Move]) -> None:
     made = program(kind, at_least)
     passing, offered = Played(made), Played(made)
     passed = 0
@@ -161,7 +159,7 @@ def test_rows_out_of_order_do_not_pass() -> None:
             played.instance.offer(0, 0, batch)
 
 
-def test_rows_below_what_was_promised_do_not_pass() -> None:
+def test_rows_below_the_watermark_do_not_pass() -> None:
     played = Played(program("loop", "positions"))
     assert played.passes(Batch([Row(5, 0)], [(5, 1, 0, 0)], (7, 1, 0, 0, END)))
     assert not played.passes(Batch([Row(6, 0)], [(6, 1, 0, 1)], (8, 1, 0, 1, END)))

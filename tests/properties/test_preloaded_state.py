@@ -71,7 +71,7 @@ def made_by(program: Program, stage: int) -> Callable[[Operator, bytes, list[byt
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 @given(rows=ROWS, seed=SEEDS)
 @settings(max_examples=8, deadline=None)
-def test_shares_of_a_chain_are_what_a_whole_element_is(case: Case, rows: list[Row], seed: int) -> None:
+def test_shares_of_a_chain_equal_a_full_snapshot(case: Case, rows: list[Row], seed: int) -> None:
     program, inputs = recorded(case, sorted(rows, key=lambda row: row.at), seed, "positions" if seed % 2 else "rows")
     for stage, calls in inputs.items():
         play(program, stage, calls, RandomStream(seed, "shares"), (seed % 3 == 0, False), made_by(program, stage))
@@ -120,7 +120,7 @@ def one_slice_only(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mutant", [deletes_forgotten, timers_forgotten, a_link_missed, one_slice_only])
-def test_planted_bugs_are_seen(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
+def test_planted_bugs_are_detected(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
     assert longest(sessions()) > 2
     with pytest.MonkeyPatch.context() as patch:
         mutant(patch)
@@ -131,7 +131,7 @@ def test_planted_bugs_are_seen(mutant: Callable[[pytest.MonkeyPatch], None]) -> 
 # ---- one share
 
 
-def test_what_has_changed_is_put_on_what_it_rests_on_and_on_nothing_else() -> None:
+def test_an_increment_is_applied_to_its_base_and_to_nothing_else() -> None:
     program, inputs = recorded(sessions(), rows_of(60, 1), 1, "positions")
     ((stage, calls),) = inputs.items()
     live = operator_of(program, stage)

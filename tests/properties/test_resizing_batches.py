@@ -80,7 +80,7 @@ batches = st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max
 
 @pytest.mark.parametrize("form", ["arrays", "arrow", "polars"])
 @pytest.mark.parametrize("behind", [plain, in_windows, in_order])
-def test_it_is_flat_map_in_other_words(form: str, behind: Callable[[Stream[Trip]], Any]) -> None:
+def test_resizing_batches_equals_flat_map(form: str, behind: Callable[[Stream[Trip]], Any]) -> None:
     function = {"arrays": lambda: with_arrays, "arrow": lambda: with_arrow, "polars": with_polars}[form]()
 
     @given(rows=tables, sizes=batches, parallelism=st.integers(1, 3))
@@ -117,7 +117,7 @@ def misused(returned: Callable[[dict[str, Any]], Any], *, resizes: bool = True) 
     return str(told.value)
 
 
-def test_what_is_returned_wrongly_is_told() -> None:
+def test_invalid_return_values_are_reported() -> None:
     assert "with resizes=True it returns (rows, origins)" in misused(lambda batch: batch)
     assert "it returned 3 rows and 2 origins" in misused(lambda batch: (batch, [0, 1]))
     assert "origins count up from 0 to 2" in misused(lambda batch: (batch, [0, 1, 3]))
@@ -131,7 +131,7 @@ def test_what_is_returned_wrongly_is_told() -> None:
     )
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_omitted_rows_are_counted() -> None:
     from agiledart_executor.local_runs.local_run import run_topology
 
     topology = Topology("counted")

@@ -83,9 +83,7 @@ def in_words(rows: list[Trip], key: str) -> list[tuple[Any, ...]]:
 
 @settings(deadline=None, max_examples=60)
 @given(tables, cuts, st.sampled_from(list(KEYS)))
-def test_rows_and_columns_give_what_the_reference_gives(
-    rows: list[Trip], sizes: list[tuple[int, bool]], key: str
-) -> None:
+def test_rows_and_columns_agree_with_the_reference(rows: list[Trip], sizes: list[tuple[int, bool]], key: str) -> None:
     wanted = in_words(rows, key)
     for form, cut in (("rows", [(7, False)]), ("columns", [(7, True)]), ("mixed", sizes)):
         got = run(topology_of(form, KEYS[key]()), rows, cut)
@@ -97,7 +95,7 @@ def test_rows_and_columns_give_what_the_reference_gives(
 
 @settings(deadline=None, max_examples=60)
 @given(tables, cuts, st.integers(1, 4), st.integers(0, 1_000_000), st.integers(2, 9))
-def test_columns_with_positions_on_any_schedule(
+def test_columns_with_positions_agree_on_any_schedule(
     rows: list[Trip], sizes: list[tuple[int, bool]], parallelism: int, seed: int, few: int
 ) -> None:
     topology = Topology("hostile")
@@ -128,7 +126,7 @@ ODD_ROWS = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(ODD_ROWS, cuts)
-def test_numbers_that_are_none_and_the_largest_ints(rows: list[Trip], sizes: list[tuple[int, bool]]) -> None:
+def test_nan_and_the_largest_ints_are_handled(rows: list[Trip], sizes: list[tuple[int, bool]]) -> None:
     wanted = run(topology_of("rows", [col("zone")]), rows, [(7, False)])
     got = run(topology_of("mixed", [col("zone")]), rows, sizes)
     assert len(got) == len(rows)
@@ -137,7 +135,7 @@ def test_numbers_that_are_none_and_the_largest_ints(rows: list[Trip], sizes: lis
 
 @settings(deadline=None, max_examples=60)
 @given(tables, cuts, st.sampled_from(["skip", "dead_letter"]), st.integers(1, 3))
-def test_rows_that_raise_are_as_if_they_had_not_been_there(
+def test_rows_that_raise_leave_no_trace(
     rows: list[Trip], sizes: list[tuple[int, bool]], policy: ErrorPolicy, parallelism: int
 ) -> None:
     named: dict[str, Any] = {"trips": count(), "ratios": (100 // (col("vehicle") % 3)).sum()}
@@ -171,7 +169,7 @@ def operator() -> RunningValues:
 
 @settings(deadline=None, max_examples=30)
 @given(tables | ODD_ROWS, st.integers(0, 60))
-def test_a_key_group_goes_on_elsewhere(rows: list[Trip], cut: int) -> None:
+def test_a_key_group_continues_elsewhere(rows: list[Trip], cut: int) -> None:
     whole, before = operator(), operator()
     wanted, _ = whole.run(rows, None, (0,))
     made, _ = before.run(rows[:cut], None, (0,))
@@ -204,12 +202,12 @@ def test_columns_make_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"x": "fare"}, "no aggregate"),
     ],
 )
-def test_what_cannot_be_is_told_at_once(named: dict[str, Any], reason: str) -> None:
+def test_invalid_arguments_are_rejected_when_the_graph_is_built(named: dict[str, Any], reason: str) -> None:
     with pytest.raises(TopologyError, match=reason):
         topology_of("wrong", [col("zone")], **named)
 
 
-def test_one_aggregator_or_names() -> None:
+def test_one_aggregator_or_named_ones_are_accepted() -> None:
     keyed = Topology("both").source("trips", records([]), event_time="at", rows=Trip).key_by(col("zone"))
     with pytest.raises(TopologyError, match="not both"):
         keyed.running("x", count_of(), trips=count())  # type: ignore[call-overload]
@@ -237,7 +235,7 @@ class Stamped(NamedTuple):
     taken: Nanos
 
 
-def test_sums_of_ints_with_names_of_their_own_go_on_elsewhere() -> None:
+def test_named_int_sums_continue_elsewhere() -> None:
     rows = [Stamped("a", ReadTime(2**61 + n), Nanos(-(2**62) + n)) for n in range(12)]
     results = {
         "at_sum": col("at").sum(),
@@ -256,7 +254,7 @@ def test_sums_of_ints_with_names_of_their_own_go_on_elsewhere() -> None:
     assert made + after.run(rows[7:], None, (0,))[0] == wanted
 
 
-def test_a_bool_where_the_type_says_int_is_kept_as_an_int() -> None:
+def test_a_bool_in_an_int_field_is_kept_as_an_int() -> None:
     """It counts as one everywhere else in Python; as a bool it could not be restored."""
     rows = [Stamped("a", ReadTime(1), Nanos(taken)) for taken in (False, True, 3)]
     where = call_site()

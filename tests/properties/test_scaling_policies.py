@@ -42,7 +42,7 @@ def limits(draw: st.DrawFn) -> Limits:
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(intervals=st.lists(measures(), min_size=1, max_size=15), bounds=limits())
-def test_a_decision_is_sound_whatever_was_measured(name: str, intervals: list[StageMeasures], bounds: Limits) -> None:
+def test_a_decision_is_valid_under_any_measurement(name: str, intervals: list[StageMeasures], bounds: Limits) -> None:
     policy = policy_named(name)
     memory: object = None
     for one in intervals:
@@ -109,7 +109,7 @@ def test_balancing_never_makes_the_fullest_fuller(data: st.DataObject, instances
     st.integers(0, 20),
     st.one_of(st.none(), st.integers(0, 100)),
 )
-def test_quota(pairs: list[tuple[int, int]], others: int, most: int | None) -> None:
+def test_quota_is_not_exceeded(pairs: list[tuple[int, int]], others: int, most: int | None) -> None:
     wishes = [Growth(str(index), now, wanted) for index, (now, wanted) in enumerate(pairs)]
     allowed = within_quota(wishes, others, most)
     for wish in wishes:
@@ -137,7 +137,7 @@ def test_quota(pairs: list[tuple[int, int]], others: int, most: int | None) -> N
         unique_by=lambda node: node.node,
     ),
 )
-def test_places_are_no_more_than_asked_and_no_more_than_room(more: int, nodes: list[CandidateNode]) -> None:
+def test_granted_instances_exceed_neither_request_nor_capacity(more: int, nodes: list[CandidateNode]) -> None:
     free_instances = {node.node: node for node in nodes}
     arrivals = places_for(more, nodes)
     assert sum(one.instances for one in arrivals) <= more

@@ -58,14 +58,14 @@ def test_a_large_budget_brings_u_to_1_without_an_error(rate: float, nats: float)
 @given(st.integers(0, 2000), st.integers(0, 2000), st.floats(0, 20), st.floats(0, 5))
 @example(1, 75, 2.220446049250313e-16, 2.220446049250313e-16)
 @example(1, 1999, 9.9e-11, 2e-11)
-def test_laws_of_the_cost(passed: int, failed: int, nats: float, more: float) -> None:
+def test_the_cost_obeys_its_laws(passed: int, failed: int, nats: float, more: float) -> None:
     tried = passed + failed
     cost = optimistic_cost(passed, tried, nats)
     assert 1.0 <= cost <= (tried / passed * (1 + 1e-12) if passed else COST_MAX)
     assert optimistic_cost(passed, tried, nats + more) <= cost * (1 + 1e-9)
 
 
-def test_ends_of_the_range() -> None:
+def test_the_ends_of_the_range_are_handled() -> None:
     assert upper_rate(1.0, 0.3) == 1.0
     assert upper_rate(0.0, 0.3) == pytest.approx(1 - math.exp(-0.3))
     assert upper_rate(0.4, 0.0) == 0.4
@@ -125,7 +125,7 @@ def test_cost_to_go_is_the_least_over_all_loop_free_paths(case: tuple[LinkGraph,
 
 
 @given(graphs())
-def test_seeing_far_enough_is_cost_to_go_and_seeing_less_is_less(case: tuple[LinkGraph, list[float]]) -> None:
+def test_sufficient_lookahead_equals_cost_to_go_and_less_is_lower(case: tuple[LinkGraph, list[float]]) -> None:
     """Far enough: a walk of so many links that has not arrived costs more than any path, whose links cost 9 at most."""
     graph, costs = case
     reach = graph.hops_to_go(0)
@@ -149,7 +149,7 @@ OUTCOMES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9), st.booleans(
 
 
 @given(OUTCOMES, st.sampled_from([1.0, 0.995, 0.9, 1e-20]), st.booleans())
-def test_counts_are_those_of_a_plain_sum_that_forgets(
+def test_counts_agree_with_a_plain_discounted_sum(
     outcomes: list[tuple[int, int, bool, bool]], keep: float, forgets_used: bool
 ) -> None:
     estimates = Estimates(3, EstimateMemory(keep, forgets_used))

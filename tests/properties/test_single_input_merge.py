@@ -79,7 +79,7 @@ def play(merge: Merge, script: list[Move]) -> Played:
 
 
 @given(moves, st.sampled_from([(), (-1, 2)]))
-def test_one_input_is_a_merge_of_one(script: list[Move], padding: Position) -> None:
+def test_one_input_equals_a_merge_of_one(script: list[Move], padding: Position) -> None:
     one = merge_for([(CHANNEL, padding)])
     assert type(one) is SingleInputMerge
     played, expected = play(one, script), play(Merge([(CHANNEL, padding)]), script)
@@ -109,7 +109,7 @@ class Pair(NamedTuple):
 @given(
     st.lists(st.tuples(st.sampled_from(("rows", "columns", "mark", "take", "barrier", "snapshot")), st.integers(0, 4)))
 )
-def test_columns_come_out_as_the_rows_that_a_merge_gives(script: list[Move]) -> None:
+def test_columns_equal_the_rows_of_a_merge(script: list[Move]) -> None:
     one, expected = merge_for([(CHANNEL, ())]), Merge([(CHANNEL, ())])
     found: list[list[Any]] = [[], []]
     ends: list[Any] = []
@@ -166,7 +166,7 @@ def test_columns_that_wait_together_stay_columns() -> None:
     assert (len(positions), watermark, merge.consumed(*CHANNEL), merge.has_released) == (6, (9, 0, END), 3, False)
 
 
-def test_columns_that_are_too_many_for_one_take_stay_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_that_exceed_one_take_stay_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_input_merge, "MAX_COLUMN_ROWS", 5)
     merge = merge_for([(CHANNEL, ())])
     for first in (0, 3, 6):

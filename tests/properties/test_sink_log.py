@@ -103,7 +103,7 @@ def abandon(log: LogWriter) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(batches, st.data())
-def test_any_crash_point_leaves_a_prefix_with_all_that_was_committed(
+def test_any_crash_point_leaves_a_prefix_with_all_committed_rows(
     plan: list[tuple[int, int, bool]], data: st.DataObject
 ) -> None:
     """The file may end at any byte behind the last COMMIT: a write that a kill cut short."""
@@ -156,7 +156,7 @@ def test_a_writer_killed_within_any_write_loses_nothing_committed(
 
 @settings(max_examples=100, deadline=None)
 @given(batches, st.integers(0, 1 << 30), st.integers(0, 7), st.booleans())
-def test_any_flipped_bit_is_found_and_no_wrong_row_is_served(
+def test_any_flipped_bit_is_detected_and_no_wrong_row_is_served(
     plan: list[tuple[int, int, bool]], where: int, bit: int, reopen: bool
 ) -> None:
     with folder() as root:
@@ -229,7 +229,7 @@ def write_epochs(log: LogWriter, plan: list[tuple[int, int, str]]) -> tuple[list
 
 @settings(max_examples=150, deadline=None)
 @given(EPOCHS, st.data())
-def test_readers_see_whole_epochs_and_the_register_decides_what_stays(
+def test_readers_see_complete_epochs_and_the_register_decides_what_stays(
     plan: list[tuple[int, int, str]], data: st.DataObject
 ) -> None:
     """A kill anywhere; then the log goes on at the end that the register names: a prepared epoch, heard of as committed or not."""
@@ -255,7 +255,7 @@ def test_readers_see_whole_epochs_and_the_register_decides_what_stays(
 
 @settings(max_examples=60, deadline=None)
 @given(EPOCHS)
-def test_without_a_word_of_a_register_the_last_commit_that_stands_here_counts(plan: list[tuple[int, int, str]]) -> None:
+def test_without_a_register_the_last_local_commit_counts(plan: list[tuple[int, int, str]]) -> None:
     """Also when the small file beside the segments is gone, and epochs are longer than a segment."""
     with folder() as root:
         log = open_log(root)
@@ -271,7 +271,7 @@ def test_without_a_word_of_a_register_the_last_commit_that_stands_here_counts(pl
         assert read_all(root) == (list(range(visible + 2)), [], visible + 2)
 
 
-def test_a_commit_beyond_what_was_prepared_or_below_what_is_committed_is_refused() -> None:
+def test_a_commit_above_the_prepared_or_below_the_committed_epoch_is_refused() -> None:
     with folder() as root:
         log = open_log(root)
         append(log, 0, 5, 0)
@@ -285,7 +285,7 @@ def test_a_commit_beyond_what_was_prepared_or_below_what_is_committed_is_refused
 
 @settings(max_examples=40, deadline=None)
 @given(EPOCHS)
-def test_epochs_that_are_open_are_never_trimmed(plan: list[tuple[int, int, str]]) -> None:
+def test_open_epochs_are_never_trimmed(plan: list[tuple[int, int, str]]) -> None:
     options = LogOptions(partitions=1, max_bytes=16 << 10, segment_bytes=4 << 10)
     with folder() as root:
         log = open_log(root, options)

@@ -100,7 +100,7 @@ def played(ops: list[Op], cached_keys: int) -> int:
 
 @given(OPS, st.sampled_from([1, 3, 100]))
 @settings(max_examples=150, deadline=None)
-def test_it_gives_what_a_store_in_memory_was(ops: list[Op], cached_keys: int) -> None:
+def test_the_snapshot_equals_that_of_a_store_in_memory(ops: list[Op], cached_keys: int) -> None:
     played([*ops, ("barrier", 0, 0)], cached_keys)
 
 
@@ -122,7 +122,7 @@ def some_ops(seed: int) -> list[Op]:
     return [one for op in ops for one in ([op, *[("step", 0, 0)] * random.index(30)] if op[0] == "barrier" else [op])]
 
 
-def test_many_come_to_their_end() -> None:
+def test_many_snapshots_are_completed() -> None:
     assert sum(played(some_ops(seed), (1, 3, 100)[seed % 3]) for seed in range(12)) > 20
 
 
@@ -180,12 +180,14 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
-def test_what_is_left_out_is_seen(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_changes_are_detected(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
     assert is_seen(40)
 
 
-def test_a_key_that_was_dropped_in_memory_only_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_dropped_only_in_memory_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> dict[int, Any]:
         store: Any = OfDisk(tmp_path, 100).store
         for key in (1, 2):

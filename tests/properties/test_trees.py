@@ -135,7 +135,7 @@ class Garden:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 5), actions("join", "join", "leave", "publish"))
-def test_a_tree_whose_subscribers_come_and_go(seed: int, script: list[Action]) -> None:
+def test_a_tree_survives_subscribers_that_come_and_go(seed: int, script: list[Action]) -> None:
     garden = Garden(seed)
     garden.ring.assemble(garden.ids)
     for action in script:
@@ -145,7 +145,7 @@ def test_a_tree_whose_subscribers_come_and_go(seed: int, script: list[Action]) -
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(1, 5), actions("join", "join", "join", "leave", "publish", "crash", "start"))
-def test_a_tree_whose_nodes_die_and_come_back(seed: int, script: list[Action]) -> None:
+def test_a_tree_survives_nodes_that_die_and_return(seed: int, script: list[Action]) -> None:
     garden = Garden(seed)
     assert garden.ring.build(garden.ids, 20 * MILLISECOND)
     for action in script:

@@ -120,7 +120,7 @@ def told(program: Program, rows: list[Trip], parts: list[Part]) -> list[Any] | s
     st.sampled_from([8, 1_024]),
     st.sampled_from([3, 32_768]),
 )
-def test_any_mixture_gives_what_rows_give(
+def test_any_mixture_of_forms_equals_rows(
     rows_and_policy: tuple[list[Trip], str],
     parts: list[Part],
     keys: list[Any],
@@ -150,7 +150,7 @@ def test_any_mixture_gives_what_rows_give(
     ("key", "results", "vehicle"),
     [(guarded(), "count", 3), (col("zone"), "guarded", 3), (col("zone"), "beyond 64 bits", 9)],
 )
-def test_one_row_takes_the_window_back_to_rows(
+def test_one_row_returns_the_window_to_rows(
     key: Any, results: str, vehicle: int, turns: str, tip: float | None, policy: str
 ) -> None:
     program = program_of([key], "tumbling", results, policy)

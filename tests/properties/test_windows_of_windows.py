@@ -42,7 +42,7 @@ def topology(rows: list[Row]) -> Topology:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @given(st.lists(st.integers(0, 6), min_size=20, max_size=60), st.integers(1, 1_000))
-def test_they_are_the_same_under_every_schedule(parallelism: int, keys: list[int], seed: int) -> None:
+def test_nested_windows_are_the_same_under_every_schedule(parallelism: int, keys: list[int], seed: int) -> None:
     rows = [Row(number // 3, key) for number, key in enumerate(keys)]
     wanted = run_topology(topology(rows)).collected
     found = run_topology(topology(rows), parallelism=parallelism, schedule_seed=seed).collected
@@ -70,7 +70,7 @@ def rekeyed(rows: list[Row], hop_ms: int) -> Topology:
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.sampled_from((3, 4, 5, 12)), st.integers(1, 1_000))
-def test_windows_behind_hopping_windows_come_in_one_order(keys: list[int], hop_ms: int, seed: int) -> None:
+def test_windows_of_hopping_windows_have_one_order(keys: list[int], hop_ms: int, seed: int) -> None:
     rows = [Row(2 * number, key) for number, key in enumerate(keys)]
     wanted = run_topology(rekeyed(rows, hop_ms)).collected["out"]
     for parallelism in (1, 2, 3):
@@ -95,7 +95,7 @@ def filled(window: PaneWindow) -> PaneWindow:
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_a_pane_leaves_when_the_mark_passes_its_position(is_saved: bool) -> None:
+def test_a_pane_leaves_when_the_watermark_passes_its_position(is_saved: bool) -> None:
     window = filled(a_window())
     seen: list[Any] = []
     for watermark in ((9, 0, 0, 9, END), (9, 0, 0, 11, END), (9, 0, 0, 12), (9, 0, END)):
