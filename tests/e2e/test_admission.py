@@ -25,7 +25,7 @@ def ring() -> Iterator[Mesh]:
 
 
 @pytest.mark.parametrize("attack", REFUSED_FOR, ids=lambda attack: attack.__name__)
-def test_refused_for_the_right_reason(ring: Mesh, attack: Attack) -> None:
+def test_each_attack_is_refused_with_the_right_reason(ring: Mesh, attack: Attack) -> None:
     target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
     before = refusals(ring.agent("a2"))
     asyncio.run(attack(target))
@@ -38,7 +38,7 @@ def test_refused_for_the_right_reason(ring: Mesh, attack: Attack) -> None:
     assert names_seen(ring.agent("a1")) == {"a1", "a2"}
 
 
-def test_each_reason_is_said_once(ring: Mesh) -> None:
+def test_each_reason_is_logged_once(ring: Mesh) -> None:
     target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
 
     async def many() -> None:
@@ -54,7 +54,7 @@ def test_each_reason_is_said_once(ring: Mesh) -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one address", "each its own"])
-def test_a_newcomer_comes_in_while_strangers_hold_connections(apart: bool) -> None:
+def test_a_newcomer_is_admitted_while_unknown_nodes_hold_connections(apart: bool) -> None:
     async def scenario(made: Mesh) -> None:
         target = Target.of(made.agent("a1").address, made.agent("a1").state_dir)
         async with strangers(target, 200, apart=apart):

@@ -135,7 +135,7 @@ def all_gone(victim: Victim, links: int) -> Callable[[], bool]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.slow)])
-def test_attempts_cost_the_victim_nothing_that_stays(victim: Victim, count: int) -> None:
+def test_attempts_cost_the_victim_nothing_permanent(victim: Victim, count: int) -> None:
     async def scenario() -> None:
         member = agent("member")
         link = await member.dial(victim.address)
@@ -181,7 +181,7 @@ def test_attempts_cost_the_victim_nothing_that_stays(victim: Victim, count: int)
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("victim", [2.0], indirect=True)
-def test_slow_callers_and_crowds_hold_nothing(victim: Victim) -> None:
+def test_slow_callers_and_crowds_block_nothing(victim: Victim) -> None:
     async def scenario() -> None:
         before = victim.figures()
         host, port = parse_address(victim.address)

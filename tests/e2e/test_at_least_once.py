@@ -72,7 +72,7 @@ class Showing(Job):
         }
 
 
-def test_a_host_of_state_is_killed_and_rows_come_again_at_most(ring: Mesh, expected: tuple[Path, list[str]]) -> None:
+def test_a_killed_host_of_state_causes_duplicates_at_most(ring: Mesh, expected: tuple[Path, list[str]]) -> None:
     folder, lines = expected
     job = Showing(ring, folder, "showing")
     wait_for(lambda: (job.status().get("epoch") or {}).get("committed"), 60, "a committed epoch")

@@ -103,7 +103,7 @@ def mixed(made: Mesh, count: int) -> None:
     assert all(row["at_ms"] and row["requester"].startswith(("admin ", "submitter ", "reader ")) for row in rows)
 
 
-def test_every_order_is_found_and_an_altered_line_is_told() -> None:
+def test_every_command_is_audited_and_an_altered_line_is_reported() -> None:
     with mesh(2) as made:
         mixed(made, 100)
         code, body, _ = audit(made, "--app", "x1", "--since", "1h", "--who", "submitter")
@@ -129,12 +129,12 @@ def test_every_order_is_found_and_an_altered_line_is_told() -> None:
 
 
 @pytest.mark.soak
-def test_a_thousand_orders_of_five_users_at_five_agents() -> None:
+def test_a_thousand_commands_of_five_users_at_five_agents_are_audited() -> None:
     with mesh(5) as made:
         mixed(made, 1_000)
 
 
-def test_only_admins_look_and_looking_is_no_order() -> None:
+def test_only_admins_read_the_audit_and_reading_is_not_audited() -> None:
     with mesh(1) as made:
         agent = made.agents[0]
         agent.ask(Nodes())

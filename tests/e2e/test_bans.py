@@ -29,7 +29,7 @@ def key_of(asked: AgentProcess, name: str) -> str:
     return next(str(row["key"]) for row in asked.ask(Nodes())["nodes"] if row["name"] == name)
 
 
-def test_a_banned_node_is_out_until_it_is_taken_back(ring: Mesh) -> None:
+def test_a_banned_node_is_out_until_the_ban_is_lifted(ring: Mesh) -> None:
     founder, other, thief = ring.agents
     key = wait_for(lambda: key_of(founder, "a3"), 10, "a link with a3")
     told = cli("ban", "a3", "--reason", "stolen", "--agent", str(founder.state_dir))
@@ -65,7 +65,7 @@ def test_a_banned_node_is_out_until_it_is_taken_back(ring: Mesh) -> None:
     wait_for(lambda: names_seen(founder) == {"a1", "a2", "a3"}, 20, "a3 is back")
 
 
-def test_a_banned_token_lets_nobody_in_any_more(ring: Mesh) -> None:
+def test_a_banned_token_admits_no_node(ring: Mesh) -> None:
     token = ring.folder / "pi.token"
     token.write_text(ring.token)
     told = cli("ban", f"@{token}", "--until", "30d", "--agent", str(ring.agents[0].state_dir))
@@ -81,7 +81,7 @@ def test_a_banned_token_lets_nobody_in_any_more(ring: Mesh) -> None:
     assert ring.token not in newcomer.log.read_text()
 
 
-def test_who_may_not_ban_is_told_whom_to_ask(ring: Mesh) -> None:
+def test_a_user_without_the_right_to_ban_is_told_whom_to_ask(ring: Mesh) -> None:
     founder, other, _ = ring.agents
     told = cli("ban", "a1", "--agent", str(other.state_dir))
     assert told.returncode == 1
@@ -97,7 +97,7 @@ def test_who_may_not_ban_is_told_whom_to_ask(ring: Mesh) -> None:
         assert banned_at(agent) == []
 
 
-def test_an_admin_elsewhere_bans_with_a_token(ring: Mesh) -> None:
+def test_an_admin_on_another_machine_bans_with_a_token(ring: Mesh) -> None:
     founder, other, _ = ring.agents
     made = cli("token", "create", "--role", "admin", "--agent", str(founder.state_dir))
     token = ring.folder / "admin.token"

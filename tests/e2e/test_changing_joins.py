@@ -97,7 +97,7 @@ def undisturbed(folder: Path) -> str:
     return (folder / "expected.csv").read_text()
 
 
-def test_joins_broadcast_state_and_rankings_change_and_the_result_is_the_same(ring: Mesh, tmp_path: Path) -> None:
+def test_changed_joins_broadcast_state_and_rankings_give_the_same_result(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path)
     at = ("--agent", str(ring.agents[0].state_dir))
 

@@ -30,7 +30,7 @@ def agent_of(ring: Mesh, name: str) -> tuple[str, str]:
     return "--agent", str(ring.agent(name).state_dir)
 
 
-def test_a_run_is_stopped_with_its_state_kept(ring: Mesh, tmp_path: Path) -> None:
+def test_a_run_is_stopped_and_its_state_retained(ring: Mesh, tmp_path: Path) -> None:
     undisturbed(tmp_path, READINGS)
     job = Job(ring, tmp_path, "first", "--parallelism", "sums=2")
     job.until_committed()
@@ -96,7 +96,7 @@ def build(readings: Source[Reading], copy: Sink[Pane], odd: Sink[Pane], name: st
 """
 
 
-def test_a_changed_topology_goes_on_where_the_run_was_stopped(ring: Mesh, tmp_path: Path) -> None:
+def test_a_changed_topology_resumes_where_the_run_was_stopped(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS // 4)
     (tmp_path / "changed.py").write_text(CHANGED)
     job = Job(ring, tmp_path, "first", "--parallelism", "sums=2")

@@ -59,7 +59,7 @@ def submit(made: Mesh, folder: Path, *words: str, at: str = "a1") -> Any:
     )  # fmt: skip
 
 
-def test_a_clock_that_jumps_is_named_and_gets_no_work(
+def test_a_node_with_a_jumping_clock_is_named_and_gets_no_work(
     clocks: tuple[Mesh, dict[str, WrongClock]], tmp_path: Path
 ) -> None:
     """An hour back and ten minutes ahead, while rows flow: results are exact, later applications go elsewhere."""
@@ -122,7 +122,7 @@ def test_an_agent_whose_clock_is_behind_waits(clocks: tuple[Mesh, dict[str, Wron
     made.wait_for_ring()
 
 
-def test_a_newcomer_whose_clock_is_ahead_is_let_in(clocks: tuple[Mesh, dict[str, WrongClock]]) -> None:
+def test_a_newcomer_with_a_fast_clock_is_admitted(clocks: tuple[Mesh, dict[str, WrongClock]]) -> None:
     """And sees that it is its own clock; beside one that is behind."""
     made, kept = clocks
     kept["a4"].set("-600")

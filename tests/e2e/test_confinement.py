@@ -105,7 +105,7 @@ def submit(made: Mesh, folder: Path, builder: str, report: str, **more: str) -> 
     )  # fmt: skip
 
 
-def test_no_path_of_a_state_directory_is_open_to_users(ring: Mesh, folder: Path) -> None:
+def test_no_path_of_a_state_directory_is_open_to_user_code(ring: Mesh, folder: Path) -> None:
     told = submit(ring, folder, "plain", "log:theirs", name="theirs")
     assert told.returncode == 0, told.stderr
     before = {path: path.read_bytes() for path in all_files(ring)}
@@ -134,13 +134,12 @@ def all_files(made: Mesh) -> list[Path]:
     return [path for agent in made.agents for path in agent.state_dir.rglob("*") if path.is_file()]
 
 
-def test_a_sink_cannot_name_what_is_the_agents(ring: Mesh, folder: Path) -> None:
+def test_a_sink_cannot_name_files_of_the_agent(ring: Mesh, folder: Path) -> None:
     for name in ("peers.json", "new.csv", "sink-logs/other/lock"):
         told = submit(ring, folder, "plain", f"csv:{ring.agent('a1').state_dir}/{name}")
         assert told.returncode == 1
         assert (
-            "lies in the agent's state directory, which is closed to user code. Give it a file elsewhere"
-            in told.stderr
+            "lies in the agent's state directory, which is closed to user code. Give it a file elsewhere" in told.stderr
         )
         assert "Traceback" not in told.stderr
 
@@ -156,13 +155,13 @@ def test_a_new_file_above_the_state_directory_is_written(ring: Mesh, folder: Pat
     assert f"Give it a folder of its own below {ring.folder}" in told.stderr
 
 
-def test_rolled_files_in_a_folder_of_ones_own_are_written(ring: Mesh, folder: Path) -> None:
+def test_rolled_files_in_the_users_own_folder_are_written(ring: Mesh, folder: Path) -> None:
     told = submit(ring, folder, "plain", f"csv:{folder}/out.csv?roll_bytes=1000000")
     assert told.returncode == 0, told.stderr
     assert len((folder / "out-00001.csv").read_text().splitlines()) == 2
 
 
-def test_where_code_is_not_confined_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_confinement_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGILEDART_AGENT__CONFINE", "false")
     with mesh(1) as made:
         told = submit(made, folder, "plain", f"csv:{folder}/out.csv")

@@ -147,7 +147,7 @@ def sqlite(folder: Path) -> Table:
 
 @needs_broker
 @SIZES
-def test_messages_of_a_broker(ring: Mesh, tmp_path: Path, count: int, kills: int) -> None:
+def test_messages_of_a_broker_survive_a_crash(ring: Mesh, tmp_path: Path, count: int, kills: int) -> None:
     paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
     table = sqlite(tmp_path)
     with Broker(tmp_path) as broker:
@@ -165,7 +165,9 @@ def test_messages_of_a_broker(ring: Mesh, tmp_path: Path, count: int, kills: int
         taken: set[int] = set()
         client.on_publish = lambda _client, _data, mid, *_: taken.add(mid)
         status = lambda: json.loads(cli("status", "numbers", "--agent", running.state_dir, "-o", "json").stdout)  # noqa: E731
-        wait_for(lambda: "connection_status" not in status()["stages"][0]["instances"][0], 30, "the source is connected")
+        wait_for(
+            lambda: "connection_status" not in status()["stages"][0]["instances"][0], 30, "the source is connected"
+        )
         given: set[int] = set()
         for number in running.at_random_moments(count, kills, seed=18):
             payload = json.dumps({"number": number, "celsius": number / 2})
@@ -181,7 +183,7 @@ def test_messages_of_a_broker(ring: Mesh, tmp_path: Path, count: int, kills: int
 
 @pytest.mark.soak
 @SIZES
-def test_rows_that_are_posted_until_they_are_taken(ring: Mesh, tmp_path: Path, count: int, kills: int) -> None:
+def test_posted_rows_survive_a_crash(ring: Mesh, tmp_path: Path, count: int, kills: int) -> None:
     postgres = pytest.importorskip("tests.unit.connectors.test_postgres")
     if not postgres._FOLDERS:
         pytest.skip("no PostgreSQL here (Debian: apt install postgresql)")
@@ -269,7 +271,7 @@ class NamedRows:
         self.server.server_close()
 
 
-def test_a_row_that_a_webhook_gets_twice_has_one_name(ring: Mesh, tmp_path: Path) -> None:
+def test_a_duplicate_webhook_row_has_one_id(ring: Mesh, tmp_path: Path) -> None:
     count = 3_000
     rows = [{"number": number, "celsius": number / 2} for number in range(count)]
     (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -92,7 +92,7 @@ def values(path: Path) -> list[int]:
 
 
 @pytest.mark.soak  # `tests/simulation/test_cuts.py` has all cuts of a virtual network
-def test_bystanders_that_were_cut_off_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
+def test_isolated_bystanders_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
     """One application has ended, one ends while those are cut off that host nothing, one goes on until afterwards."""
     (tmp_path / "flow.py").write_text(CODE)
     lines = [f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(ROWS)]

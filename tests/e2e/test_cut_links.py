@@ -143,7 +143,7 @@ def reset_often(ways: Detours, job: Job) -> None:
 
 @pytest.mark.parametrize("trouble", [cut_and_heal, stall_and_heal, reset_often])
 @pytest.mark.parametrize("delivery", ["at-most-once", "exactly-once"])
-def test_nothing_is_lost(
+def test_a_cut_link_loses_nothing(
     ring: Mesh,
     ways: Detours,
     expected: tuple[Path, str],
@@ -156,7 +156,7 @@ def test_nothing_is_lost(
     job.ends_as(expected[1])
 
 
-def test_a_receiver_that_sleeps_keeps_its_link(ring: Mesh, ways: Detours, expected: tuple[Path, str]) -> None:
+def test_a_sleeping_receiver_keeps_its_link(ring: Mesh, ways: Detours, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "sleeper", "at-most-once")
     job.until_rows_come()
     sleepers = executors_of(ring.agent("a3"))
@@ -170,7 +170,7 @@ def test_a_receiver_that_sleeps_keeps_its_link(ring: Mesh, ways: Detours, expect
     job.ends_as(expected[1])
 
 
-def test_others_lead_round_a_cut(expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relays_bypass_a_cut(expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hosts that do not reach each other, before the job begins and while it runs: a third leads from one to the other."""
     monkeypatch.setenv(RELAYS_GO_STRAIGHT, "1")
     with detours() as ways, mesh(3) as ring:
@@ -182,7 +182,9 @@ def test_others_lead_round_a_cut(expected: tuple[Path, str], monkeypatch: pytest
         begun.ends_as(expected[1])
 
 
-def test_what_never_heals_ends_with_the_reason(expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_that_never_heals_ends_with_the_reason(
+    expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AGILEDART_AGENT__PATH_TIMEOUT", "3")
     with detours() as ways, mesh(3) as ring:
         job = Job(ring, expected[0], "never", "at-most-once")

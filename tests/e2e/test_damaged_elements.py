@@ -29,7 +29,7 @@ def ring() -> Iterator[Mesh]:
             yield made
 
 
-def test_what_only_one_disk_had_is_waited_for_and_named(ring: Mesh, tmp_path: Path) -> None:
+def test_a_state_with_one_damaged_copy_is_waited_for_and_named(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS)
     job = Job(ring, tmp_path, "damaged")
     job.until_committed()

@@ -10,7 +10,7 @@ from tests.e2e.mesh import cli
 pytestmark = [pytest.mark.e2e, pytest.mark.soak]
 
 
-def test_the_demo_goes_on_without_the_agent_that_was_killed(tmp_path: Path) -> None:
+def test_the_demo_continues_without_the_killed_agent(tmp_path: Path) -> None:
     told = cli("demo", "--pull-the-plug", "--agents", "4", "--duration", "25", "-o", "json", cwd=tmp_path, timeout=280)
     assert told.returncode == 0, told.stderr
     body = json.loads(told.stdout)

@@ -39,7 +39,7 @@ def hosts(*jobs: Job) -> set[str]:
     return {name for job in jobs for names in job.status()["placement"].values() for name in names}
 
 
-def test_a_node_is_emptied_while_rows_flow_takes_work_again_and_leaves(ring: Mesh, tmp_path: Path) -> None:
+def test_a_node_is_drained_while_rows_flow_accepts_work_again_and_leaves(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS)
     steady = Job(ring, tmp_path, "steady", "--parallelism", "sums=2")
     roaming = Job(ring, tmp_path, "roaming", entry="roaming", at="a2")
@@ -85,7 +85,7 @@ def test_a_node_is_emptied_while_rows_flow_takes_work_again_and_leaves(ring: Mes
 
 
 @pytest.mark.soak
-def test_a_voter_gives_its_seat_away_before_it_leaves(tmp_path: Path) -> None:
+def test_a_voter_transfers_its_slot_before_it_leaves(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, 30_000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
@@ -110,7 +110,7 @@ def test_a_voter_gives_its_seat_away_before_it_leaves(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_voter_that_is_told_to_end_gives_its_vote_away_so_that_two_more_may_be_lost(tmp_path: Path) -> None:
+def test_a_terminated_voter_transfers_its_vote_so_that_two_more_may_be_lost(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, 60_000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
@@ -144,7 +144,7 @@ def test_a_voter_that_is_told_to_end_gives_its_vote_away_so_that_two_more_may_be
             assert as_csv(job.logged()) == expected
 
 
-def test_all_agents_are_told_to_end_at_once_and_what_ran_goes_on_when_they_are_back(tmp_path: Path) -> None:
+def test_an_application_survives_the_shutdown_of_all_agents(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, 40_000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")

@@ -27,7 +27,7 @@ def rooms(readings: Source[dict[str, Any]], report: Sink[dict[str, Any]] = jsonl
 """
 
 
-def test_each_host_says_what_it_finds(tmp_path: Path) -> None:
+def test_each_host_reports_its_checks(tmp_path: Path) -> None:
     (tmp_path / "rooms.py").write_text(ROOMS)
     (tmp_path / "in.jsonl").write_text('{"celsius": 21.5}\n')
     with mesh(2) as made:
@@ -56,7 +56,7 @@ def test_each_host_says_what_it_finds(tmp_path: Path) -> None:
         assert "rows of one attempt once" in told
 
 
-def test_code_that_does_not_load_on_a_node_is_told_with_the_node(tmp_path: Path) -> None:
+def test_code_that_does_not_load_is_reported_with_the_node(tmp_path: Path) -> None:
     """The submitter has a module that the nodes do not have."""
     (tmp_path / "rooms.py").write_text("import only_here\n" + ROOMS)
     site = tmp_path / "site-packages"

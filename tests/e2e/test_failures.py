@@ -81,7 +81,7 @@ def test_a_bystander_changes_nothing(eight: Mesh, tmp_path: Path) -> None:
     assert state_at(back)[0] == "finished", "the restarted agent finds the application's record"
 
 
-def test_the_scheduler_that_hosts_nothing_changes_nothing(eight: Mesh, tmp_path: Path) -> None:
+def test_the_death_of_a_scheduler_without_instances_changes_nothing(eight: Mesh, tmp_path: Path) -> None:
     answered, lines = submit(eight, tmp_path, speed=150)
     if "a1" in hosts(answered):
         pytest.skip("a1 hosts a stage in this ring")

@@ -10,7 +10,7 @@ from benchmarks.faults.job import expected_folds, expected_sums, read_folds
 from benchmarks.faults.strikes import STRIKES
 
 
-def test_a_draw_is_made_of_its_number_and_its_class_alone() -> None:
+def test_a_draw_depends_on_its_number_and_class_alone() -> None:
     for number in range(200):
         draw = drawn(number, CLASSES)
         assert drawn(number, (draw.kind,)) == draw, "the line that repeats it gives it again"
@@ -18,7 +18,7 @@ def test_a_draw_is_made_of_its_number_and_its_class_alone() -> None:
     assert {drawn(number, CLASSES).kind for number in range(200)} == set(CLASSES) == set(STRIKES)
 
 
-def test_the_judges_of_rows_see_what_is_wrong(tmp_path: Path) -> None:
+def test_the_row_checkers_detect_faults(tmp_path: Path) -> None:
     folds, sums = expected_folds(), expected_sums()
     assert is_prefix(folds[:10], folds)
     assert is_prefix([], folds)

@@ -43,7 +43,7 @@ def running(folder: Path, *words: str) -> Iterator[Path]:
         process.wait(20)
 
 
-def test_a_start_that_fails_founds_nothing(tmp_path: Path) -> None:
+def test_a_failed_start_bootstraps_nothing(tmp_path: Path) -> None:
     with mesh(1) as made, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -78,7 +78,7 @@ def test_this_machines_addresses_are_found() -> None:
                 probe.bind((address, 0))
 
 
-def test_a_second_agent_of_a_machine_moves_its_metrics_and_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_second_agent_of_a_machine_gets_its_own_metrics_port_and_name(tmp_path: Path) -> None:
     with running(tmp_path / "one") as first, running(tmp_path / "two") as second:
         notes = [json.loads((tmp_path / name / "agent.json").read_text()) for name in ("one", "two")]
         assert notes[0]["metrics"] != notes[1]["metrics"]
@@ -90,7 +90,7 @@ def test_a_second_agent_of_a_machine_moves_its_metrics_and_has_a_name_of_its_own
         assert first.exists()
 
 
-def test_a_network_of_one_gives_way_to_a_token(tmp_path: Path) -> None:
+def test_a_network_of_one_is_replaced_by_a_token(tmp_path: Path) -> None:
     with mesh(1) as made:
         with running(tmp_path / "old", "--metrics", ""):
             pass
@@ -101,7 +101,7 @@ def test_a_network_of_one_gives_way_to_a_token(tmp_path: Path) -> None:
             wait_for(lambda: "joined the ring of 2" in log.read_text(), 10, "it says so")
 
 
-def test_a_token_goes_into_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+def test_a_token_is_written_to_a_private_file(tmp_path: Path) -> None:
     with mesh(1) as made:
         file = tmp_path / "submitter.token"
         words = (
@@ -153,7 +153,7 @@ def submit(folder: Path, made: Mesh, *words: str, at: str = "") -> subprocess.Co
     )
 
 
-def test_with_source_and_sink_on_one_node_nothing_leaves_it(tmp_path: Path) -> None:
+def test_an_application_with_source_and_sink_on_one_node_stays_there(tmp_path: Path) -> None:
     with mesh(3) as made:
         shown = submit(tmp_path, made, "--dry-run")
         assert "path a1 (0 hops)" in shown.stdout, shown.stderr
@@ -163,7 +163,7 @@ def test_with_source_and_sink_on_one_node_nothing_leaves_it(tmp_path: Path) -> N
         assert " is on " not in status.stdout
 
 
-def test_a_node_without_room_is_told_at_once_and_nodes_show_what_is_free(tmp_path: Path) -> None:
+def test_missing_capacity_is_reported_at_once_and_nodes_lists_free_capacity(tmp_path: Path) -> None:
     with mesh(1, "--capacity", "5") as made:
         assert submit(tmp_path, made).returncode == 0
         state_dir = str(made.agents[0].state_dir)
@@ -181,7 +181,7 @@ def test_a_node_without_room_is_told_at_once_and_nodes_show_what_is_free(tmp_pat
         wait_for(lambda: json.loads(status())["state"] == "running", 30, "it runs once there is room")
 
 
-def test_what_runs_is_replaced_in_one_command_and_forgotten_when_it_has_ended(tmp_path: Path) -> None:
+def test_an_application_is_replaced_in_one_command_and_forgotten_once_ended(tmp_path: Path) -> None:
     with mesh(1) as made:
         state_dir = str(made.agents[0].state_dir)
         assert submit(tmp_path, made).returncode == 0
@@ -206,7 +206,7 @@ def test_a_node_is_found_by_the_address_that_nodes_prints(tmp_path: Path) -> Non
         )
 
 
-def test_ctrl_c_during_submit_leaves_it_running_without_a_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_during_submit_leaves_the_application_running(tmp_path: Path) -> None:
     with mesh(1) as made:
         (tmp_path / "slow.py").write_text("import time\n" + ROOMS.replace('"rooms")', '"rooms")\n    time.sleep(3)'))
         (tmp_path / "in.csv").write_text("hall,21.5\n")

@@ -110,7 +110,7 @@ def terminal(account: Account, request: pytest.FixtureRequest) -> Iterator[Termi
     made.leave()
 
 
-def test_an_account_has_nothing_and_is_told_where_to_begin(account: Account, terminal: Terminal) -> None:
+def test_an_empty_account_is_shown_where_to_begin(account: Account, terminal: Terminal) -> None:
     if account.is_own:
         assert terminal.types("id -un").strip() == "stranger"
     terminal.types("ls -A ~", without="agiledart")
@@ -128,7 +128,7 @@ def test_an_account_has_nothing_and_is_told_where_to_begin(account: Account, ter
     terminal.types("agiledart doctor", "packages", "state directory", "start one: agiledart agent, or agiledart up")
 
 
-def test_the_pages_do_what_they_say(account: Account) -> None:
+def test_the_pages_commands_work(account: Account) -> None:
     """The README up to the broker, and the tutorial."""
     reader = Visitor(account)
     clone_of_it(account.folder("here"))
@@ -171,7 +171,7 @@ Types = Callable[..., str]
         (f"echo nonsense > bad.jsonl; {RUN}readings=jsonl:bad.jsonl", 1, ["bad.jsonl:1 is no JSON", "not one record"]),
     ],
 )  # fmt: skip
-def test_what_is_mistyped_is_understood(terminal: Terminal, line: str, code: int, words: list[str]) -> None:
+def test_typing_errors_are_understood(terminal: Terminal, line: str, code: int, words: list[str]) -> None:
     terminal.types(line, *words, code=code)
 
 
@@ -186,7 +186,7 @@ def test_what_is_mistyped_is_understood(terminal: Terminal, line: str, code: int
         ('s/"per-minute", //', ["wrong.py:20", "aggregate()", "name"]),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_topology_is_told_with_its_line(terminal: Terminal, wrong: str, words: list[str]) -> None:
+def test_a_mistake_in_a_topology_is_reported_with_its_line(terminal: Terminal, wrong: str, words: list[str]) -> None:
     terminal.types(
         f"sed '{wrong}' rooms.py > wrong.py; agiledart run wrong.py:rooms --set readings=jsonl:readings.jsonl",
         *words,
@@ -242,7 +242,7 @@ def a_life_of_an_application(types: Types, host: str) -> None:
     types("agiledart logs rooms", "bad.jsonl:1 is no JSON")
 
 
-def test_two_agents_and_every_mistake_with_them(terminal: Terminal) -> None:
+def test_two_agents_report_every_user_mistake(terminal: Terminal) -> None:
     types = terminal.types
     a_start_that_fails(types)
     first = terminal.leaves_running("agiledart agent --listen 127.0.0.1:0", r"adart1\w{40,}\s", "add a node")

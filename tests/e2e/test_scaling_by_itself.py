@@ -66,7 +66,7 @@ def watched(job: Elastic, holds: Callable[[], bool], seconds: float, what: str) 
 
 
 @pytest.mark.parametrize("shrinks", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_instances_come_with_the_rate_and_go_with_it(ring: Mesh, tmp_path: Path, shrinks: bool) -> None:
+def test_instances_follow_the_rate_up_and_down(ring: Mesh, tmp_path: Path, shrinks: bool) -> None:
     expected = undisturbed(tmp_path, MOST_ROWS).splitlines(keepends=True)
     with fed(ring, tmp_path, f"elastic-{shrinks}".lower()) as (job, feeder):
         assert job.instances() == 1

@@ -208,7 +208,7 @@ def test_a_password_reaches_its_connector_and_nothing_else(tmp_path: Path) -> No
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+def test_the_command_reports_mistakes(tmp_path: Path) -> None:
     told = cli("secret", "set", "../x", "--to", "a1", "--for", "x", "--agent", str(tmp_path), input="text")
     assert (told.returncode, "no name of a secret" in told.stderr) == (2, True)
     for wrong in ("", "two\nlines", "x" * 5_000):

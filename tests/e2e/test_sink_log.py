@@ -93,7 +93,7 @@ def _flat(value: Any) -> list[Any]:
     return [one for part in value for one in _flat(part)] if isinstance(value, list) else [value]
 
 
-def test_written_on_one_node_and_read_through_any(three: Mesh) -> None:
+def test_a_log_written_on_one_node_is_read_through_any(three: Mesh) -> None:
     source = "taxi:?count=2000"
     a1, a2, a3 = three.agents
     submit(a1, "plain", f"{source}@a3", "log:plain@a2")
@@ -111,7 +111,7 @@ def test_written_on_one_node_and_read_through_any(three: Mesh) -> None:
             assert without_read_times(rows_from(reader, "plain", 0, ends.partitions[0].committed)) == expected
 
 
-def test_a_second_run_goes_on_at_the_end_and_another_type_is_refused(three: Mesh) -> None:
+def test_a_second_run_appends_at_the_end_and_another_type_is_refused(three: Mesh) -> None:
     a1 = three.agents[0]
     with client([a1], a1) as reader:
         for run in (1, 2):
@@ -129,7 +129,7 @@ def test_a_second_run_goes_on_at_the_end_and_another_type_is_refused(three: Mesh
     assert "Traceback" not in ran.stderr
 
 
-def test_grants_and_names_are_checked_and_said_in_words(three: Mesh) -> None:
+def test_grants_and_names_are_checked_with_clear_messages(three: Mesh) -> None:
     a1, a2, _ = three.agents
     with client([a2], a1, scope="sink:elsewhere") as narrow:
         with pytest.raises(SinkLogError, match="agiledart token create --role reader --scope sink:plain") as refused:
@@ -143,7 +143,7 @@ def test_grants_and_names_are_checked_and_said_in_words(three: Mesh) -> None:
     assert nobody.value.reason == NO_AGENT
 
 
-def test_a_trimmed_log_says_so(three: Mesh) -> None:
+def test_a_trimmed_log_reports_it(three: Mesh) -> None:
     a1 = three.agents[0]
     submit(a1, "small", "taxi:?count=4000@a3", "log:small?max_bytes=64KiB@a2")
     wait_for(lambda: state_of(a1, "small") == "finished", 60, "the application has finished")
@@ -158,7 +158,7 @@ def test_a_trimmed_log_says_so(three: Mesh) -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) < 2 * (64 << 10)
 
 
-def test_killed_in_mid_stream_restarted_elsewhere_and_read_on() -> None:
+def test_a_killed_run_restarts_elsewhere_and_its_log_is_read_on() -> None:
     source = "taxi:?count=20000&speed=600"
     with mesh(3) as made:
         a1, a2, a3 = made.agents

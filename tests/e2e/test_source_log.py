@@ -71,7 +71,7 @@ def is_in_a_later_life(job: Job, attempt: int, lines: int) -> bool:
 
 
 @pytest.mark.parametrize("victim", [pytest.param("executor", marks=pytest.mark.soak), "agent"])
-def test_the_source_of_a_live_stream_is_killed(ring: Mesh, expected: tuple[Path, str], victim: str) -> None:
+def test_a_killed_live_source_loses_nothing(ring: Mesh, expected: tuple[Path, str], victim: str) -> None:
     folder, result = expected
     port = free_port()
     job = Job(ring, folder, f"live-{victim}", readings=f"tcp:127.0.0.1:{port}?listen=1")

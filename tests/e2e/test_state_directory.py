@@ -57,7 +57,7 @@ def started(agent: AgentProcess) -> tuple[str, str]:
 
 
 @pytest.mark.timeout(3600)
-def test_every_file_in_every_way(ring: Mesh) -> None:
+def test_every_file_is_damaged_in_every_way(ring: Mesh) -> None:
     agent, other = ring.agent("a3"), ring.agent("a2").state_dir
     whole = ring.folder / "whole"
     shutil.copytree(agent.state_dir, whole)

@@ -60,7 +60,7 @@ class Slowed:
                 continue
 
 
-def test_an_executor_with_a_twentieth_of_a_core_is_left(ring: Mesh, tmp_path: Path) -> None:
+def test_an_executor_with_a_twentieth_of_a_core_is_abandoned(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS)
     source = f"csv:{tmp_path / 'rows.csv'}?speed=1"
     job = Elastic(ring, tmp_path, "slow", "--parallelism", "sums=3..4", source=source, pause_ms=1)

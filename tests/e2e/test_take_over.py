@@ -43,7 +43,7 @@ def in_between(job: Job) -> list[AgentProcess]:
     return found
 
 
-def test_a_host_of_state_is_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_host_of_state_is_killed_permanently(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "host", "--parallelism", "sums=6")
     job.until_committed()
     epoch = job.status()["epoch"]["committed"]
@@ -70,7 +70,7 @@ def holders_of(job: Job) -> list[AgentProcess]:
 
 
 @pytest.mark.soak
-def test_a_host_and_a_holder_are_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_host_and_a_replica_node_are_killed_permanently(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "holder", "--parallelism", "sums=6")
     job.until_committed()
     victim = in_between(job)[0]
@@ -80,7 +80,7 @@ def test_a_host_and_a_holder_are_killed_for_good(ring: Mesh, expected: tuple[Pat
     check(job, expected[1])
 
 
-def test_the_host_that_coordinates_is_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_the_coordinator_is_killed_permanently(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "leader", "--parallelism", "sums=6")
     job.until_committed()
     leader = coordinator_of(job)
@@ -134,7 +134,7 @@ def rebuilt_at(agent: AgentProcess) -> int:
 
 
 @pytest.mark.soak
-def test_who_comes_back_after_others_took_over_lets_go(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_host_that_returns_after_a_take_over_releases_its_part(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "back", "--parallelism", "sums=6")
     job.until_committed()
     victim = in_between(job)[0]

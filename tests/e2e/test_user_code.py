@@ -135,7 +135,7 @@ def ended(made: Mesh, name: str, seconds: float = 15.0) -> dict[str, Any]:
     return dict(wait_for(look, seconds, f"{name} has ended"))
 
 
-def test_a_file_of_ones_own_that_imports_a_neighbour_and_prints(ring: Mesh, folder: Path) -> None:
+def test_a_user_file_may_import_a_neighbour_and_print(ring: Mesh, folder: Path) -> None:
     submit(ring, folder, "doubling")
     assert ended(ring, "doubling")["state"] == "finished"
     rows = (folder / "out.csv").read_text().splitlines()
@@ -155,7 +155,7 @@ def test_an_exception_names_step_record_and_line(ring: Mesh, folder: Path) -> No
     assert not (folder / "core").exists()
 
 
-def test_what_no_handler_expects_is_named_too(ring: Mesh, folder: Path) -> None:
+def test_an_unexpected_exception_is_named_too(ring: Mesh, folder: Path) -> None:
     submit(ring, folder, "oddly")
     status = ended(ring, "oddly")
     assert status["state"] == "failed"
@@ -177,13 +177,13 @@ def _text(path: Path) -> bytes:
         return b""
 
 
-def test_a_builder_that_fails_only_on_the_nodes_is_told_at_once(ring: Mesh, folder: Path) -> None:
+def test_a_builder_that_fails_only_on_the_nodes_is_reported_at_once(ring: Mesh, folder: Path) -> None:
     said = submit(ring, folder, "choosy", code=1)
     assert "Odd: not here" in said
 
 
 @pytest.mark.slow
-def test_a_slow_step_is_no_step_that_hangs(ring: Mesh, folder: Path) -> None:
+def test_a_slow_step_is_not_reported_as_hanging(ring: Mesh, folder: Path) -> None:
     """700 rows of 20 ms stand in one frame: longer than a process may be silent."""
     (folder / "in.csv").write_text("".join(f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(700)))
     submit(ring, folder, "slowly")
@@ -191,7 +191,7 @@ def test_a_slow_step_is_no_step_that_hangs(ring: Mesh, folder: Path) -> None:
     assert len((folder / "out.csv").read_text().splitlines()) == 700
 
 
-def test_a_step_whose_rows_are_not_what_it_says_is_named(ring: Mesh, folder: Path) -> None:
+def test_a_step_with_rows_of_the_wrong_type_is_named(ring: Mesh, folder: Path) -> None:
     submit(ring, folder, "lying")
     status = ended(ring, "lying")
     assert status["state"] == "failed"
@@ -199,7 +199,7 @@ def test_a_step_whose_rows_are_not_what_it_says_is_named(ring: Mesh, folder: Pat
     assert status["reason"].startswith(fault)
 
 
-def test_a_process_that_ends_itself(ring: Mesh, folder: Path) -> None:
+def test_a_process_that_ends_itself_is_reported(ring: Mesh, folder: Path) -> None:
     submit(ring, folder, "dying")
     status = ended(ring, "dying")
     assert status["state"] == "failed"
@@ -219,7 +219,7 @@ def test_an_event_loop_that_user_code_stopped_is_named(ring: Mesh, folder: Path)
     assert "user code stopped the event loop of its process" in status["reason"]
 
 
-def test_an_executor_that_is_killed(ring: Mesh, folder: Path) -> None:
+def test_a_killed_executor_is_reported(ring: Mesh, folder: Path) -> None:
     (folder / "in.csv").write_text("".join(f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(4, 3000)))
     ran = cli(
         "submit", "dataflow.py:doubling", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv?speed=5@a2",
@@ -243,7 +243,7 @@ def test_code_that_never_returns_is_stopped_and_named(ring: Mesh, folder: Path) 
     assert "in never_returns, for record Reading(" in status["reason"]
 
 
-def test_a_file_that_is_not_there_is_named_with_its_node(ring: Mesh, folder: Path) -> None:
+def test_a_missing_file_is_named_with_its_node(ring: Mesh, folder: Path) -> None:
     (folder / "in.csv").unlink()
     said = submit(ring, folder, "doubling", code=1)
     assert "in.csv" in said
@@ -251,7 +251,7 @@ def test_a_file_that_is_not_there_is_named_with_its_node(ring: Mesh, folder: Pat
     assert "readings" in said
 
 
-def test_agents_have_seen_it_all_and_live(ring: Mesh) -> None:
+def test_agents_survive_all_faults(ring: Mesh) -> None:
     for agent in ring.agents:
         assert alive(agent.pid)
         assert "Traceback" not in agent.log.read_text()

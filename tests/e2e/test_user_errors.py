@@ -135,7 +135,7 @@ def values(folder: Path, file: str = "out.csv") -> list[float]:
     return [float(line.rsplit(",", 1)[1]) for line in (folder / file).read_text().splitlines()]
 
 
-def test_a_record_that_raises_is_skipped_counted_and_told(ring: Mesh, folder: Path) -> None:
+def test_a_record_that_raises_is_skipped_counted_and_reported(ring: Mesh, folder: Path) -> None:
     status = run(ring, folder, "skips")
     assert status["state"] == "finished"
     assert values(folder) == [1, 2, 4, 5, 7, 8, 10]
@@ -168,7 +168,7 @@ def test_without_a_policy_the_application_fails_with_the_record(ring: Mesh, fold
     assert told["instances_reporting"] >= 2  # the process that failed tells them first; it has the step and the sink
 
 
-def test_memory_that_runs_away_is_bounded_and_named(ring: Mesh, folder: Path) -> None:
+def test_runaway_memory_is_bounded_and_named(ring: Mesh, folder: Path) -> None:
     status = run(ring, folder, "hogs")
     assert status["state"] == "failed"
     assert "hogs_at_three: its process took " in status["reason"]
@@ -176,14 +176,14 @@ def test_memory_that_runs_away_is_bounded_and_named(ring: Mesh, folder: Path) ->
     assert "for record Reading(" in status["reason"]
 
 
-def test_memory_that_is_not_there_is_an_error_like_any_other(ring: Mesh, folder: Path) -> None:
+def test_a_memory_error_is_handled_like_any_other(ring: Mesh, folder: Path) -> None:
     status = run(ring, folder, "asks")
     assert status["state"] == "finished"
     assert "MemoryError" in logs(ring, "asks")
     assert len(values(folder)) == 9
 
 
-def test_c_code_that_holds_the_lock_is_bounded_and_named(ring: Mesh, folder: Path) -> None:
+def test_c_code_that_holds_the_gil_is_bounded_and_named(ring: Mesh, folder: Path) -> None:
     status = run(ring, folder, "holds")
     assert status["state"] == "failed"
     assert "user code has not returned for" in status["reason"]
@@ -210,19 +210,19 @@ def test_a_crash_is_named(ring: Mesh, folder: Path) -> None:
     assert "(Segmentation fault, killed by SIGSEGV)" in status["reason"]
 
 
-def test_recursion_is_an_error_like_any_other(ring: Mesh, folder: Path) -> None:
+def test_a_recursion_error_is_handled_like_any_other(ring: Mesh, folder: Path) -> None:
     status = run(ring, folder, "recurses")
     assert "in recurses_at_three: RecursionError" in status["reason"]
 
 
-def test_what_raises_while_it_is_thrown_away_harms_nothing(ring: Mesh, folder: Path) -> None:
+def test_an_object_that_raises_when_discarded_harms_nothing(ring: Mesh, folder: Path) -> None:
     status = run(ring, folder, "careless")
     assert status["state"] == "finished"
     assert len(values(folder)) == 10
     assert "not even this" in logs(ring, "careless")
 
 
-def test_the_agents_live(ring: Mesh) -> None:
+def test_the_agents_survive(ring: Mesh) -> None:
     for agent in ring.agents:
         assert alive(agent.pid)
         assert "Traceback" not in agent.log.read_text()

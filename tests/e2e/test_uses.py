@@ -42,7 +42,7 @@ def refused(ring: Mesh, name: str, token: str) -> str:
     return text
 
 
-def test_a_token_of_one_use_lets_in_one_node_and_says_who_it_was(ring: Mesh) -> None:
+def test_a_token_of_one_use_admits_one_node_and_names_it(ring: Mesh) -> None:
     founder, other = ring.agents
     token = str(founder.ask(CreateToken(uses=1, expires=3_600))["token"])
     first = AgentProcess("a3", ring.folder)
@@ -100,7 +100,7 @@ async def tries_token(address: str, text: str, key: Key) -> str:
     return ""
 
 
-def test_a_thief_with_his_own_software_mints_nobody(ring: Mesh) -> None:
+def test_a_thief_with_modified_software_admits_no_node(ring: Mesh) -> None:
     """A token of one use, past its end: five keys as agents, with backdated links."""
     founder, _ = ring.agents
     token = str(founder.ask(CreateToken(uses=1, expires=1, member_for=3_600))["token"])
@@ -114,7 +114,7 @@ def test_a_thief_with_his_own_software_mints_nobody(ring: Mesh) -> None:
     assert founder.ask(Info())["refusals"]["token expired"] == 5
 
 
-def test_all_agents_stop_and_the_count_is_as_it_was(ring: Mesh) -> None:
+def test_the_use_count_survives_a_stop_of_all_agents(ring: Mesh) -> None:
     founder, other = ring.agents
     token = str(founder.ask(CreateToken(uses=1, expires=3_600))["token"])
     third = AgentProcess("a3", ring.folder)
@@ -134,7 +134,7 @@ def test_all_agents_stop_and_the_count_is_as_it_was(ring: Mesh) -> None:
     wait_for(lambda: names_seen(founder) == {"a1", "a2", "a3"}, 30, "a3 is back")
 
 
-def test_a_token_that_was_revoked_lets_nobody_in_and_its_members_stay(ring: Mesh, tmp_path: Path) -> None:
+def test_a_revoked_token_admits_no_node_and_its_members_stay(ring: Mesh, tmp_path: Path) -> None:
     founder, other = ring.agents
     file = tmp_path / "pi.token"
     file.write_text(ring.token)

@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_holds_every_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     shipped = {name for name in names if ".dist-info/" not in name}
     wanted = {
@@ -59,7 +59,7 @@ def _installed(wheel: Path, home: Path, extra: str = "") -> Path:
     return home / "bin"
 
 
-def test_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     command = _installed(wheel, tmp_path / "env") / "agiledart"
     ran = subprocess.run(
         [command, "run", "agiledart_examples.debs2015:frequent_routes", "--set", "trips=taxi:?count=500",
@@ -110,7 +110,7 @@ def home() -> Iterator[Path]:
 @pytest.mark.needs_spark
 @pytest.mark.soak  # downloads and installs all of Spark
 @pytest.mark.timeout(1800)
-def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path, home: Path) -> None:
+def test_a_new_user_succeeds_within_half_an_hour(wheel: Path, tmp_path: Path, home: Path) -> None:
     """Agent, submit, top, tap, metrics, the log with Spark twice (the second time goes on where the first ended), stop, restart."""
     binaries = _installed(wheel, tmp_path / "env", "[spark]")
     links, metrics = (f"127.0.0.1:{port}" for port in _free_ports(2))
