@@ -37,11 +37,11 @@ def test_the_files_of_a_row_exist(row: str) -> None:
     assert missing == []
 
 
-def test_the_table_has_the_rows_that_people_ask_for() -> None:
+def test_the_table_has_the_rows_that_readers_look_for() -> None:
     assert len(_rows()) >= 10
 
 
-def test_all_folders_are_told() -> None:
+def test_all_folders_are_described() -> None:
     told = set(re.findall(r"`(\w+)/`", PAGE.split("## The folders")[1].split("\n## ")[0]))
     packages = {path.parent.parent.name for path in ROOT.glob("*/agiledart*/__init__.py")} | {"spark"}
     assert packages <= told

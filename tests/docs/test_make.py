@@ -42,20 +42,20 @@ def _asked(clone: Path, *words: str) -> list[str]:
     return (clone / "asked").read_text().split()
 
 
-def test_spark_comes_unless_told_and_only_once(clone: Path) -> None:
+def test_spark_is_installed_once_unless_declined(clone: Path) -> None:
     assert _asked(clone) == ["yes"]
     assert _asked(clone) == ["yes"]
     assert _asked(clone, "SPARK=no") == ["yes"], "what is there already does not go"
 
 
-def test_without_spark_holds_until_the_other_is_said(clone: Path) -> None:
+def test_without_spark_holds_until_spark_is_requested(clone: Path) -> None:
     assert _asked(clone, "SPARK=no") == ["no"]
     assert _asked(clone) == ["no"]
     assert _asked(clone, "SPARK=yes") == ["no", "yes"]
     assert _asked(clone) == ["no", "yes"]
 
 
-def test_a_change_of_what_is_needed_is_noticed_for_each(clone: Path) -> None:
+def test_changed_requirements_are_detected_for_each_choice(clone: Path) -> None:
     assert _asked(clone, "SPARK=no") == ["no"]
     stamp = clone / ".venv" / ".installed"
     later = stamp.stat().st_mtime_ns + 1_000_000_000
@@ -66,7 +66,7 @@ def test_a_change_of_what_is_needed_is_noticed_for_each(clone: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"), [((), "demo"), (("SPARK=no",), "demo --no-spark"), (("ARGS=-o json",), "demo -o json")]
 )
-def test_the_demo_leaves_spark_out_when_told(clone: Path, words: tuple[str, ...], wanted: str) -> None:
+def test_the_demo_omits_spark_when_declined(clone: Path, words: tuple[str, ...], wanted: str) -> None:
     _asked(clone)
     done = subprocess.run(
         ["make", "-n", "demo", *words], cwd=clone, env=HERE, check=True, capture_output=True, text=True
@@ -74,7 +74,7 @@ def test_the_demo_leaves_spark_out_when_told(clone: Path, words: tuple[str, ...]
     assert " ".join(done.stdout.split()).endswith(wanted)
 
 
-def test_a_word_that_is_neither_yes_nor_no_is_refused(tmp_path: Path) -> None:
+def test_a_value_other_than_yes_or_no_is_refused(tmp_path: Path) -> None:
     setup = ROOT / "tools" / "setup.sh"
     done = subprocess.run([setup, ".venv", "perhaps"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "SPARK=perhaps: it is yes or no.\n")
@@ -89,9 +89,7 @@ def test_a_word_that_is_neither_yes_nor_no_is_refused(tmp_path: Path) -> None:
         (False, "yes", "Adding Spark to .venv (Python 3.12.0; downloads about "),
     ],
 )
-def test_an_environment_that_is_there_is_kept_and_said_so(
-    tmp_path: Path, has_spark: bool, word: str, said: str
-) -> None:
+def test_an_existing_environment_is_kept_and_reported(tmp_path: Path, has_spark: bool, word: str, said: str) -> None:
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(

@@ -80,7 +80,7 @@ def test_the_page_and_the_class_have_the_same_fields(heading: str) -> None:
 
 
 @pytest.mark.parametrize("heading", list(CLASSES))
-def test_whoever_sets_a_field_is_named_and_nobody_else(heading: str) -> None:
+def test_every_setter_of_a_field_is_named_and_no_other(heading: str) -> None:
     kind, known = CLASSES[heading], setters()
     own = kind.__module__.removeprefix("agiledart_overlay.").replace(".", "/")
     for field, (set_by, _) in rows(heading).items():
@@ -89,15 +89,20 @@ def test_whoever_sets_a_field_is_named_and_nobody_else(heading: str) -> None:
 
 
 @pytest.mark.parametrize("heading", list(CLASSES))
-def test_whoever_reacts_speaks_of_the_field(heading: str) -> None:
+def test_every_reactor_mentions_the_field(heading: str) -> None:
     for field, (set_by, reacts) in rows(heading).items():
         for module in modules(f"{set_by} {reacts}"):
             text = (OVERLAY / f"{module}.py").read_text()
-            methods = {"finished": "finish", "lease": "lease", "successor": "confirm_neighbour", "since": "confirm_neighbour"}
+            methods = {
+                "finished": "finish",
+                "lease": "lease",
+                "successor": "confirm_neighbour",
+                "since": "confirm_neighbour",
+            }
             assert re.search(rf"\b{field}\b", text) or methods.get(field, "\0") in text, f"{field}: {module}"
 
 
-def test_a_field_that_is_not_on_the_page_would_be_found() -> None:
+def test_a_field_missing_on_the_page_would_be_found() -> None:
     assert {field for kind, field in setters() if kind is Agreement} <= set(rows("## `agreed`")) | {"agreed"}
     tree = ast.parse("view.agreed.new = True\nagreed.finished[0] = 1\nview.gone.append(2)\ndel self._view.watched[3]")
     assert list(changed(tree)) == [(Agreement, "new"), (Agreement, "finished"), (View, "gone"), (View, "watched")]

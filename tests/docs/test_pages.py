@@ -49,7 +49,7 @@ def test_each_block_has_a_language() -> None:
             assert block.language in LANGUAGES, f"{block.page}:{block.line}"
 
 
-def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
+def test_a_block_that_fails_is_detected(tmp_path: Path) -> None:
     environment = environment_of(tmp_path)
     for block in (
         Block("a.md", 1, "console", "$ false\n", ""),
@@ -91,7 +91,7 @@ def reader(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         assert mesh.returncode == 143
 
 
-def test_what_is_not_run_has_a_reason_that_stands_in_the_list() -> None:
+def test_unexecuted_blocks_have_a_reason_from_the_list() -> None:
     found = {}
     for page in PAGES:
         for block in blocks_of(page):
@@ -105,7 +105,7 @@ def test_what_is_not_run_has_a_reason_that_stands_in_the_list() -> None:
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+def test_every_command_of_the_readme_works(tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     has_broker = PROGRAM is not None and shutil.which("mosquitto_pub") is not None and find_spec("paho") is not None
     with Broker(tmp_path / "broker") if has_broker else contextlib.nullcontext() as broker:
