@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.slow
-def test_mypy_accepts_and_rejects_what_it_should() -> None:
+def test_mypy_accepts_valid_and_rejects_invalid_types() -> None:
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context"]
     files = [str(HERE / "accepted.py"), str(HERE / "rejected.py")]
     run = subprocess.run([*command, *files], capture_output=True, text=True, check=False, cwd=HERE.parents[1])
@@ -23,7 +23,7 @@ def test_mypy_accepts_and_rejects_what_it_should() -> None:
     assert found == expected, run.stdout + run.stderr
 
 
-def test_what_type_checks_also_builds() -> None:
+def test_type_checked_code_also_builds() -> None:
     from agiledart import csv
     from tests.api_types.accepted import build, lists, operators
 

@@ -58,7 +58,7 @@ OUTLIER = ",".join([*TRIP.split(",")[:6], "0", "0", *TRIP.split(",")[8:]])
     ],
     ids=["empty", "blank", "no-trip", "one", "twice", "outlier", "outlier-first", "no-line-feed", "bytes", "long"],
 )
-def test_streams_of_hardly_anything(lines: Sequence[str | bytes], tmp_path: Path) -> None:
+def test_nearly_empty_streams(lines: Sequence[str | bytes], tmp_path: Path) -> None:
     check_both(lines, tmp_path, parallelism=2)
 
 
@@ -107,7 +107,7 @@ def test_the_check_itself_can_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
-def test_what_expires_just_before_the_last_line_is_gone_in_every_instance(parallelism: int, tmp_path: Path) -> None:
+def test_expiry_just_before_the_last_line_reaches_every_instance(parallelism: int, tmp_path: Path) -> None:
     """The last trip is an hour after all others, whose routes lie in other instances than its own."""
     fields = TRIP.split(",")
     lines = []

@@ -142,7 +142,7 @@ def test_trips_come_like_a_poisson_process() -> None:
     assert variance(counts) / mean(counts) == pytest.approx(1.0, abs=0.6)
 
 
-def test_the_seed_decides_everything() -> None:
+def test_the_seed_determines_everything() -> None:
     assert list(generate(5, 500)) == list(generate(5, 500))
     assert list(generate(5, 500)) != list(generate(6, 500))
     assert list(generate(5, 200)) == list(generate(5, 500))[:200]
@@ -157,13 +157,13 @@ def test_the_seed_decides_everything() -> None:
     assert other.stdout.splitlines() == list(generate(5, 500))
 
 
-def test_the_stream_of_seed_one_stays_what_it_is() -> None:
+def test_the_stream_of_seed_one_is_unchanged() -> None:
     """Published figures name a seed; a change of the generator that changes them must be meant."""
     digest = sha256("\n".join(generate(1, 5_000)).encode()).hexdigest()
     assert digest[:16] == "d2772754cc5381c1"
 
 
-def test_the_stream_goes_over_midnight_and_admits_without_a_fault() -> None:
+def test_the_stream_passes_midnight_and_is_admitted_without_a_fault() -> None:
     answers = Answers()
     start = datetime(2012, 12, 31, 23, 50)  # noqa: DTZ001  local time
     trips = list(admit(generate(2, 6_000, start), answers))
@@ -202,11 +202,11 @@ class TestCommandLine:
         assert stop.value.code == 2
         assert message in capsys.readouterr().err
 
-    def test_a_place_that_cannot_be_written(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_an_unwritable_path(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--count", "1", "--output", str(tmp_path / "no" / "x.csv")]) == 1
         assert "cannot write" in capsys.readouterr().err
 
-    def test_a_reader_who_has_seen_enough(self) -> None:
+    def test_a_reader_that_closes_the_pipe(self) -> None:
         with subprocess.Popen(
             [sys.executable, "-m", "agiledart_examples.taxi_trips"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:

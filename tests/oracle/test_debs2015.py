@@ -43,7 +43,7 @@ class TestRoutes:
         got = answer([line("a", "10:00:00", 1, 2), line("b", "10:00:00", 3, 4)], method=method)
         assert routes(got) == [["1.1>2.1"], ["3.1>4.1", "1.1>2.1"]]
 
-    def test_a_trip_that_leaves_the_list_as_it_is_gives_no_row(self, method: Method) -> None:
+    def test_a_trip_that_leaves_the_list_unchanged_gives_no_row(self, method: Method) -> None:
         got = answer([line(t, "10:00:00", 1, 2) for t in "abc"], method=method)
         assert len(got.routes) == 1
 
@@ -52,7 +52,7 @@ class TestRoutes:
         assert routes(answer([first, line("b", "10:29:59", 3, 4)], method=method))[-1] == ["3.1>4.1", "1.1>2.1"]
         assert routes(answer([first, line("b", "10:30:00", 3, 4)], method=method))[-1] == ["3.1>4.1"]
 
-    def test_an_outlier_does_not_move_the_window_and_a_late_line_counts_nowhere(self, method: Method) -> None:
+    def test_an_outlier_does_not_move_the_window_and_a_late_line_is_ignored(self, method: Method) -> None:
         lines = [
             line("a", "10:00:00", 1, 2),
             line("b", "10:45:00", 1, 302),
@@ -61,7 +61,7 @@ class TestRoutes:
         got = answer(lines, method=method)
         assert (got.late, got.outliers["frequent-routes"], len(got.routes)) == (1, 1, 1)
 
-    def test_expiry_shows_at_the_next_trip(self, method: Method) -> None:
+    def test_expiry_is_visible_at_the_next_trip(self, method: Method) -> None:
         lines = [line("a", "10:00:00", 1, 2), line("b", "10:10:00", 3, 4), line("c", "10:35:00", 3, 4)]
         assert routes(answer(lines, method=method)) == [["1.1>2.1"], ["3.1>4.1", "1.1>2.1"], ["3.1>4.1"]]
 
@@ -128,7 +128,7 @@ class TestAreas:
         expired = [*stand, line("x", "10:30:00", 20, 21)]
         assert [c for c, *_ in areas(answer(expired, method=method))[-1]] == ["3", "1"]
 
-    def test_areas_renewed_by_one_trip_stand_by_cell_id(self, method: Method) -> None:
+    def test_areas_renewed_by_one_trip_are_ordered_by_cell_id(self, method: Method) -> None:
         for rich, poor in ((1, 2), (2, 1)):
             lines = [line("a", "10:00:00", rich, rich, "12.00"), line("b", "10:00:00", poor, poor)]
             lines.append(line("c", "10:00:00", poor, rich))  # now both are worth 6, and both have news of the same trip
@@ -154,7 +154,7 @@ class TestAreas:
 
 @pytest.mark.parametrize("zero_profit", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_both_methods_agree_where_everything_collides(seed: int, zero_profit: bool) -> None:
+def test_both_methods_agree_when_everything_collides(seed: int, zero_profit: bool) -> None:
     lines = mutate(small_world(seed, 350), seed).lines
     steady = answer(lines, zero_profit=zero_profit)
     assert steady == answer(lines, zero_profit=zero_profit, method="rescan")
@@ -207,7 +207,9 @@ def test_every_fault_is_injected_and_every_count_is_right() -> None:
         ((1e308, -1e308), None, None),
     ],
 )
-def test_cells(place: tuple[float, float], coarse: tuple[int, int] | None, fine: tuple[int, int] | None) -> None:
+def test_cells_are_computed(
+    place: tuple[float, float], coarse: tuple[int, int] | None, fine: tuple[int, int] | None
+) -> None:
     assert (cell(place, 1), cell(place, 2)) == (coarse, fine)
 
 
@@ -229,7 +231,7 @@ def test_cells(place: tuple[float, float], coarse: tuple[int, int] | None, fine:
         (0, "", None),
     ],
 )
-def test_faults_of_a_line(column: int, text: str, reason: str | None) -> None:
+def test_faults_of_a_line_are_counted(column: int, text: str, reason: str | None) -> None:
     fields = line("a", "10:00:00", 1, 2).split(",")
     fields[column] = text
     assert fault(fields) == reason
@@ -264,7 +266,7 @@ def test_blank_lines_and_carriage_returns() -> None:
     assert (got.lines, got.malformed, len(got.areas)) == (4, Counter(columns=3), 1)
 
 
-def test_shrinking_leaves_only_what_is_needed() -> None:
+def test_shrinking_keeps_only_the_necessary_lines() -> None:
     assert shrink(range(500), lambda lines: 17 in lines and 401 in lines) == [17, 401]
     with pytest.raises(ValueError, match="does not fail"):
         shrink([1], lambda _: False)

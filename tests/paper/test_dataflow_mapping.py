@@ -69,7 +69,7 @@ def test_t2_a_join_operator_lies_on_the_junction_or_later() -> None:
     assert placement.nodes[3, 0] in ids("D45342", "D45A55", "D45A35", "D45A3C")
 
 
-def test_host_list_leaves_out_the_source_unless_there_is_nobody_else() -> None:
+def test_host_list_leaves_out_the_source_unless_it_is_the_only_host() -> None:
     path = ids("1", "2", "3")
     assert host_list(path) == path[1:]
     assert host_list(path[:1]) == path[:1]
@@ -109,7 +109,7 @@ def test_t3_balance_rule_keeps_almost_all_nodes_below_three_operators() -> None:
     assert max(held.values()) <= 3
 
 
-def test_rule_3_goes_to_the_leaf_set_before_the_neighbourhood_set_and_to_the_least_loaded_of_it() -> None:
+def test_rule_3_prefers_the_leaf_set_and_its_least_loaded_node() -> None:
     path = ids("1", "2", "3")
     leaves, neighbours = ids("21", "22"), ids("31", "32")
     stages = (StageDemand(0, "source", 1, path[0]), StageDemand(1, "o"), StageDemand(2, "sink", 1, path[-1]))

@@ -91,7 +91,7 @@ def test_section_3_round_trips_are_smoothed_by_an_eighth() -> None:
     assert view.book.alive[peer.node].rtt_ns == 9_000_000
 
 
-def test_section_5_hearsay_is_contacted_only_where_it_would_be_clearly_cheaper() -> None:
+def test_section_5_gossiped_nodes_are_contacted_only_if_clearly_cheaper() -> None:
     """Second stage: a stranger whose coordinate promises half the cost of the entry is probed, one of the same cost is not."""
     view = view_of(replace(LAN, neighbour_count=1))
     view.distances.vitals = Vitals(Coordinate(error=100_000))

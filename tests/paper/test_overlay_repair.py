@@ -51,7 +51,7 @@ def kill(view: View, number: int) -> Peer:
     return peer
 
 
-def test_a_failure_is_remembered_for_15_minutes_and_a_higher_incarnation_may_return_at_any_time() -> None:
+def test_a_failure_is_remembered_for_15_minutes_or_until_a_higher_incarnation() -> None:
     view = view_of(0x21, 0x31)
     dead = kill(view, 0x21)
     PeerGossip(view).receive_sightings((Sighting(dead),))
@@ -87,7 +87,7 @@ def test_leaf_set_repair_verifies_every_new_node_by_contact() -> None:
     assert named(0x14).node in view.leaf_set
 
 
-def test_a_dead_slot_is_asked_for_in_its_row_first_then_in_the_row_below() -> None:
+def test_a_dead_slot_is_searched_in_its_row_first_then_in_the_row_below() -> None:
     """Slot (0, 2) is empty; 31 and 41 share its row; 1A stands in row 1. The cheapest is asked first."""
     view = view_of(0x41, 0x31, 0x1A, 0x21)
     kill(view, 0x21)
@@ -102,7 +102,7 @@ def test_a_dead_slot_is_asked_for_in_its_row_first_then_in_the_row_below() -> No
     assert len(searches) == 0, "nobody knows one: the exchange of whole rows may find it later"
 
 
-def test_the_search_ends_when_a_helper_names_a_live_one_and_passes_over_the_silent() -> None:
+def test_the_search_ends_at_the_first_live_node_and_skips_silent_helpers() -> None:
     view = view_of(0x41, 0x31, 0x21)
     kill(view, 0x21)
     searches = SlotSearches(view)
@@ -134,9 +134,7 @@ def test_a_dead_next_hop_is_routed_around_at_once_by_rule_3() -> None:
     assert around.peer == named(0x31)
 
 
-def test_each_row_is_exchanged_with_a_random_member_of_it_now_and_then_and_the_neighbourhood_with_one_of_its_own() -> (
-    None
-):
+def test_each_row_is_exchanged_periodically_with_a_random_member() -> None:
     view = view_of(0x21, 0x31, 0x1A, 0x1B)
     repair = Repair(view, PeerGossip(view))
     repair.on_exchange(())
@@ -148,7 +146,7 @@ def test_each_row_is_exchanged_with_a_random_member_of_it_now_and_then_and_the_n
     assert OverlayConfig.paper().table_exchange_ns == 900 * SECOND
 
 
-def test_neighbourhood_repair_asks_a_neighbour_for_its_own_and_fills_by_contact() -> None:
+def test_neighbourhood_repair_asks_a_neighbour_and_fills_by_contact() -> None:
     view = view_of(0x21, 0x31, 0x41, config=replace(LAN, neighbour_count=2))
     assert [peer.node for peer in view.neighbourhood.nearest] == [named(0x21).node, named(0x31).node]
     dead = kill(view, 0x21)

@@ -54,7 +54,7 @@ def test_r4_the_factor_of_the_formula(m: int, factors: tuple[float, ...]) -> Non
 @pytest.mark.parametrize(
     ("m", "times"), [(2, (10.24, 6.83, 5.12, 4.10)), (4, (5.12, 4.10, 3.41, 2.93)), (8, (2.56, 2.28, 2.05, 2.05))]
 )
-def test_r5_time_of_a_rebuilding(m: int, times: tuple[float, ...]) -> None:
+def test_r5_rebuild_time(m: int, times: tuple[float, ...]) -> None:
     """§9 R5: 256 MB, 100 Mbit/s up, 1 Gbit/s down."""
     fragment = 256e6 / m
     found = [transfer_seconds(m, fragment, m + k - 1, 100 * MEGABIT, 1_000 * MEGABIT) for k in (1, 2, 3, 4)]
@@ -94,7 +94,7 @@ def test_r7_chance_of_loss(m: int, k: int, gone: float, loss: float) -> None:
 
 
 @pytest.mark.parametrize(("m", "k"), CODES)
-def test_r8_any_k_holders_may_die(m: int, k: int) -> None:
+def test_r8_any_k_replica_nodes_may_die(m: int, k: int) -> None:
     """§2 "any m of the n rebuild the state": whichever k hosts die, m of the holders are left, and the owner's is none of them."""
     peers = [Peer(NodeId(number), 1, host=f"machine-{number}") for number in range(1, m + k + 3)]
     where = spread(peers[0], peers, 1 << 30, m, k)
@@ -107,7 +107,7 @@ def test_r8_any_k_holders_may_die(m: int, k: int) -> None:
         assert all(replica_node not in (*where.replica_nodes, peers[0].node) for replica_node in others.values())
 
 
-def test_holders_are_on_distinct_physical_machines() -> None:
+def test_replica_nodes_are_on_distinct_physical_machines() -> None:
     """§2 "n distinct physical nodes …, none of them the owner's host"; fewer hosts reduce k first, then m."""
     peers = [Peer(NodeId(number), 1, host=f"machine-{number % 4}") for number in range(1, 13)]
     where = spread(peers[0], peers, 1 << 30, 4, 2)

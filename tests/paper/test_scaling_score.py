@@ -81,7 +81,7 @@ def test_iv_c_without_a_slope_it_is_the_proportional_rule(row: tuple[float, ...]
         assert step.instances == pytest.approx(row[6], abs=1e-5)
 
 
-def test_iv_c_a_score_of_nothing_asks_for_one_more() -> None:
+def test_iv_c_a_score_of_zero_asks_for_one_more() -> None:
     assert secant_step(ScoredTrial(3, 0.0), ORIGIN).instances == 4
 
 

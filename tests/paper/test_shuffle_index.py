@@ -45,7 +45,7 @@ def test_t1_the_largest_plausible_rate_and_the_least_plausible_cost(
 
 
 @pytest.mark.parametrize(("successes", "attempts", "exploration", "slot", "rate", "cost"), T1)
-def test_t1_the_index_of_the_planner_is_the_same_from_a_cold_and_from_a_warm_start(
+def test_t1_the_index_is_the_same_from_a_cold_and_from_a_warm_start(
     successes: int, attempts: int, exploration: float, slot: int, rate: float, cost: float
 ) -> None:
     estimates = Estimates(1)
@@ -58,7 +58,7 @@ def test_t1_the_index_of_the_planner_is_the_same_from_a_cold_and_from_a_warm_sta
     assert costs[0] == pytest.approx(cost, abs=1e-8)
 
 
-def test_kl_grows_away_from_the_rate_observed_and_the_largest_u_is_wanted() -> None:
+def test_kl_grows_away_from_the_observed_rate_and_the_largest_u_is_chosen() -> None:
     """Erratum of appendix B: for u ≥ λ the divergence increases in u, so the feasible u are below the bound, not above."""
     values = [divergence(0.3, u / 100) for u in range(30, 100)]
     assert values == sorted(values)
@@ -80,7 +80,9 @@ DIAMOND = LinkGraph(4, [(S, A), (A, D), (S, B), (B, D)])
         (0.0, (2.0, 5.0, 10 / 3, 5 / 3), 7.0, 5.0),
     ],
 )
-def test_t2_the_diamond_is_left_by_b(exploration: float, costs: tuple[float, ...], by_a: float, by_b: float) -> None:
+def test_t2_the_diamond_is_left_through_b(
+    exploration: float, costs: tuple[float, ...], by_a: float, by_b: float
+) -> None:
     """A rule that looks at one link only would choose a: its first link is the better one in all three cases."""
     planner = PathPlanner(DIAMOND, D, KlIndex(exploration), RandomStream(1))
     planner.estimates.successes, planner.estimates.attempts = [5.0, 2.0, 3.0, 6.0], [10.0] * 4

@@ -73,7 +73,7 @@ def test_t5_deciding_after_every_attempt_changes_little() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [36, pytest.param(64, marks=pytest.mark.soak)])
-def test_t6_seeing_further_is_better(nodes: int) -> None:
+def test_t6_longer_lookahead_is_better(nodes: int) -> None:
     sees = [regret(policy, nodes) for policy in ("lookahead-1", "lookahead-4", "paper")]
     assert sees == sorted(sees, reverse=True)
     assert sees[-1] < 0.6 * sees[0]
@@ -127,7 +127,7 @@ def test_t9_no_packet_no_regret() -> None:
         assert sum(trial.regret) == 0
 
 
-def test_t9_where_there_is_one_path_nothing_can_be_regretted() -> None:
+def test_t9_with_one_path_there_is_no_regret() -> None:
     line = PathNetwork(LinkGraph(4, [(0, 1), (1, 2), (2, 3)]), 0, 3, (0.5, 0.25, 0.9))
     for trial in of_every_policy(line):
         trial.send(50)
@@ -135,7 +135,7 @@ def test_t9_where_there_is_one_path_nothing_can_be_regretted() -> None:
         assert trial.paths == [(0, 1, 2)] * 50
 
 
-def test_t9_a_packet_that_is_there_takes_no_hop() -> None:
+def test_t9_a_packet_at_its_sink_takes_no_hop() -> None:
     for trial in of_every_policy(PathNetwork(LinkGraph(2, [(0, 1)]), 1, 1, (0.5,))):
         trial.send(3)
         assert (trial.paths, trial.delays, trial.lost) == ([()] * 3, [0] * 3, 0)

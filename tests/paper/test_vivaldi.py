@@ -27,7 +27,7 @@ def test_section_2_5_equal_errors_move_an_eighth_of_the_way() -> None:
     assert (after.y, after.z) == (0, 0)
 
 
-def test_section_2_5_who_is_sure_of_its_place_hardly_moves() -> None:
+def test_section_2_5_a_node_with_a_small_error_hardly_moves() -> None:
     sure, unsure = Coordinate(x=2_000, error=10_000), Coordinate(error=1_000_000)
     assert abs(moved(sure, unsure, 10_000_000).x - 2_000) <= 20
     assert moved(unsure, sure, 10_000_000).x <= -1_900
@@ -55,7 +55,7 @@ def test_section_2_4_two_nodes_at_one_point_are_pushed_apart_at_random() -> None
         Coordinate(z=-(10**9)),
     ],
 )
-def test_a_coordinate_out_of_bounds_is_not_believed(coordinate: Coordinate) -> None:
+def test_a_coordinate_out_of_bounds_is_rejected(coordinate: Coordinate) -> None:
     assert not coordinate.is_sane
     assert ORIGIN.is_sane
 

@@ -127,13 +127,13 @@ def test_times_with_and_without_a_zone_may_stand_in_one_log() -> None:
         assert {row["read_at"] for row in found[::2]} == {datetime(1970, 1, 1, 0, 0, 0, 1, UTC)}
 
 
-def test_a_read_time_before_1970_is_rounded_down_as_others_are() -> None:
+def test_a_read_time_before_1970_is_rounded_down_like_others() -> None:
     fields = (("read_at", FieldType("read_time")),)
     batch = RowReader(fields, spark_schema(fields)).read(msgspec.msgpack.encode([(-1,), (1,)]))
     assert [row["read_at"].microsecond for row in batch.to_pylist()] == [999_999, 0]
 
 
-def test_rows_that_do_not_fit_are_an_error_in_words() -> None:
+def test_rows_that_do_not_fit_are_a_clear_error() -> None:
     fields = (("text", FieldType("string")), ("number", FieldType("int")))
     reader = RowReader(fields, spark_schema(fields))
     for body in (msgspec.msgpack.encode([(1, 2)]), msgspec.msgpack.encode([("a", 1 << 63)]), b"\xc1"):
@@ -150,7 +150,7 @@ def test_rows_that_do_not_fit_are_an_error_in_words() -> None:
         '{"fields": [' + '{"type": {"list": ' * 100 + '{"type": "int"}' + "}}" * 100 + "]}",
     ],
 )
-def test_a_schema_that_is_not_understood_is_an_error_in_words(schema: str) -> None:
+def test_an_unknown_schema_is_a_clear_error(schema: str) -> None:
     with pytest.raises(OperationFailed, match="not understood"):
         parse_schema(schema.encode())
 

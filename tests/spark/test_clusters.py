@@ -84,7 +84,7 @@ def test_an_executor_of_a_standalone_cluster_is_killed(
 
 
 @pytest.mark.soak
-def test_workers_without_the_package_are_sent_it(cluster: Standalone, written: Written, tmp_path: Path) -> None:
+def test_workers_without_the_package_receive_it(cluster: Standalone, written: Written, tmp_path: Path) -> None:
     told = {}
     for choice in ("ship", "leave"):
         ran = subprocess.run(
@@ -117,7 +117,7 @@ def test_a_job_and_a_stream_through_spark_connect(written: Written, tmp_path: Pa
         assert copied(tmp_path / "copy", BATCHES) == written.rows()
 
 
-def test_without_grpc_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_grpc_the_message_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from agiledart.spark import spark_session
     from agiledart_kernel.errors import OperationFailed
 

@@ -116,7 +116,7 @@ def test_percentiles_are_values_that_occurred(spark: Any, count: int) -> None:
     assert tuple(found)[3:] == figures([float(n) for n in range(1, count + 1)])
 
 
-def test_a_log_that_is_not_there_is_left_out_unless_none_is(spark: Any, token: Path) -> None:
+def test_a_missing_log_is_skipped_unless_all_are_missing(spark: Any, token: Path) -> None:
     wide = {"tokenFile": str(token)}
     with pytest.raises(OperationFailed, match="may use sink:"):
         run_job(spark, JOBS["latency"], reader=wide, sinks=[LOG, "_latency2.clean-trips"])

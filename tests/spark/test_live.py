@@ -122,7 +122,7 @@ def test_tables_equal_those_of_a_plain_program(written: Written, spark: Any, tmp
 
 
 @pytest.mark.slow
-def test_a_stream_keeps_its_limit_and_its_place(written: Written, spark: Any, tmp_path: Path) -> None:
+def test_a_stream_keeps_its_limit_and_its_position(written: Written, spark: Any, tmp_path: Path) -> None:
     for expected_batches in (3, 0):  # the second run begins where the checkpoint stands
         limit = -(-len(written.rows) // 3)
         options = written.options(maxRowsPerBatch=str(limit))
@@ -135,7 +135,7 @@ def test_a_stream_keeps_its_limit_and_its_place(written: Written, spark: Any, tm
 
 
 @pytest.mark.slow
-def test_mistakes_come_as_one_sentence(written: Written, spark: Any, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_sentence(written: Written, spark: Any, tmp_path: Path) -> None:
     stranger = tmp_path / "other.token"
     stranger.write_text(str(written.agent.ask(CreateToken(role="reader", scope="sink:other"))["token"]))
     for options, said in (
@@ -153,7 +153,7 @@ def test_mistakes_come_as_one_sentence(written: Written, spark: Any, tmp_path: P
 
 @pytest.mark.soak
 @pytest.mark.slow
-def test_the_demo_tells_what_spark_found(tmp_path: Path) -> None:
+def test_the_demo_reports_sparks_results(tmp_path: Path) -> None:
     ran = cli(*("demo", "--agents", "2", "--duration", "5", "--results", str(tmp_path), "-o", "json"), timeout=280)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)["spark"]

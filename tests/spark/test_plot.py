@@ -48,7 +48,7 @@ def test_every_job_has_a_column_to_draw(tmp_path: Path) -> None:
 
 
 @needs_matplotlib
-def test_a_file_that_cannot_be_drawn_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_an_undrawable_file_is_reported_before_spark_starts(tmp_path: Path) -> None:
     for file, said in (("out.docx", "docx"), (str(tmp_path / "none" / "x.png"), "no folder"), ("picture", "ending")):
         ran = cli("analytics", "run", "revenue", "--parquet", str(tmp_path), "--plot", file, cwd=tmp_path)
         assert ran.returncode == 2
@@ -60,7 +60,9 @@ def test_a_file_that_cannot_be_drawn_is_told_before_spark_starts(tmp_path: Path)
         check_plot("out.docx")
 
 
-def test_without_matplotlib_it_is_one_line_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_is_reported_in_one_line_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("matplotlib", "matplotlib.backend_bases"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(

@@ -55,7 +55,7 @@ def rows_of(reader: StreamReader | BatchReader, planned: Any) -> list[tuple[str,
     return found
 
 
-def test_the_source_is_small_to_import() -> None:
+def test_the_source_imports_little() -> None:
     """Spark's look-up imports it where one exception hides all Python sources."""
     code = (
         "import sys; sys.modules['pyarrow'] = None; import pyspark_agiledart; "
@@ -76,7 +76,7 @@ def test_schema_and_batch(log: FakeLog) -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_a_batch_starts_where_it_is_told(log: FakeLog) -> None:
+def test_a_batch_starts_at_its_offset(log: FakeLog) -> None:
     reader = BatchReader(parse_options({"sink": "trips", "startingOffsets": '{"trips/0": 4}'}), spark_schema(FIELDS))
     assert rows_of(reader, reader.partitions()) == [("p0", number) for number in range(4, 9)] + [("p1", 0)]
     with pytest.raises(ConfigurationError, match="latest"):
@@ -95,7 +95,7 @@ def test_offsets_are_keyed_by_the_log_and_survive_json(log: FakeLog) -> None:
     assert reader.partitions(end, end) == []
 
 
-def test_an_idle_query_asks_once_and_lets_the_agent_wait(log: FakeLog) -> None:
+def test_an_idle_query_asks_once_with_a_long_poll(log: FakeLog) -> None:
     reader = StreamReader(parse_options({"sink": "trips", "maxBytesPerBatch": "1MiB"}), spark_schema(FIELDS))
     end = {"trips/0": 9, "trips/1": 1}
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_limits(log: FakeLog) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 30, 45, 60, 80, 100, 1_000])
-def test_a_limit_of_bytes_is_kept_to_the_stored_batch(log: FakeLog, most: int) -> None:
+def test_a_byte_limit_is_kept_to_the_stored_batch(log: FakeLog, most: int) -> None:
     """Micro-batches end on borders of stored batches, hold no more bytes than allowed, and leave out none that would fit."""
     reader = stream(maxBytesPerBatch=str(most))
     at = {"trips/0": 0, "trips/1": 0}
@@ -154,7 +154,7 @@ def test_both_limits_are_kept(log: FakeLog) -> None:
     }
 
 
-def test_a_limit_of_bytes_does_not_stop_at_rows_that_cannot_be_read(log: FakeLog) -> None:
+def test_a_byte_limit_does_not_stop_at_unreadable_rows(log: FakeLog) -> None:
     reader = stream(maxBytesPerBatch="1", failOnDataLoss="false")
     log.failures = [None, SinkLogError("rows 3 to 5 of trips/0 are damaged", DAMAGED, 5)]
     at = {"trips/0": 3, "trips/1": 1}
@@ -191,7 +191,7 @@ def test_whole_stored_batches_up_to_a_limit(most: int, partitions: dict[int, lis
             assert not following or sum(sizes) + following[0][1] > most
 
 
-def test_rows_that_are_not_committed_are_for_display_only(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncommitted_rows_are_for_display_only(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
     log.uncommitted = {0: 4}
     at = {"trips/0": 0, "trips/1": 0}
     assert stream().latestOffset(at, ReadAllAvailable()) == {"trips/0": 5, "trips/1": 1}
@@ -210,7 +210,7 @@ def test_rows_that_are_not_committed_are_for_display_only(log: FakeLog, capsys: 
         reader.latestOffset(end, ReadAllAvailable())
 
 
-def test_rows_that_are_gone_take_no_part_of_a_limit(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_rows_do_not_count_against_a_limit(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
     log.trim(0, 5)
     at = {"trips/0": 0, "trips/1": 1}
     for limit in ({"maxRowsPerBatch": "2"}, {"maxBytesPerBatch": "1"}):
@@ -224,7 +224,7 @@ def test_rows_that_are_gone_take_no_part_of_a_limit(log: FakeLog, capsys: pytest
             strict.partitions(at, {"trips/0": 2, "trips/1": 1})  # planned before a restart: the whole gap is told
 
 
-def test_available_now_ends_at_what_was_there(log: FakeLog) -> None:
+def test_available_now_ends_at_the_initial_end(log: FakeLog) -> None:
     reader = stream(maxRowsPerBatch="6")
     reader.prepareForTriggerAvailableNow()
     log.append(1, [("p1", 1, 1.0)] * 50)
@@ -236,7 +236,7 @@ def test_available_now_ends_at_what_was_there(log: FakeLog) -> None:
     assert len(seen) == 10
 
 
-def test_an_agent_that_is_away_neither_fails_the_query_nor_loses_a_key(log: FakeLog) -> None:
+def test_an_absent_agent_neither_fails_the_query_nor_loses_a_key(log: FakeLog) -> None:
     pauses: list[float] = []
     reader = StreamReader(parse_options({"sink": "trips"}), spark_schema(FIELDS), pause=pauses.append)
     log.failures = [away(), away()]
@@ -248,7 +248,7 @@ def test_an_agent_that_is_away_neither_fails_the_query_nor_loses_a_key(log: Fake
     assert log.patience == [0.0, 0.0, 0.0]  # asked once each, with a new connection after a failure
 
 
-def test_an_agent_that_goes_on_to_refuse_ends_the_query(log: FakeLog) -> None:
+def test_an_agent_that_keeps_refusing_ends_the_query(log: FakeLog) -> None:
     reader = stream(agentTimeout="0s")
     refusal = SinkLogError("this grant is for another sink", NOT_ALLOWED)
     log.failures = [refusal, refusal]
@@ -258,7 +258,7 @@ def test_an_agent_that_goes_on_to_refuse_ends_the_query(log: FakeLog) -> None:
         reader.latestOffset(at, ReadAllAvailable())
 
 
-def test_reading_goes_through_a_retry_without_a_row_twice(log: FakeLog) -> None:
+def test_reading_survives_a_retry_without_a_duplicate(log: FakeLog) -> None:
     """The client looks for the agent again by itself; what it cannot mend ends the task, which Spark tries again."""
     reader = stream()
     log.answer_batches = 1
@@ -270,7 +270,7 @@ def test_reading_goes_through_a_retry_without_a_row_twice(log: FakeLog) -> None:
     assert len(rows_of(reader, planned)) == 9
 
 
-def test_rows_that_retention_took(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_removed_by_retention(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
     log.trim(0, 3)
     with pytest.raises(OperationFailed, match=r"3 rows \(0 to 3\) of the sink trips/0 were removed .*failOnDataLoss"):
         stream().partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
@@ -280,7 +280,7 @@ def test_rows_that_retention_took(log: FakeLog, capsys: pytest.CaptureFixture[st
     assert "3 rows (0 to 3) of the sink trips/0 are gone" in capsys.readouterr().err
 
 
-def test_rows_that_go_between_planning_and_reading(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_removed_between_planning_and_reading(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
     for loses, expected in (("false", [("p0", 5 + n) for n in range(4)]), ("true", None)):
         reader = stream(failOnDataLoss=loses)
         planned: Any = reader.partitions({"trips/0": log.first.get(0, 0)}, {"trips/0": 9})
@@ -295,7 +295,7 @@ def test_rows_that_go_between_planning_and_reading(log: FakeLog, capsys: pytest.
             assert "5 rows" in capsys.readouterr().err
 
 
-def test_damaged_rows_are_an_error_or_are_left_out(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_rows_are_an_error_or_skipped(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
     for loses in ("true", "false"):
         reader = stream(failOnDataLoss=loses)
         planned = reader.partitions({"trips/0": 0}, {"trips/0": 9})
@@ -308,7 +308,7 @@ def test_damaged_rows_are_an_error_or_are_left_out(log: FakeLog, capsys: pytest.
             assert "3 rows" in capsys.readouterr().err
 
 
-def test_a_log_that_was_begun_anew_is_noticed(log: FakeLog) -> None:
+def test_a_restarted_log_is_detected(log: FakeLog) -> None:
     with pytest.raises(OperationFailed, match="new checkpointLocation"):
         stream().latestOffset({"trips/0": 900, "trips/1": 0}, ReadAllAvailable())
     reader = stream()
@@ -324,7 +324,7 @@ def test_a_log_that_was_begun_anew_is_noticed(log: FakeLog) -> None:
         rows_of(stream(), planned)
 
 
-def test_nothing_of_a_reader_that_is_pickled_holds_a_connection(log: FakeLog) -> None:
+def test_a_pickled_reader_holds_no_connection(log: FakeLog) -> None:
     reader: Any = stream()
     reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())
     assert reader.__getstate__()["_client"] is None
@@ -334,7 +334,7 @@ def test_nothing_of_a_reader_that_is_pickled_holds_a_connection(log: FakeLog) ->
     assert log.asked[-1] == "close"
 
 
-def test_batches_are_of_the_type_that_spark_checks(log: FakeLog) -> None:
+def test_batches_have_the_type_that_spark_checks(log: FakeLog) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     reader = stream()
@@ -345,7 +345,7 @@ def test_batches_are_of_the_type_that_spark_checks(log: FakeLog) -> None:
             assert batch.schema.equals(schema)
 
 
-def test_no_token_is_said_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_missing_token_is_reported_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.delenv("AGILEDART_TOKEN", raising=False)
     from pyspark_agiledart import connection
 
@@ -378,7 +378,7 @@ def test_ends_never_go_back_and_never_drop_a_partition(start: dict[int, int], en
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_every_row_once_whatever_happens(data: st.DataObject) -> None:
+def test_every_row_is_read_once_under_any_faults(data: st.DataObject) -> None:
     """Random limits, growth, absences and restarts at a committed offset: every row exactly once, in order."""
     with pytest.MonkeyPatch.context() as patch, served(FakeLog(partitions=3), patch) as log:
         limit = data.draw(st.integers(0, 9))

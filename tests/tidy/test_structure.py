@@ -13,7 +13,7 @@ def _house(root: Path, files: dict[str, str]) -> list[str]:
     return ["shop/agiledart_shop"]
 
 
-def test_a_circle_around_a_corner_is_found_even_in_a_function(tmp_path: Path) -> None:
+def test_an_indirect_import_cycle_is_found_even_in_a_function(tmp_path: Path) -> None:
     packages = _house(
         tmp_path,
         {
@@ -28,7 +28,7 @@ def test_a_circle_around_a_corner_is_found_even_in_a_function(tmp_path: Path) ->
     assert problem == "circle of imports: agiledart_shop.a, agiledart_shop.b, agiledart_shop.c"
 
 
-def test_a_name_that_stands_twice_is_found_and_an_exception_that_is_not_needed(tmp_path: Path) -> None:
+def test_a_duplicate_name_and_an_unnecessary_exception_are_found(tmp_path: Path) -> None:
     packages = _house(tmp_path, {"one/till.py": "", "two/till.py": "", "one/messages.py": "", "two/messages.py": ""})
     problems = structure.check_names(tmp_path, packages)
     assert [line for line in problems if "till" in line] == [

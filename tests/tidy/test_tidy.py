@@ -42,7 +42,7 @@ LONG = "def long() -> None:\n" + "    pass\n" * 61
         (tidy.check_packages, "overlay/agiledart_overlay/__init__.py", '"""Short."""\n', ""),
     ],
 )  # fmt: skip
-def test_each_check_sees_what_it_is_for(
+def test_each_check_detects_its_fault(
     tmp_path: Path, check: Callable[[Path], list[str]], name: str, bad: str, good: str
 ) -> None:
     root = _project(tmp_path, {name: bad})
@@ -52,7 +52,7 @@ def test_each_check_sees_what_it_is_for(
         assert check(root) == [key for key in check(root) if "no longer needed" in key]
 
 
-def test_lists_that_disagree_are_named(tmp_path: Path) -> None:
+def test_inconsistent_lists_are_named(tmp_path: Path) -> None:
     text = (ROOT / "pyproject.toml").read_text()
     files = {f"{package}/__init__.py": "" for package in tidy.packages(ROOT)}
     files |= {"pyproject.toml": text.replace('"cli",', "", 1), "Makefile": (ROOT / "Makefile").read_text()}
@@ -73,7 +73,7 @@ def test_a_citation_without_a_reference_is_named(tmp_path: Path) -> None:
     assert tidy.check_citations(root) == ["overlay/a.py:3  [Nobody 1999] is not in docs/references.md"]
 
 
-def test_an_exception_that_is_no_longer_needed_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unnecessary_exception_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidy, "LONG_FUNCTIONS", {"kernel/a.py:long": 80})
     root = _project(tmp_path, {"kernel/a.py": LONG})
     assert tidy.check_sizes(root) == []
