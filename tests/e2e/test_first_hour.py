@@ -272,7 +272,7 @@ def test_two_agents_report_every_user_mistake(terminal: Terminal) -> None:
     a_life_of_an_application(types, host)
 
 
-def test_a_small_node_says_at_once_that_it_is_full_and_what_would_help(terminal: Terminal) -> None:
+def test_a_small_node_reports_at_once_that_it_is_full_with_a_fix(terminal: Terminal) -> None:
     terminal.leaves_running("agiledart agent --listen 127.0.0.1:0 --capacity 4 --state-dir small", "add a node")
     submit = "agiledart submit rooms.py:rooms --agent small --set 'readings=jsonl:readings.jsonl?follow=1'"
     terminal.types(submit, "running after")

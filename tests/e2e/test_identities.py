@@ -17,7 +17,7 @@ def ring() -> Iterator[Mesh]:
         yield made
 
 
-def test_a_token_that_was_used_goes_on_by_itself_and_by_name(ring: Mesh, tmp_path: Path) -> None:
+def test_a_used_token_is_renewed_and_found_by_name(ring: Mesh, tmp_path: Path) -> None:
     (agent,) = ring.agents
     made = cli("token", "create", "--role", "reader", "--expires", "12s", "--agent", str(agent.state_dir))
     used, late = tmp_path / "used.token", tmp_path / "late.token"

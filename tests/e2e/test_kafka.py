@@ -158,7 +158,7 @@ def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int
 
 
 @pytest.mark.soak
-def test_messages_of_a_sink_are_all_there_and_one_that_is_there_twice_has_one_name(ring: Mesh, tmp_path: Path) -> None:
+def test_messages_of_a_sink_are_complete_and_duplicates_share_one_id(ring: Mesh, tmp_path: Path) -> None:
     needs_kafka()
     count = 20_000
     (tmp_path / "plant.py").write_text(CODE)

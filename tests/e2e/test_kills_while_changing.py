@@ -45,7 +45,7 @@ def victim_of(job: Elastic, role: str, owner: str, target: str) -> AgentProcess:
 
 @pytest.mark.parametrize("role", VICTIMS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_change_whose_node_is_killed_is_over_and_the_result_exact(
+def test_a_change_with_a_killed_node_ends_with_an_exact_result(
     ring: Mesh, expected: tuple[Path, str], role: str, seed: int
 ) -> None:
     dice = random.Random(f"{role} {seed}")

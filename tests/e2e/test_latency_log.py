@@ -85,7 +85,7 @@ def state_of(agent: AgentProcess, name: str) -> str:
     return str(agent.ask(Status(name))["state"])
 
 
-def test_exactly_the_chosen_records_of_each_sink_through_any_agent(two: Mesh, tmp_path: Path) -> None:
+def test_exactly_the_sampled_records_of_each_sink_are_read_through_any_agent(two: Mesh, tmp_path: Path) -> None:
     a1, a2 = two.agents
     count = 2_000
     began_ns = time.time_ns()
@@ -127,7 +127,7 @@ def test_a_user_cannot_write_the_systems_logs(two: Mesh, tmp_path: Path) -> None
     assert "Traceback" not in ran.stderr
 
 
-def test_readable_after_the_node_was_killed_in_mid_stream_and_came_back(tmp_path: Path) -> None:
+def test_the_log_is_readable_after_its_node_was_killed_and_returned(tmp_path: Path) -> None:
     with mesh(2) as made:
         a1, a2 = made.agents
         submit(a1, tmp_path, "cut", 60_000, 1, "a2", "a1")
@@ -148,7 +148,7 @@ def test_readable_after_the_node_was_killed_in_mid_stream_and_came_back(tmp_path
         assert [row["sequence"] for row in after] == [n for n in range(after[-1]["sequence"] + 1) if is_sampled(0, n)]
 
 
-def test_an_agent_that_is_told_so_keeps_none(tmp_path: Path) -> None:
+def test_an_agent_configured_without_logs_keeps_none(tmp_path: Path) -> None:
     config = tmp_path / "agent.toml"
     config.write_text("[agent]\nlatency_log_bytes = 0\n")
     with mesh(1, "--config", str(config)) as made:

@@ -69,7 +69,7 @@ def ledger(made: Mesh, application: str, family: str) -> Counter[str]:
     return found
 
 
-def test_every_line_that_was_read_is_somewhere(tmp_path: Path) -> None:
+def test_every_line_read_is_accounted_for(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(CODE)
     lines = [f"2024-01-01 00:00:{second + 1:02d},{value}\n" for second, value in enumerate(VALUES)]
     (tmp_path / "in.csv").write_text("".join([*lines, "2023-12-31 00:00:00,7\n"]))

@@ -63,7 +63,7 @@ def three() -> Iterator[Mesh]:
         yield made
 
 
-def test_a_log_is_its_owners(three: Mesh, tmp_path: Path) -> None:
+def test_a_log_belongs_to_its_owner(three: Mesh, tmp_path: Path) -> None:
     a1, a2, a3 = three.agents
     (tmp_path / "code.py").write_text(CODE)
     (tmp_path / "in.jsonl").write_text("".join(f'{{"value": {n}}}\n' for n in range(7)))

@@ -91,7 +91,7 @@ def part_of(agent: AgentProcess, name: str) -> tuple[int, list[Any]]:
     return ends.first, rows
 
 
-def test_source_and_sink_go_on_elsewhere(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_source_and_sink_continue_elsewhere(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Ends(ring, expected[0], "moves", "move")
     job.until_committed()
     source, sink = ring.agent("a2"), ring.agent("a3")
@@ -112,7 +112,7 @@ def test_source_and_sink_go_on_elsewhere(ring: Mesh, expected: tuple[Path, str])
         assert as_csv([list(row) for row in rows_from(reader, "moves", first, len(lines))]) == "".join(lines[first:])
 
 
-def test_a_run_that_was_to_fail_without_its_sink_fails(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_run_set_to_fail_without_its_sink_fails(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Ends(ring, expected[0], "fails", "fail")
     job.until_committed()
     pull_the_plug(ring.agent("a3"))
@@ -122,7 +122,7 @@ def test_a_run_that_was_to_fail_without_its_sink_fails(ring: Mesh, expected: tup
 
 
 @pytest.mark.soak
-def test_a_state_that_nobody_has_any_more_begins_empty(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_state_without_any_copy_begins_empty(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Ends(ring, expected[0], "empties", "wait", "--set", "state=empty", "--parallelism", "sums=5")
     job.until_committed()
     host = next(one for one in job.status()["placement"]["sums"] if one not in ("a2", "a3"))

@@ -79,7 +79,7 @@ def rows_shown(value: RegisterValue) -> int:
     return min(value.parts, key=lambda end: int(end.stage)).offset
 
 
-def test_rows_of_the_last_epoch_come_twice_and_none_is_lost(ring: Mesh, expected: str, tmp_path: Path) -> None:
+def test_rows_of_the_last_epoch_are_duplicated_and_none_is_lost(ring: Mesh, expected: str, tmp_path: Path) -> None:
     job, shown = Returning(ring, tmp_path), dict[int, int]()
 
     def two_epochs() -> RegisterValue | None:

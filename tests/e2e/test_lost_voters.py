@@ -23,7 +23,7 @@ def ring() -> Iterator[Mesh]:
             yield made
 
 
-def test_two_of_three_voters_are_killed_for_ever(ring: Mesh, tmp_path: Path) -> None:
+def test_two_of_three_voters_are_killed_permanently(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS)
     job = Job(ring, tmp_path, "lost")
     job.until_committed()

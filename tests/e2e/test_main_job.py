@@ -106,7 +106,7 @@ def test_paced_input_gives_latencies(tmp_path: Path) -> None:
         ("--input", b"this is no gzip file", "gzip"),
     ],
 )
-def test_a_bad_input_is_said_before_anything_starts(
+def test_a_bad_input_is_reported_before_anything_starts(
     tmp_path: Path, option: str, content: bytes | None, message: str
 ) -> None:
     source = tmp_path / "x.csv.gz"

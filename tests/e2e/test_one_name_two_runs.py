@@ -116,7 +116,7 @@ def goes_on_until_stopped(ring: Mesh, folder: Path, winner: str) -> None:
 @pytest.mark.parametrize("delivery", ["at-most-once", "exactly-once"])
 @pytest.mark.parametrize("code", list(FACTORS))
 @pytest.mark.parametrize("end", ["bounded", "endless"])
-def test_one_of_two_runs_of_a_name_goes_on(
+def test_one_of_two_runs_of_a_name_continues(
     hosts: Hosts, ring: Mesh, tmp_path: Path, end: str, code: str, delivery: str
 ) -> None:
     """Each writes on its side; when the network is whole, processes are those of the run in `list`, and the other is told."""

@@ -56,7 +56,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Mesh, Pa
         yield ring, folder
 
 
-def test_top_shows_rates_that_are_true(running: tuple[Mesh, Path]) -> None:
+def test_top_displays_correct_rates(running: tuple[Mesh, Path]) -> None:
     ring, _ = running
 
     def flows() -> bool:
@@ -77,7 +77,7 @@ def test_top_shows_rates_that_are_true(running: tuple[Mesh, Path]) -> None:
 
 
 @pytest.mark.parametrize(("step", "factor"), [("readings", 1), ("even", 1), ("doubled", 2), ("report", 2)])
-def test_tap_samples_what_leaves_each_step(running: tuple[Mesh, Path], step: str, factor: int) -> None:
+def test_tap_samples_rows_that_leave_each_step(running: tuple[Mesh, Path], step: str, factor: int) -> None:
     ring, _ = running
     told = cli("tap", "doubling", step, "--limit", "6", "--agent", str(ring.agents[0].state_dir))
     assert told.returncode == 0, told.stderr
@@ -90,7 +90,7 @@ def test_tap_samples_what_leaves_each_step(running: tuple[Mesh, Path], step: str
             assert row["row"]["value"] % (2 * factor) == 0
 
 
-def test_a_tap_that_goes_away_leaves_the_job_alone(running: tuple[Mesh, Path]) -> None:
+def test_a_disconnected_tap_does_not_disturb_the_job(running: tuple[Mesh, Path]) -> None:
     ring, folder = running
     agent = str(ring.agents[0].state_dir)
     with subprocess.Popen([*COMMAND, "tap", "doubling", "doubled", "--agent", agent], stdout=subprocess.PIPE) as reader:
@@ -117,7 +117,7 @@ def test_tap_of_an_unknown_step_or_by_a_reader(running: tuple[Mesh, Path]) -> No
     assert "A reader may not tap" in refused.stderr
 
 
-def test_who_submitted_with_a_token_may_stop_with_it_and_nobody_else(running: tuple[Mesh, Path]) -> None:
+def test_the_submitter_may_stop_with_its_token_and_no_other_user_may(running: tuple[Mesh, Path]) -> None:
     ring, folder = running
     agent = ring.agents[0]
 

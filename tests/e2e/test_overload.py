@@ -9,7 +9,7 @@ from agiledart_experiments.report import Settings
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-def test_every_row_is_accounted_for_whatever_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_is_accounted_for_under_any_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(overload.SECONDS, "small", 8)
     monkeypatch.setattr(
         overload, "SLOWER", 100

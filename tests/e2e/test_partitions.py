@@ -67,7 +67,7 @@ def is_beginning(job: Job, expected: str) -> bool:
     return expected.startswith(as_csv(job.logged()))
 
 
-def test_one_side_commits_and_nothing_is_lost_or_doubled(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
+def test_one_side_commits_and_no_row_is_lost_or_duplicated(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
     dice = random.Random(CUTS)
     lengths = [dice.uniform(5.0, LONGEST) for _ in range(CUTS)]
     seconds = int(sum(lengths)) + 25 * CUTS
@@ -119,7 +119,7 @@ def rows_read(told: dict[str, Any]) -> int:
     return sum(one.get("steps", {}).get("readings", {}).get("rows_in", 0) for one in source["instances"])
 
 
-def test_an_island_says_so_while_it_is_cut_off_works_on_and_its_rows_come_afterwards(
+def test_a_minority_partition_reports_itself_works_on_and_its_rows_come_later(
     hosts: Hosts, ring: Mesh, tmp_path: Path
 ) -> None:
     expected = undisturbed(tmp_path, 90_000)

@@ -111,9 +111,7 @@ def cut_tails(files: list[Path], forced: Path) -> int:
 
 
 @pytest.mark.parametrize("number", range(CUTS))
-def test_what_was_not_forced_to_the_disk_was_not_needed(
-    ring: Mesh, forced: Path, expected: tuple[Path, str], number: int
-) -> None:
+def test_unsynced_writes_were_not_needed(ring: Mesh, forced: Path, expected: tuple[Path, str], number: int) -> None:
     dice = random.Random(number)
     job = Job(ring, expected[0], f"power-{number}")
     job.until_committed()

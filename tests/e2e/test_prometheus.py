@@ -131,7 +131,7 @@ def submit(made: Mesh, topology: str, trips: str, report: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_an_agent_says_how_it_is_and_promtool_agrees() -> None:
+def test_an_agents_metrics_pass_promtool() -> None:
     with mesh(1) as made:
         agent = made.agents[0]
         assert page(agent, "/livez") == (200, "alive\n")
@@ -155,7 +155,7 @@ def test_a_metrics_port_in_use_ends_the_second_agent_with_advice(tmp_path: Path)
         assert "Traceback" not in ran.stderr
 
 
-def test_systemd_is_told_when_the_agent_is_ready_and_when_it_stops(
+def test_systemd_is_notified_when_the_agent_is_ready_and_when_it_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="adt-notify-"))

@@ -40,7 +40,7 @@ def test_an_executor_is_killed(ring: Mesh, expected: tuple[Path, str], stage: st
 
 
 @pytest.mark.parametrize("stage", ["readings", "sums", "report"])
-def test_an_agent_is_killed_and_comes_back(ring: Mesh, expected: tuple[Path, str], stage: str) -> None:
+def test_an_agent_is_killed_and_returns(ring: Mesh, expected: tuple[Path, str], stage: str) -> None:
     job = Job(ring, expected[0], f"agent-{stage}")
     job.until_committed()
     agent = host_of(job, stage)
@@ -69,7 +69,7 @@ def test_all_agents_lose_power_at_once(ring: Mesh, expected: tuple[Path, str]) -
     assert job.logged()[: len(seen)] == seen
 
 
-def test_what_was_kept_of_ended_runs_is_gone(ring: Mesh) -> None:
+def test_files_of_ended_runs_are_removed(ring: Mesh) -> None:
     def kept() -> list[Path]:
         folders = [agent.state_dir / name for agent in ring.agents for name in ("runs", "fragments")]
         return [path for folder in folders for path in folder.glob("*")]
@@ -89,7 +89,7 @@ def test_a_run_that_ends_before_its_first_epoch_ends(ring: Mesh, expected: tuple
     assert job.out.read_text() == expected[1]
 
 
-def test_a_source_that_lets_rows_go_is_refused(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_source_that_drops_rows_is_refused(ring: Mesh, expected: tuple[Path, str]) -> None:
     told = cli(
         "submit", "plug.py:build", "--set", "readings=tcp:127.0.0.1:9?reconnect=1&overload=shed_oldest@a1",
         "--set", "report=log:lossy@a3", "--set", "copy=log:lossy-copy@a3", "--set", "name=lossy",

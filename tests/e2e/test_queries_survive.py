@@ -112,7 +112,7 @@ def victim_of(query: Query, role: str, dice: random.Random) -> AgentProcess:
 
 @pytest.mark.parametrize("number", range(TIMES))
 @pytest.mark.parametrize("role", ROLES)
-def test_both_queries_are_exact_whoever_is_killed(
+def test_both_queries_are_exact_whichever_process_is_killed(
     ring: Mesh, tmp_path: Path, expected: dict[str, list[str]], role: str, number: int
 ) -> None:
     dice = random.Random(f"{role} {number}")

@@ -26,7 +26,7 @@ def passes(readings: Source[Reading], report: Sink[Reading], name: str = "passes
 '''
 
 
-def test_which_quota_is_reached_and_whose(tmp_path: Path) -> None:
+def test_the_exhausted_quota_and_its_owner_are_reported(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text(CODE)
     (tmp_path / "quota.toml").write_text("[quota]\nexecutors = 1\n")
     (tmp_path / "few.toml").write_text("[quota]\napplications = 1\n")

@@ -14,7 +14,7 @@ from tests.e2e.mesh import COMMAND, AgentProcess, alive, cli, mesh, names_seen, 
 pytestmark = pytest.mark.e2e
 
 
-def test_three_agents_find_each_other_lose_one_and_get_it_back() -> None:
+def test_three_agents_form_a_ring_lose_one_and_regain_it() -> None:
     with mesh(3) as made:
         victim = made.agent("a2")
         node_id = victim.ready()["node_id"]
@@ -30,7 +30,7 @@ def test_three_agents_find_each_other_lose_one_and_get_it_back() -> None:
         assert back["incarnation"] == 2
 
 
-def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it() -> None:
+def test_an_agent_restarted_at_once_is_back_before_it_is_missed() -> None:
     with mesh(3) as made:
         victim = made.agent("a3")
         victim.kill()
@@ -40,7 +40,7 @@ def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it() -
         assert names_seen(made.agent("a1")) == {"a1", "a2", "a3"}
 
 
-def test_agents_of_one_machine_say_so_and_one_that_was_told_otherwise_is_another() -> None:
+def test_agents_of_one_machine_report_it_unless_configured_otherwise() -> None:
     with mesh(2) as made:
         made.grow(1, "--host", "elsewhere")
         for asked in made.agents:
@@ -58,7 +58,7 @@ def test_sigterm_drains_and_leaves_nothing() -> None:
         assert not (leaver.state_dir / "control.sock").exists()
 
 
-def test_a_founder_can_leave_and_the_ring_goes_on() -> None:
+def test_a_founder_can_leave_and_the_ring_continues() -> None:
     with mesh(3) as made:
         assert made.agent("a1").end() == 0
         made.wait_for_ring(3.0)
@@ -79,7 +79,7 @@ def test_the_whole_ring_stops_and_starts_again() -> None:
         made.wait_for_ring(15.0)
 
 
-def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_agent_ends_with_its_parent_process(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("p")
     reader, writer = os.pipe()
     agent = AgentProcess("a1", folder)
@@ -95,7 +95,7 @@ def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPath
     assert process.wait(5) == 0
 
 
-def test_a_second_signal_cuts() -> None:
+def test_a_second_signal_aborts_the_drain() -> None:
     with mesh(1) as made:
         process = made.agent("a1").process
         assert process is not None
@@ -123,7 +123,7 @@ def test_a_port_in_use_is_named() -> None:
         assert f"pid {agent.pid}" in second.stderr
 
 
-def test_nobody_answers(tmp_path: Path) -> None:
+def test_a_join_without_any_answer_fails(tmp_path: Path) -> None:
     nothing = cli("nodes", "--agent", "/nonexistent")
     assert nothing.returncode == 3
     nothing = cli("nodes", env=os.environ | {"XDG_STATE_HOME": str(tmp_path), "STATE_DIRECTORY": str(tmp_path)})
@@ -144,7 +144,7 @@ def test_a_stopped_agent_is_missed_and_found_again() -> None:
         assert alive(sleeper.pid)
 
 
-def test_a_member_that_forgot_the_others_is_not_alone_in_silence_and_finds_them_again() -> None:
+def test_a_member_that_forgot_the_others_reports_isolation_and_finds_them_again() -> None:
     """Without its memory it says so and says what to do; with it, it goes on looking until one of them is there."""
     with mesh(2) as made:
         founder, member = made.agents

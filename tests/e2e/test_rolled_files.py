@@ -89,7 +89,7 @@ def submitted(ring: Mesh, tmp_path: Path, sizes: dict[str, str], *verb: str) -> 
     assert told.returncode == 0, told.stderr
 
 
-def test_each_row_is_in_one_whole_file(ring: Mesh, tmp_path: Path) -> None:
+def test_each_row_is_in_one_complete_file(ring: Mesh, tmp_path: Path) -> None:
     sizes = {kind: f"roll_bytes={'8KiB' if kind != 'parquet' else '1KiB'}&roll_age=2s" for kind in KINDS}
     submitted(ring, tmp_path, sizes)
 
@@ -130,7 +130,7 @@ def test_each_row_is_in_one_whole_file(ring: Mesh, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_what_is_stopped_in_a_file_is_in_whole_ones(ring: Mesh, tmp_path: Path) -> None:
+def test_rows_of_a_stopped_run_are_in_complete_files(ring: Mesh, tmp_path: Path) -> None:
     """At once, and with its state kept: nothing rolls by itself here, and what is read goes on."""
 
     def epoch() -> int:
@@ -151,7 +151,7 @@ def test_what_is_stopped_in_a_file_is_in_whole_ones(ring: Mesh, tmp_path: Path) 
             assert found == [n * STEP for n in range(len(found))], "each committed row once"
 
 
-def test_an_agent_that_died_while_it_gave_a_file_its_name_does_so_when_it_is_back(tmp_path: Path) -> None:
+def test_an_agent_that_died_during_a_rename_completes_it_when_it_is_back(tmp_path: Path) -> None:
     """Its run is over, and nobody knows of it any more but this node's disk."""
     with mesh(1) as made:
         (agent,) = made.agents

@@ -43,7 +43,7 @@ def ring() -> Iterator[Mesh]:
             yield made
 
 
-def test_rows_that_somebody_takes_away_come_back(ring: Mesh, tmp_path: Path) -> None:
+def test_removed_rows_are_restored(ring: Mesh, tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(CODE)
     lines = "".join(f"{n * STEP},{n % 101}\n" for n in range(READINGS))
     (tmp_path / "rows.csv").write_text(lines)

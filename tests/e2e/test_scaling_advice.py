@@ -37,7 +37,7 @@ def build(rows: Source[Row] = csv("rows.csv"), out: Sink[Row] = null()) -> Topol
 """
 
 
-def test_a_slow_step_is_told_how_many_instances_would_do(tmp_path: Path) -> None:
+def test_a_slow_step_gets_a_recommended_number_of_instances(tmp_path: Path) -> None:
     job, rows = tmp_path / "slow.py", tmp_path / "rows.csv"
     job.write_text(JOB)
     rows.write_text("at,key\n" + "".join(f"{n * 3},{n % 50}\n" for n in range(60_000)))
