@@ -62,7 +62,7 @@ def test_the_current_number_moves_nothing(number: int) -> None:
 
 
 @given(st.integers(1, 64))
-def test_a_new_instance_takes_slots_far_apart(number: int) -> None:
+def test_a_new_instance_takes_key_groups_far_apart(number: int) -> None:
     """Rows that follow each other have neighbouring groups: who owned many in a row would get all rows of some seconds."""
     after = next_owners(owners_round_robin(number), range(number), number + 1)
     mine = groups_of(after, number)

@@ -54,7 +54,7 @@ def listed(mesh: Tokens, at: str) -> list[dict[str, Any]]:
     return []
 
 
-def test_a_token_of_one_use_admits_one_key_and_names_its_issuer() -> None:
+def test_a_token_of_one_use_admits_one_key_and_names_it() -> None:
     mesh = Tokens(1, 6).build()
     first, second = key_number(1), key_number(2)
     assert mesh.once(first, "a2", allowed=1).number == 1

@@ -120,9 +120,9 @@ def crowd() -> None:
 
 FOUND_BY: dict[Callable[[Replace], None], Callable[[], None]] = {
     one_too_many: test_uses.test_a_use_beyond_the_limit_is_refused_elsewhere_and_after_the_root_died,
-    in_before_written: test_uses.test_a_token_of_one_use_admits_one_key_and_names_its_issuer,
+    in_before_written: test_uses.test_a_token_of_one_use_admits_one_key_and_names_it,
     writes_over_others: crowd,
-    counts_again: test_uses.test_a_token_of_one_use_admits_one_key_and_names_its_issuer,
+    counts_again: test_uses.test_a_token_of_one_use_admits_one_key_and_names_it,
     keeps_one_side: two_merged,
     forgets_the_known: test_uses.test_a_ring_that_lost_its_counts_learns_them_from_members,
     receipts_without_end: test_uses.test_a_receipt_counts_when_the_ring_lost_it_but_never_beyond_the_limit,

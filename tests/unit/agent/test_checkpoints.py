@@ -220,7 +220,7 @@ def test_a_copy_of_another_run_than_announced_is_not_kept(tmp_path: Path) -> Non
     play(work())
 
 
-def test_logged_rows_of_a_source_are_in_no_checkpoint(tmp_path: Path) -> None:
+def test_a_checkpoint_is_refused_while_a_source_has_logged_rows(tmp_path: Path) -> None:
     async def work() -> None:
         site = Site(tmp_path)
         with pytest.raises(

@@ -55,7 +55,7 @@ def begun() -> tuple[Stored, Increments]:
     return state, Increments(state, 0)
 
 
-def test_a_full_chain_may_have_one_final_link_more() -> None:
+def test_the_final_snapshot_may_add_one_link_to_a_full_chain() -> None:
     state, kept = begun()
     saved_through(state, kept, MAX_LINKS)
     assert isinstance(kept.at(MAX_LINKS + 1, is_last=True), Increment)
@@ -65,7 +65,7 @@ def test_a_full_chain_may_have_one_final_link_more() -> None:
     assert whole_of(kept.at(MAX_LINKS + 1)), "an epoch's is whole then"
 
 
-def test_a_snapshot_long_after_the_last_commit_or_with_many_changes_is_final() -> None:
+def test_the_final_snapshot_is_an_increment_even_long_after_a_commit() -> None:
     state, kept = begun()
     saved_through(state, kept, 2)
     state.change(range(900))
@@ -76,7 +76,7 @@ def test_a_snapshot_long_after_the_last_commit_or_with_many_changes_is_final() -
     assert whole_of(kept.at(3))
 
 
-def test_a_snapshot_is_full_when_that_is_smaller_or_changes_are_unknown() -> None:
+def test_the_final_snapshot_is_full_when_smaller_or_changes_are_unknown() -> None:
     state, kept = begun()
     saved_through(state, kept, 2)
     for key in range(1_000):

@@ -164,7 +164,7 @@ def test_only_handed_over_state_is_looked_up() -> None:
     assert (given.digest, given.before) == (b"element 5", (b"element 3", b"element 4"))
 
 
-def test_an_early_preload_report_is_fetched_from_its_sender_or_repeated() -> None:
+def test_state_reported_before_it_is_safe_is_fetched_from_its_sender() -> None:
     bench = Growing(3)
     ready(bench, bench.plan)
     bench.built()

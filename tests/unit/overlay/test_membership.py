@@ -116,7 +116,7 @@ def test_without_confirmation_a_member_stops_and_joins_again() -> None:
     assert not bench.machine.joined
 
 
-def test_a_joiner_admitted_by_a_lost_gap_owner_is_no_duplicate_of_itself() -> None:
+def test_a_joiner_admitted_by_a_lost_range_owner_is_no_duplicate_of_itself() -> None:
     """Others met it meanwhile, under the number that it has: it outranks that, and does not end."""
     bench = called(Bench(5))
     bench.wait(3_000)

@@ -138,7 +138,7 @@ PROOFS: list[Callable[[Node, bytes], Message]] = [
 
 
 @pytest.mark.parametrize("proof", PROOFS)
-def test_a_voter_removed_by_an_admins_command_notifies_the_other_voters(
+def test_an_admins_command_supersedes_a_voters_ballot_and_is_passed_on(
     proof: Callable[[Node, bytes], Message],
 ) -> None:
     node = Node()
