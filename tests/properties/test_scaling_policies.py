@@ -150,7 +150,7 @@ def test_granted_instances_exceed_neither_request_nor_capacity(more: int, nodes:
 
 
 @given(st.integers(0, 20), st.lists(st.sampled_from("abc"), min_size=1, max_size=10))
-def test_leaving(fewer: int, places: list[str]) -> None:
+def test_removed_instances_are_off_the_coordinators_place_first(fewer: int, places: list[str]) -> None:
     gone = leaving(fewer, places, "a")
     assert len(set(gone)) == len(gone) == min(fewer, len(places) - 1)
     stays = [place for index, place in enumerate(places) if index not in gone]

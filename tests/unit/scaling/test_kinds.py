@@ -26,7 +26,7 @@ def test_a_straggler_is_slow_for_three_intervals() -> None:
     assert slow_intervals((100.0, 40.0), ()) == (0, 1), "it is compared with the other one, not with both"
 
 
-def test_stalled_instances_keep_their_count_and_unmeasured_ones_are_not_slow() -> None:
+def test_void_intervals_keep_a_count_and_unmeasured_instances_are_not_slow() -> None:
     assert slow_intervals((100.0, 40.0, 90.0), (0, 2)) == (0, 3, 0)
     assert slow_intervals((100.0,), (0, 2)) == (0,)
     assert slow_intervals((100.0, None), (0, 2)) == (0, 0)
