@@ -123,7 +123,7 @@ class NodeParts:
         self.recovery_service.closed = self.watching.closed
         self.recovery_service.attempt_records.drain = self.watching.stops.drain
         self.watching.on_broken = self.recovery_service.broken
-        self.watching.changes_of = self.recovery_service.changes_known
+        self.watching.changes_of = self.recovery_service.status.changes_known
         self.watching.on_record = self.recovery_service.attempt_records.record_read
 
     def _make_run_endings(self) -> None:
@@ -142,7 +142,7 @@ class NodeParts:
         self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, self.surveying.loads)
         self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, self.surveying.loads)
         self.user_change_requests = UserChangeRequests(*about, self.status_queries, self.watching, self.verifier)
-        self.recovery_service.scaling_of = self.autoscaler.statuses
+        self.recovery_service.status.scaling_of = self.autoscaler.statuses
         self.node_drain = NodeDrain(*about, self.hosting, self.recovery_service, self.verifier)
         self.evacuation_requests = EvacuationRequests(self.context, self.recovery_service, self.changes)
         self.drain_requests = DrainRequests(self.context, self.verifier)

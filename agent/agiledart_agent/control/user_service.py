@@ -366,8 +366,8 @@ class UserService:
     def _recovery(self, node: Node | None) -> RecoveryFigures:
         fragments = self._parts.fragments
         return RecoveryFigures(
-            commit_ages=node.recovery_service.commit_ages(now()) if node is not None else (),
-            missing=node.recovery_service.missing() if node is not None else (),
+            commit_ages=node.recovery_service.status.commit_ages(now()) if node is not None else (),
+            missing=node.recovery_service.status.missing() if node is not None else (),
             snapshots=fragments.snapshots,
             snapshot_bytes=fragments.snapshot_bytes,
             snapshot_pause_ns=fragments.snapshot_pause_ns,

@@ -286,7 +286,7 @@ class SubmissionRunner:
             raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
         if work.delivery.is_saved:
             whole = self._deploying.whole_part(work)
-            await self._recovery_service.bootstrap(whole, whole.places(), work.guards, _brought(submission))
+            await self._recovery_service.bootstrap.create(whole, whole.places(), work.guards, _brought(submission))
             return running
         silent = await self._deploying.start_flow(work)
         if silent:

@@ -21,7 +21,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DeploymentPart, PlacedInstance
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
+from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
@@ -39,27 +39,13 @@ from agiledart_node.recovery.end_reporter import EndReporter
 from agiledart_node.recovery.fragment_admission import FragmentAdmission
 from agiledart_node.recovery.garbage_collector import GarbageCollector
 from agiledart_node.recovery.hosted_run import HostedRun
+from agiledart_node.recovery.recovery_status_reporter import RecoveryStatusReporter
 from agiledart_node.recovery.register_bootstrap import (
-    InitialCheckpoint,
-    bootstrap_register,
-    choose_voters,
+    RegisterBootstrap,
     instance_id_of,
-    plan_of,
-    run_key,
-)
-from agiledart_node.recovery.run_status import (
-    StatusRows,
-    as_plain,
-    changes_in,
-    changes_of,
-    epoch_row_in_minority,
-    minority_status,
-    run_status,
-    saved_snapshots,
 )
 from agiledart_node.recovery.stage_changes import StageChanges, barrier_of
 from agiledart_node.recovery.state_fetcher import StateFetcher
-from agiledart_node.wire.change_responses import ChangeRow
 from agiledart_node.wire.effects import (
     CommitEpochRows,
     CommitLogs,
@@ -74,13 +60,8 @@ from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.fragment_effects import DropStoredFragments, FragmentOffered, FragmentStored
 from agiledart_node.wire.recovery_messages import (
     AttemptListening,
-    BootstrapRegister,
-    CreateVoter,
     GenerationListening,
-    QueryRecovery,
-    RecoveryStatus,
     RequestPart,
-    VoterCreated,
 )
 from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.recovery_context import IsCommandAuthorised, accept_any_command
@@ -105,7 +86,6 @@ It is a little longer than the overlay needs to declare a host dead whose links 
 """
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
-_VALUE: Codec[RegisterValue] = Codec(RegisterValue, limit=MAX_RECORD_BYTES)
 _VOTER: Codec[asked.VoterFile] = Codec(asked.VoterFile, limit=MAX_RECORD_BYTES)
 _ATTEMPT: Codec[asked.AttemptFile] = Codec(asked.AttemptFile)
 
@@ -117,7 +97,8 @@ class RecoveryService:
         closed: callback for a run that has ended in its register: (hosted, state, reason).
         attempt_records: writes attempts and voters of runs into application records.
         end_reporter: reports the ends of runs, and receives such reports.
-        scaling_of: returns what the autoscaler of a run shows about its stages.
+        bootstrap: creates registers of new runs.
+        status: rows about runs for users and metrics.
         runs_on_disk: runs that had files on the disk at the start, readable or not.
 
     Args:
@@ -134,7 +115,7 @@ class RecoveryService:
         secret: bytes = b"",
         is_command_authorised: IsCommandAuthorised = accept_any_command,
     ) -> None:
-        self._context, self._records, self._hosting, self._secret = context, records, hosting, secret
+        self._context, self._records, self._hosting = context, records, hosting
         self.machine = RecoveryMachine(
             context.me, context.config.recovery, random, context.observe, is_command_authorised
         )
@@ -159,57 +140,11 @@ class RecoveryService:
         self.attempt_records = AttemptRecords(context, records, self)
         self.end_reporter = EndReporter(context, hosting, self)
         self.closed: Callable[[HostedApplication, str, str], None] = lambda hosted, state, reason: None
-        self.scaling_of: Callable[[RunId], tuple[dict[str, object], ...]] = lambda run: ()
         self._known: dict[NodeId, int] = {}
+        self.bootstrap = RegisterBootstrap(context, self.machine, secret, self.step, self.flush)
+        self.status = RecoveryStatusReporter(context, self.machine)
         self.runs_on_disk: dict[Key, None] = {}
         hosting.on_part = self._take_part
-
-    # ---- bootstrap of a register
-
-    async def bootstrap(
-        self,
-        part: DeploymentPart,
-        places: dict[tuple[int, int], Peer],
-        guards: tuple[Peer, ...],
-        initial_checkpoint: InitialCheckpoint | None = None,
-    ) -> None:
-        """Create the register of a run that was just deployed; the run then enters its first attempt.
-
-        Args:
-            initial_checkpoint: the checkpoint that the run begins with.
-
-        Raises:
-            CommandRefused: a voter does not answer.
-        """
-        run = RunId(part.application, part.version)
-        plan = plan_of(part.plan, places)
-        key = run_key(self._secret, run, part.number)
-        await bootstrap_register(
-            self._context, run, plan, choose_voters(part.plan, places, guards), key, initial_checkpoint
-        )
-
-    def make_voter(self, sender: Peer, message: CreateVoter) -> None:
-        """Make a voter slot for a run at a scheduler's request, and answer once it is on the disk."""
-        run = RunId(message.application, message.version)
-        self.step(events.MakeVoterSlot(run))
-        voter_slot = self.machine.voter_slots.get(run)
-        if voter_slot is not None:
-            voter_slot.keep(lambda: self._context.send(sender, VoterCreated(message.request, voter_slot.voter_slot)))
-            self.flush()
-
-    def bootstrap_register(self, sender: Peer, message: BootstrapRegister) -> None:
-        """Write the first value of a register; the scheduler asks for it when all voter slots are made."""
-        try:
-            value = _VALUE.decode(message.value)
-        except RemoteProtocolError:
-            self._context.drop("register form")
-            return
-        known = value.run in self.machine.voter_slots and not value.faults()
-        if known:
-            self.step(events.BootstrapRun(value))
-        self._context.send(
-            sender, Acknowledged(message.request, "" if known else "this node has no voter slot of this run")
-        )
 
     def _take_part(self, hosted: HostedApplication, part: DeploymentPart) -> None:
         """Remember the instances that this node was given, together with the code, also on the disk."""
@@ -412,59 +347,6 @@ class RecoveryService:
     def generation_listening(self, sender: Peer, message: GenerationListening) -> None:
         """Note where another host's instances of a new generation listen."""
         self._stage_changes.listening(sender, message)
-
-    def ask_recovery(self, sender: Peer, message: QueryRecovery) -> None:
-        """Answer a node that asks for the recovery status of a run."""
-        rows = as_plain(self.run_status((message.application, message.version)))
-        run = RunId(message.application, message.version)
-        coordinator = self.machine.coordinators.get(run)
-        changes = tuple(msgspec.to_builtins(row) for row in changes_of(coordinator))
-        snapshots: tuple[dict[str, object], ...] = ()
-        if coordinator is not None and coordinator.is_coordinating and coordinator.proposer.value is not None:
-            if message.begin:
-                coordinator.commit_protocol.want_epoch()
-            if message.snapshots:
-                snapshots = saved_snapshots(coordinator.value, self.machine.name_of)
-        self._context.send(sender, RecoveryStatus(message.request, *rows, changes, snapshots, self.scaling_of(run)))
-
-    def changes_known(self, key: Key) -> list[ChangeRow]:
-        """Return the changes of a run that this node hosts, as of the last epoch that it received."""
-        part = self.machine.participants.get(RunId(*key))
-        return changes_in(part.value) if part is not None and part.value is not None else []
-
-    def run_status(self, key: Key) -> StatusRows:
-        """Return the recovery and epoch rows of a run.
-
-        This node answers for runs that it coordinates, and for runs that it keeps working on while cut off from their
-        coordinator.
-        """
-        run, now, known = RunId(*key), self._context.now, self._context.known()
-        coordinator, part = self.machine.coordinators.get(run), self.machine.participants.get(run)
-        recovery, epoch = run_status(coordinator, now, known, self.machine.name_of)
-        if part is not None and part.is_in_attempt:
-            value, since = part.value, part.committed_at
-        elif coordinator is not None:
-            value, since = coordinator.known, coordinator.progress.committed_at
-        else:
-            return recovery, epoch
-        cut_off = minority_status(value, since, now, self.machine.can_reach, self.machine.name_of)
-        if value is None or cut_off is None:
-            return recovery, epoch
-        return cut_off, epoch or epoch_row_in_minority(value, since, now, known)
-
-    def commit_ages(self, now: Instant) -> tuple[tuple[str, float], ...]:
-        """Return (application, seconds since its last commit) for each run that this node coordinates."""
-        commits = [
-            (run.app, coordinator.progress.committed_at)
-            for run, coordinator in self.machine.coordinators.items()
-            if coordinator.is_coordinating
-        ]
-        return tuple((name, (now - at) / SECOND) for name, at in commits if at is not None)
-
-    def missing(self) -> tuple[tuple[str, int], ...]:
-        """Return (application, number of nodes that it waits for) for each run that this node coordinates."""
-        active = [coordinator for coordinator in self.machine.coordinators.values() if coordinator.is_coordinating]
-        return tuple((coordinator.run.app, len(coordinator.progress.waits_for)) for coordinator in active)
 
     def patrol(self) -> None:
         """Delete what this node still has of runs that ended, or moved elsewhere, without its notice."""

@@ -6,14 +6,18 @@ first. With fewer than three known nodes a single voter must do: a host without 
 Source: recovery specification §10 (register).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
+from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, PREVIOUS
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Duration
+from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused, NodeContext
@@ -21,6 +25,8 @@ from agiledart_node.wire.commands import ImportedSnapshot
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import BootstrapRegister, CreateVoter, VoterCreated
 from agiledart_recovery.limits import MAX_PLAN_BYTES
+from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.wire import events
 from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, InstanceId, RunId, Voter
 from agiledart_recovery.wire.register_value import (
     Assignment,
@@ -38,6 +44,7 @@ FEW_VOTERS, VOTERS = 3, 5
 _ROLES = {"source": InstanceRole.SOURCE, "operator": InstanceRole.STAGE, "sink": InstanceRole.SINK}
 _IF_LOST = {FAIL: LossPolicy.FAIL, EMPTY: LossPolicy.EMPTY, PREVIOUS: LossPolicy.PREVIOUS}
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
+_VALUE: Codec[RegisterValue] = Codec(RegisterValue, limit=MAX_RECORD_BYTES)
 
 
 def instance_id_of(stage: int, index: int, generation: int = 1) -> InstanceId:
@@ -160,3 +167,69 @@ async def bootstrap_register(
     if answer is None or answer.reason:
         name = candidates[0].name or candidates[0].node.short
         raise CommandRefused(f"{name} did not create the register of {run.app}. Submit it again.")
+
+
+class RegisterBootstrap:
+    """Creates the register of a new run, as the scheduler that asks voters and as a voter that is asked.
+
+    Args:
+        context, machine: of this node.
+        secret: the keys of runs are derived from it.
+        step, flush: hand an event to the machine, and carry out its effects.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        machine: RecoveryMachine,
+        secret: bytes,
+        step: Callable[[Event], None],
+        flush: Callable[[], None],
+    ) -> None:
+        self._context, self._machine, self._secret = context, machine, secret
+        self._step, self._flush = step, flush
+
+    async def create(
+        self,
+        part: DeploymentPart,
+        places: dict[tuple[int, int], Peer],
+        guards: tuple[Peer, ...],
+        initial_checkpoint: InitialCheckpoint | None = None,
+    ) -> None:
+        """Create the register of a run that was just deployed; the run then enters its first attempt.
+
+        Args:
+            initial_checkpoint: the checkpoint that the run begins with.
+
+        Raises:
+            CommandRefused: a voter does not answer.
+        """
+        run = RunId(part.application, part.version)
+        plan = plan_of(part.plan, places)
+        key = run_key(self._secret, run, part.number)
+        await bootstrap_register(
+            self._context, run, plan, choose_voters(part.plan, places, guards), key, initial_checkpoint
+        )
+
+    def make_voter(self, sender: Peer, message: CreateVoter) -> None:
+        """Make a voter slot for a run at a scheduler's request, and answer once it is on the disk."""
+        run = RunId(message.application, message.version)
+        self._step(events.MakeVoterSlot(run))
+        voter_slot = self._machine.voter_slots.get(run)
+        if voter_slot is not None:
+            voter_slot.keep(lambda: self._context.send(sender, VoterCreated(message.request, voter_slot.voter_slot)))
+            self._flush()
+
+    def bootstrap_register(self, sender: Peer, message: BootstrapRegister) -> None:
+        """Write the first value of a register; the scheduler asks for it when all voter slots are made."""
+        try:
+            value = _VALUE.decode(message.value)
+        except RemoteProtocolError:
+            self._context.drop("register form")
+            return
+        known = value.run in self._machine.voter_slots and not value.faults()
+        if known:
+            self._step(events.BootstrapRun(value))
+        self._context.send(
+            sender, Acknowledged(message.request, "" if known else "this node has no voter slot of this run")
+        )
