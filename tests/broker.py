@@ -17,8 +17,8 @@ needs_broker = pytest.mark.skipif(PROGRAM is None, reason="no mosquitto here (De
 
 
 def lasting_port() -> int:
-    """A free port outside of what the kernel gives to outgoing connections. On one of those a server that is begun again may find
-    a client, even one that called itself while nobody listened.
+    """A free port outside of what the kernel gives to outgoing connections. In the outgoing range, a restarted server
+    may find a client on its port, even a self-connected one.
     """
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
@@ -72,7 +72,7 @@ class Broker:
                 assert time.monotonic() < deadline, "mosquitto does not listen"
 
     def kill(self) -> None:
-        """kill -9: what it has not written is forgotten."""
+        """kill -9: unwritten data is lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(20)

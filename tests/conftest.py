@@ -1,4 +1,4 @@
-"""What every test process needs."""
+"""Setup of every test process."""
 
 import atexit
 import contextlib

@@ -1,1 +1,1 @@
-"""What must and must not type-check, so that types of the public API stay useful."""
+"""Code that must and must not type-check, so that types of the public API stay useful."""

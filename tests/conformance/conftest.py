@@ -1,4 +1,4 @@
-"""What the suites of this folder share: every event loop that agents and executors may use; short turns of rows."""
+"""Fixtures that the suites of this folder share: every event loop that agents and executors may use; short turns of rows."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture(params=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a scenario to its end; what the loop could not deliver to anybody fails the test."""
+    """Runs a scenario to its end; an error that the loop could not deliver to a handler fails the test."""
     factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
 
     def run_scenario(scenario: Coroutine[Any, Any, None]) -> None:

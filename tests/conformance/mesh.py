@@ -24,7 +24,7 @@ ROOM = ListenerLimits(links=100, reserved_for_agents=0)
 
 @dataclass
 class Node:
-    """One end: its key, chain, contexts, and a record of everything it was told."""
+    """One end: its key, chain, contexts, and a record of all its events."""
 
     name: str
     chain: Chain

@@ -104,7 +104,7 @@ def is_high(row: Row) -> bool:
 
 
 def is_zero(row: Row) -> bool:
-    """What must not come."""
+    """Output that must not appear."""
     return row.value == 0
 
 
@@ -156,7 +156,7 @@ def visits(rows: Sequence[Placed]) -> list[Any]:
 
 
 def threes(rows: Sequence[Placed]) -> list[Any]:
-    """What `Visits` puts out beside its rows."""
+    """Side output of `Visits`."""
     return [(one.row.key, one.row.at) for one in rows if one.row.value == 3]
 
 
@@ -186,7 +186,7 @@ def tallies(rows: Sequence[Placed], time_to_live: int) -> list[Any]:
 
 
 class Above(BroadcastOperator[str, Row, list[int], tuple[str, int, int], Row, dict[str, int]]):
-    """Rows whose value is at least the bound that the broadcast stream told last, and how many there were of the key."""
+    """Rows whose value is at least the latest broadcast bound, and how many there were of the key."""
 
     def initial(self, key: str) -> list[int]:
         return [0]
@@ -208,7 +208,7 @@ class Above(BroadcastOperator[str, Row, list[int], tuple[str, int, int], Row, di
 
 
 def above(rows: Sequence[Placed]) -> list[Any]:
-    """`Above` by looking at all rows before each; a timer knows what was told before its place."""
+    """`Above` by looking at all rows before each; a timer sees the bounds broadcast before its position."""
     out: list[tuple[tuple[int, ...], Any]] = []
     counts: dict[str, int] = {}
 

@@ -37,7 +37,7 @@ NET = Authority(now=NOW)
 
 
 class Bed(Protocol):
-    """What a scenario can do to a ring, and see of it. Nodes are numbers."""
+    """Operations that a scenario can apply to a ring, and observations of it. Nodes are numbers."""
 
     effects: list[tuple[int, Effect]]
 

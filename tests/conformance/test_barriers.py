@@ -49,7 +49,7 @@ def windows(topology: Topology, left: list[Row], right: list[Row]) -> None:
 
 
 def aligned(topology: Topology, left: list[Row], right: list[Row]) -> None:
-    """Two inputs in order of arrival, because nobody downstream can tell: barriers hold a channel back."""
+    """Two inputs in order of arrival, because no downstream step can tell the difference: barriers hold a channel back."""
     source = topology.source("left", left, rows=Row, event_time=time_of)
     other = topology.source("right", right, rows=Row, event_time=time_of)
     both = source.map(lambda row: row, "same", returns=Row).union(other, name="both")
@@ -79,7 +79,7 @@ def host(build: Build, left: list[Row], right: list[Row], parallelism: int, seed
 
 
 def everybody(run: InlineHost) -> set[Any]:
-    """Who takes part in a checkpoint."""
+    """Instances that take part in a checkpoint."""
     return {*run.instances, *((source.stage, 0) for source in run.sources)}
 
 

@@ -71,7 +71,7 @@ def used(case: Case, rows: Sequence[Row]) -> list[Row]:
 
 
 def collected(result: Any) -> list[Any]:
-    """What reached the sink `out`."""
+    """Rows that reached the sink `out`."""
     return result["out"] if isinstance(result, dict) else result  # type: ignore[no-any-return]
 
 

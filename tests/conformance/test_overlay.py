@@ -20,7 +20,7 @@ Scenario = Callable[[Bed], Awaitable[object]]
 
 
 def violations(bed: Bed) -> list[str]:
-    """What is wrong with the ring of all nodes that are up."""
+    """Faults of the ring of all nodes that are up."""
     machines = [bed.machine(number) for number in bed.up]
     if not all(machine.joined for machine in machines):
         return ["not everybody is a member"]
@@ -128,7 +128,7 @@ async def a_node_is_killed_and_comes_back(bed: Bed) -> object:
 
 
 async def all_start_at_once(bed: Bed) -> object:
-    """Nobody is in a ring yet, and one ring comes of it."""
+    """One ring forms although no node is in a ring yet."""
     await bed.start(0)
     for number in range(1, NODES):
         await bed.start(number, 0)

@@ -1,4 +1,4 @@
-"""What every sink that keeps rows does: order, visibility after a flush, closing twice, latencies, rows of none."""
+"""Requirements on every sink that keeps rows: order, visibility after a flush, closing twice, latencies, rows of none."""
 
 import time
 from collections.abc import Callable

@@ -296,7 +296,7 @@ def test_short_lived_keys_do_not_accumulate_in_memory(tmp_path: Path) -> None:
     for number in range(100):
         store.save(f"{number}", entry(number))
         store.drop(f"{number}")
-        assert len(store._dropped) < 10  # what must be bounded shows nowhere else
+        assert len(store._dropped) < 10  # no other observation shows that it is bounded
     assert len(store) == 1
     assert store.get("7") is None
     assert store.get("stays") is not None

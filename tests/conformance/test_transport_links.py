@@ -1,4 +1,4 @@
-"""What every link does, on every loop: two ends that know each other, frames, pressure, ends."""
+"""Requirements on every link, on every loop: two ends that know each other, frames, pressure, ends."""
 
 import asyncio
 
@@ -133,7 +133,7 @@ def test_a_cork_writes_on_release_and_not_an_iteration_later(run: Run) -> None:
         assert at_b._unsent
         cork.release()
         assert not at_b._unsent
-        at_b.send(CONTROL, b"three")  # nobody holds it: it leaves by itself
+        at_b.send(CONTROL, b"three")  # no caller holds it: it leaves by itself
         await a.until(lambda: len(a.frames) == 3)
         assert before == 0
         assert [body for _, body in a.frames] == [b"one", b"two", b"three"]
@@ -184,7 +184,7 @@ def test_a_reader_that_pauses_stalls_the_sender_and_loses_nothing(run: Run) -> N
         waiting = asyncio.ensure_future(at_b.drain())
         await asyncio.sleep(0.02)
         assert not waiting.done()
-        assert len(a.frames) <= 20  # what one read had brought
+        assert len(a.frames) <= 20  # frames of one read
         at_a.resume_reading()
         await waiting
         await a.until(lambda: len(a.frames) == sent)

@@ -1,4 +1,4 @@
-"""Who is refused, with which reason, and that a refusal costs the acceptor nothing that stays.
+"""Refused callers and the reasons, and that a refusal costs the acceptor nothing permanent.
 
 Each stranger here goes as far as it can by itself: plain TCP, TLS without or with a leaf of the network, a HELLO.
 """
@@ -31,7 +31,7 @@ OTHER = Authority("another authority", now=NOW)
 async def call(
     listener: Listener, raw: bytes, context: ssl.SSLContext | None = None, *, hang_up: bool = False
 ) -> bytes:
-    """Send bytes as a stranger; what the acceptor answers until it closes. A broken connection answers nothing."""
+    """Send bytes as a stranger; return the acceptor's answer until it closes. A broken connection answers nothing."""
     host, port = parse_address(listener.address)
     try:
         reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="" if context else None)
@@ -110,7 +110,7 @@ def test_a_leaf_of_another_network_is_refused_by_both_ends(run: Run) -> None:
         a = agent("a")
         stranger = Node("b", OTHER.member("b"), network=OTHER.network)
         listener = await a.serve()
-        stranger.client.verify_mode = ssl.CERT_NONE  # one that does not care who answers
+        stranger.client.verify_mode = ssl.CERT_NONE  # a dialler that accepts any peer
         await call(listener, frame(0, encode_hello(stranger.hello)), stranger.client)
         await no_trace(a, listener, "tls")
         listener = await a.serve()
@@ -211,11 +211,11 @@ def test_frames_sent_with_the_hello_wait_until_it_is_accepted(run: Run) -> None:
     run(scenario())
 
 
-# ------------------------------------------------------------------------------------------------------------- who it is
+# ------------------------------------------------------------------------------------------------------------- identities
 
 
 def forged_leaf(holder: str, victim: str) -> ssl.SSLContext:
-    """A leaf of our network that names the victim's key, signed by the holder's: what a thief can make."""
+    """A leaf of our network that names the victim's key, signed by the holder's: a thief can make it."""
     honest = certificates.public_bytes
     try:
         certificates.public_bytes = lambda key: public_of(victim)
@@ -360,7 +360,7 @@ def test_a_dialler_reports_plainly_that_no_peer_is_listening(run: Run) -> None:
             address = f"127.0.0.1:{unused.getsockname()[1]}"
             with pytest.raises(OSError):
                 await b.dial(address)
-            unused.listen(1)  # the system accepts, nobody answers
+            unused.listen(1)  # the system accepts, no process answers
             with pytest.raises(TimeoutError, match="did not answer within"):
                 await b.dial(address, timeout=0.2)
         with pytest.raises(ValueError, match="HOST:PORT"):

@@ -1,4 +1,4 @@
-"""What wears a node down: many links of one key, users in the places of agents, long questions, frames that never end."""
+"""Attacks that wear a node down: many links of one key, users in the places of agents, long questions, frames that never end."""
 
 import asyncio
 import contextlib

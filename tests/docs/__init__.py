@@ -1,1 +1,1 @@
-"""What the documentation shows is run."""
+"""Tests that run the documentation's examples."""

@@ -23,7 +23,7 @@ class Block:
 
     Attributes:
         reason: why it is not run; empty when it is.
-        shows: what it prints before it is stopped, when it does not end by itself.
+        shows: expected output until it is stopped, when it does not end by itself.
     """
 
     page: str

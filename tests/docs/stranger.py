@@ -1,7 +1,8 @@
-"""Somebody who types what a page shows, on one or more machines: here, folders and loopback addresses of this one.
+"""A reader who types the commands of a page, on one or more machines: here, folders and loopback addresses of this one.
 
-A console line is `$ command` on the reader's own machine or `pi1$ command` on another. Commands that run until somebody stops them
-(agents, `up`) get a terminal of their own and go on in the background; what they print there is kept, for the page refers to it.
+A console line is `$ command` on the reader's own machine or `pi1$ command` on another. Commands that run until stopped
+(agents, `up`) get a terminal of their own and continue in the background; their output is kept there, for the page
+refers to it.
 """
 
 import contextlib
@@ -73,7 +74,7 @@ class Background:
         os.write(self._end, line.encode() + b"\n")
 
     def stop(self) -> int:
-        """As Ctrl-C does; what is left of its processes is ended."""
+        """As Ctrl-C does; its remaining processes are ended."""
         self.process.send_signal(signal.SIGINT)
         try:
             return self.process.wait(30)
@@ -173,7 +174,7 @@ class Stranger:
         return command
 
     def _machine(self, name: str) -> tuple[Path, dict[str, str]]:
-        """Folder and environment of a machine; its metrics are where nobody else's are."""
+        """Folder and environment of a machine; its metrics have a port of their own."""
         folder = self.folder / (name or "here")
         folder.mkdir(exist_ok=True)
         environment = environment_of(folder) | {"TERM": "xterm", "COLUMNS": "100"}
@@ -201,7 +202,7 @@ class Stranger:
 
 
 def clone_of_it(folder: Path) -> None:
-    """What `make` needs of a clone in which `make install` was done: the environment that runs this test."""
+    """Files that `make` needs in a clone in which `make install` was done: the environment that runs this test."""
     (folder / "tools").mkdir(parents=True)
     (folder / ".venv").mkdir()
     for name in ("Makefile", "pyproject.toml", "tools/setup.sh"):

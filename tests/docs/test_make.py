@@ -1,4 +1,6 @@
-"""`make install`: what was said about Spark is done, remembered and undone. A set-up that writes down its arguments stands in."""
+"""`make install`: the choice about Spark is carried out, remembered and undone. A set-up that writes down its arguments
+stands in.
+"""
 
 import os
 import shutil
@@ -37,7 +39,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def _asked(clone: Path, *words: str) -> list[str]:
-    """What the set-up was told, in order, after one more `make install`."""
+    """Arguments of the set-up, in order, after one more `make install`."""
     subprocess.run(["make", "install", *words], cwd=clone, env=HERE, check=True, capture_output=True)
     return (clone / "asked").read_text().split()
 

@@ -27,7 +27,7 @@ _CHANGES = ("append", "clear", "pop", "extend", "setdefault", "update", "remove"
 
 
 def rows(heading: str) -> dict[str, tuple[str, str]]:
-    """Field → (set by, who reacts), of one part of the page."""
+    """Field → (setters, reactors), of one part of the page."""
     part = next(part for part in re.split(r"\n(?=## )", PAGE.read_text()) if part.startswith(heading))
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("| `")

@@ -65,7 +65,7 @@ def test_the_reference_of_the_command_line_is_up_to_date() -> None:
     written, now = TARGET.read_text(), reference()
     if version_line() in written:
         assert now == written, "run: python -m tools.cli_reference"
-    else:  # another click lays the help out in another way; what can be typed must be the same
+    else:  # another click lays the help out in another way; the commands must be the same
         assert set(re.findall(r"--[a-z][a-z-]+", now)) == set(re.findall(r"--[a-z][a-z-]+", written))
 
 

@@ -1,7 +1,7 @@
-"""A fresh account of this machine: a home with nothing in it, whose user is nobody else.
+"""A fresh account of this machine: an empty home whose user has no other processes.
 
 Where this process is root the account is made by `useradd`, in a mount namespace with an /etc of its own, so that nothing of it
-stays; what its user has to read (the interpreter, the project) is opened there where a folder above it is closed. Elsewhere a
+stays; files that its user has to read (the interpreter, the project) are opened there where a folder above is closed. Elsewhere a
 fresh home of our own user has to do.
 """
 
@@ -82,7 +82,7 @@ class Account:
         shutil.rmtree(self._sandbox, ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
-        """What a login gives, with the project's commands on the path."""
+        """Environment of a login, with the project's commands on the path."""
         path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin"
         return {
             "PATH": path,

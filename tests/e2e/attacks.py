@@ -1,4 +1,4 @@
-"""What strangers try at an agent's port. Each attack says for which reasons it may be refused."""
+"""Attacks of unknown callers on an agent's port. Each attack says for which reasons it may be refused."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class Target:
         scope: str = "",
         by_token: bool = False,
     ) -> tuple[bytes, ...]:
-        """authority → key, which nobody has to count; or authority → token → key."""
+        """authority → key, without a use count; or authority → token → key."""
         now = int(time.time())
         sign = self.authority.sign
         chain: tuple[bytes, ...] = ()
@@ -152,7 +152,7 @@ async def forged_grant(target: Target) -> None:
 
 
 async def stolen_chain(target: Target) -> None:
-    """Somebody else's chain with one's own key: a forged peer id."""
+    """Another node's chain with one's own key: a forged peer id."""
     victim, thief = Key.generate(), Key.generate()
     await _tls(target, thief, target.network, _hello(target.chain(victim)))
 
@@ -182,7 +182,7 @@ async def unknown_service(target: Target) -> None:
 
 
 async def oversized(target: Target) -> None:
-    """A frame that says it has 16 MiB before anybody knows who is there."""
+    """A frame header of 16 MiB before the peer is identified."""
     await _tls(target, Key.generate(), target.network, (16 << 20).to_bytes(4, "big") + b"\x00" + bytes(9000))
 
 
@@ -231,7 +231,7 @@ async def _eof(reader: asyncio.StreamReader) -> bool:
 async def _member(
     target: Target, key: Key, role: str, service: str, scope: str = ""
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A link of somebody with a good grant: HELLOs are exchanged, frames may follow."""
+    """A link with a valid grant: HELLOs are exchanged, frames may follow."""
     host, _, port = target.address.rpartition(":")
     context = client_context(make_credentials(key, target.network, int(time.time())))
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname="")
@@ -295,7 +295,7 @@ async def unfinished(target: Target, role: str, service: str, links: int) -> Non
 async def _ask(
     target: Target, role: str, command: Command, scope: str = "", *, key: Key | None = None, order: bytes = b""
 ) -> None:
-    """One question of somebody with a good grant."""
+    """One request with a valid grant."""
     reader, writer = await _member(target, key or Key.generate(), role, "control", scope)
     with contextlib.suppress(OSError, TimeoutError):
         writer.write(frame(FrameKind.CONTROL, CONTROL.encode(ControlRequest(1, command, order))))
@@ -334,7 +334,7 @@ async def looks_out_of_scope(target: Target) -> None:
 
 
 async def submits_unsigned(target: Target) -> None:
-    """Somebody who may submit brings what he has not signed."""
+    """A submitter sends code that it has not signed."""
     await _ask(target, "submitter", Submit("", encode(pipeline("theirs")), b""))
 
 

@@ -1,7 +1,7 @@
 """A way round for data links, which a test can cut, stall and heal: each executor is reached through a proxy of the test's.
 
-Agents that are started as `python -m tests.e2e.detoured_agent` ask the test for the address under which their executors are told to
-others. What agents say to each other goes straight.
+Agents started as `python -m tests.e2e.detoured_agent` ask the test for the address that they announce for their
+executors. Messages between agents go directly.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Detours:
         return len(self._connections)
 
     def cut(self) -> None:
-        """Nothing passes any more, and nobody is told."""
+        """Nothing passes any more, and no end is notified."""
 
         async def work() -> None:
             self._is_open = False
@@ -103,7 +103,7 @@ class Detours:
         self._call(work())
 
     def heal(self, *, resumes: bool) -> None:
-        """New connections pass; `resumes`: what was under way, too. Else it stays where it is, as in a long back-off."""
+        """New connections pass; `resumes`: bytes in transit pass too. Else it stays where it is, as in a long back-off."""
 
         async def work() -> None:
             self._is_open = True

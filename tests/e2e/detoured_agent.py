@@ -1,6 +1,6 @@
-"""The command line, with one thing changed: what an executor says of where it listens leads through the test's proxy (`detour`).
+"""The command line, with one thing changed: the address that an executor announces leads through the test's proxy (`detour`).
 
-With `RELAYS_GO_STRAIGHT` set, relays are told the true address: what is cut is the way between two hosts, not a host's.
+With `RELAYS_GO_STRAIGHT` set, relays get the true address: the path between two hosts is cut, not a host's.
 """
 
 import os

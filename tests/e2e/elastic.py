@@ -41,7 +41,7 @@ def line(number: int) -> str:
 
 
 def undisturbed(folder: Path, count: int) -> str:
-    """Put code and input into a folder; what one process writes that nothing happens to."""
+    """Put code and input into a folder; return the output of one undisturbed process."""
     (folder / "elastic.py").write_text(CODE)
     (folder / "rows.csv").write_text("".join(map(line, range(count))))
     told = cli(
@@ -143,7 +143,7 @@ class Elastic:
         return list(self.scaling()["changes"])
 
     def before_step(self) -> int | None:
-        """Rows that have left the source and that the step has not worked off; None where an instance has not told yet."""
+        """Rows that have left the source and that the step has not worked off; None where an instance has not reported yet."""
         stages = {stage["name"]: stage["instances"] for stage in self.status().get("stages", ())}
         told = [*stages.get("readings", ()), *stages.get("sums", ())]
         if len(told) < 2 or not all(one.get("steps") for one in told):

@@ -51,7 +51,7 @@ class Hosts:
             ip("-n", self.switch, "link", "set", f"p{_number(name)}", "master", side)
 
     def lose(self, sender: str, receiver: str) -> None:
-        """What one host sends to another is lost from now on; the other way goes on."""
+        """Drop everything that one host sends to another from now on; the other way goes on."""
         words = ("lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
         ip("-n", self.names[_number(sender)], "neigh", "replace", address(_number(receiver)), *words)
 
@@ -60,7 +60,7 @@ class Hosts:
         ip("-n", self.names[_number(sender)], "neigh", "del", address(_number(receiver)), "dev", "eth0")
 
     def thin(self, name: str, rate: str) -> None:
-        """What a host sends passes at this rate (`256kbit`), and is lost where too much waits; empty: undo that."""
+        """Limit a host's sending rate (`256kbit`) and drop what exceeds its queue; empty: undo that."""
         shape = ["add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "300ms"]
         words = shape if rate else ["del", "dev", "eth0", "root"]
         subprocess.run(

@@ -104,7 +104,7 @@ class AgentProcess:
         return str(found["address"])
 
     def has_company(self) -> bool:
-        """Whether it is in a ring and not alone there; who joins the ring of others is in none for a moment."""
+        """Whether it is in a ring and not alone there; a node that joins another ring is in none for a moment."""
         with contextlib.suppress(CommandRefusedError):
             return not self.ask(Nodes())["isolation_warning"]
         return False

@@ -23,7 +23,7 @@ from agiledart import (
 
 
 class Reading(NamedTuple):
-    """What a sensor says."""
+    """A reading of a sensor."""
 
     at: int
     room: str
@@ -31,14 +31,14 @@ class Reading(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What is known of a room."""
+    """Known facts about a room."""
 
     name: str
     floor: int
 
 
 class Alarms(BroadcastOperator[str, Reading, list[int], tuple[str, int, int], Reading, dict[str, int]]):
-    """Readings above the bound that the second sensor told last, counted; and when the room is quiet again."""
+    """Readings above the second sensor's latest bound, counted; and when the room is quiet again."""
 
     def initial(self, key: str) -> list[int]:
         return [0]

@@ -67,7 +67,7 @@ FINAL = ("finished", "failed", "stopped")
 
 
 def undisturbed(folder: Path, readings: int, entry: str = "build") -> str:
-    """Put code and input into a folder; what one process writes that nothing happens to."""
+    """Put code and input into a folder; return the output of one undisturbed process."""
     (folder / "plug.py").write_text(CODE)
     (folder / "rows.csv").write_text("".join(f"{n},{n % 7},{n * n % 101}\n" for n in range(readings)))
     told = cli(
@@ -149,7 +149,7 @@ def host_of(job: Job, stage: str) -> AgentProcess:
 
 
 def register_of(ring: Mesh) -> RegisterValue | None:
-    """What the one register that there is says, as the newest of its files has it, those of dead voters among them."""
+    """Value of the single register, from the newest of its files, those of dead voters included."""
     files = [path.read_bytes() for agent in ring.agents for path in agent.state_dir.glob("runs/*/voter")]
     found = [_VOTER.decode(raw.removeprefix(raw[: len(_MAGIC) + _SUM_BYTES])) for raw in files]
     newest = max(found, key=lambda one: one.accepted, default=None)

@@ -118,7 +118,7 @@ def test_ten_thousand_attempts_leave_no_trace() -> None:
 
             await asyncio.gather(*(one(next(cycle)) for _ in range(count)))
 
-        asyncio.run(storm(300))  # what is loaded at the first refusal of each kind
+        asyncio.run(storm(300))  # modules loaded at the first refusal of each kind
         wait_for(lambda: sum(refusals(agent).values()) >= 300, 20, "the first ones are counted")
         before, counted = agent.rss_mb(), sum(refusals(agent).values())
         asyncio.run(storm(attempts))

@@ -62,7 +62,7 @@ class Showing(Job):
         assert "ends when one of these nodes dies" not in told.stdout
 
     def shown(self) -> dict[str, list[str]]:
-        """What was seen at each sink, as lines of CSV."""
+        """Lines of CSV seen at each sink."""
         pane = [msgspec.json.decode(line, type=dict[str, object]) for line in self.out.read_bytes().splitlines()]
         printed = cli("logs", self.name, "--agent", str(self.ring.agent("a3").state_dir)).stdout.splitlines()
         return {

@@ -1,4 +1,4 @@
-"""Orders of several users at several agents: every one is found in the audit, and what was altered on a disk is told."""
+"""Orders of several users at several agents: every one is found in the audit, and an altered line on a disk is reported."""
 
 import asyncio
 import json
@@ -110,7 +110,7 @@ def test_every_command_is_audited_and_an_altered_line_is_reported() -> None:
         assert code == 0
         assert {(row["application"], row["requester"].split()[0]) for row in body["rows"]} == {("x1", "submitter")}  # type: ignore[attr-defined]
         assert cli("audit", "--since", "1s", "--app", "none", "--agent", str(made.agents[0].state_dir)).stdout == (
-            "Nobody wanted anything of that kind.\n"
+            "No entry matches.\n"
         )
         made.agents[0].kill()  # takes no line along
         path = made.agents[0].state_dir / "audit" / "allowed.log"

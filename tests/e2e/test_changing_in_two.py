@@ -1,4 +1,4 @@
-"""A ring of two: who takes a stage over holds the only fragment of its state itself, and nobody else can be asked for it."""
+"""A ring of two: the node that takes a stage over holds the only fragment of its state, and no other node can be asked for it."""
 
 from pathlib import Path
 

@@ -86,7 +86,7 @@ def ring() -> Iterator[Mesh]:
 
 
 def undisturbed(folder: Path) -> str:
-    """Put code and inputs into a folder; what one process writes that nothing happens to."""
+    """Put code and inputs into a folder; return the output of one undisturbed process."""
     (folder / "joins.py").write_text(CODE)
     (folder / "left.csv").write_text("".join(f"{n * 2},{n % 23},{n * n % 101}\n" for n in range(ROWS)))
     (folder / "right.csv").write_text("".join(f"{n * 2 + 1},{n * 7 % 23},{n % 97}\n" for n in range(ROWS)))

@@ -50,7 +50,7 @@ def test_a_run_is_stopped_and_its_state_retained(ring: Mesh, tmp_path: Path) -> 
     wait_for(lambda: not list(ring.agent("a1").state_dir.glob("runs/first.*")), 30, "the run's own files go")
     for agent in ring.agents:
         assert [one["name"] for one in agent.ask(Checkpoints("first"))["retained"]] == ["pause"]
-    ring.grow(1, "--host", "machine-4")  # it keeps none itself, and brings its user's order to who does
+    ring.grow(1, "--host", "machine-4")  # it keeps none itself, and forwards its user's command to the nodes that do
     told = cli("checkpoint", "export", "pause", "--output", str(tmp_path / "kept"), *agent_of(ring, "a4"))
     assert told.returncode == 0, told.stderr
     manifest, digest = verify(tmp_path / "kept")

@@ -48,7 +48,7 @@ def clocks() -> Iterator[tuple[Mesh, dict[str, WrongClock]]]:
 
 
 def offsets(agent: AgentProcess) -> dict[str, float | None]:
-    """What `nodes` says of each clock, in seconds."""
+    """Clock differences printed by `nodes`, in seconds."""
     return {row["name"]: row["clock_s"] for row in agent.ask(Nodes())["nodes"]}
 
 

@@ -72,7 +72,7 @@ class Table:
 
 
 class Running:
-    """The application, and who kills what."""
+    """The application and the kill schedule."""
 
     def __init__(self, made: Mesh, folder: Path, source: str, sink: str, kills: list[Callable[[], None]]) -> None:
         self.made, self.kills, self.killed = made, kills, 0

@@ -1,4 +1,4 @@
-"""Real agents on emulated hosts, with the links between two halves cut: what ended stays, what lives lives on.
+"""Real agents on emulated hosts, with the links between two halves cut: ended runs stay ended, running ones continue.
 
 Each host is a network namespace behind one of two bridges; the cut moves some to the other bridge. It needs root and `ip`.
 """

@@ -1,4 +1,6 @@
-"""Data links are cut, stalled and broken while rows flow: nothing is lost, doubled or brought back, and `status` says who waits."""
+"""Data links are cut, stalled and broken while rows flow: nothing is lost, duplicated or restarted, and `status` names
+the waiting host.
+"""
 
 import os
 import signal
@@ -103,7 +105,7 @@ class Job:
         return int(self.status().get("summary", {}).get("results", {}).get("report", 0))
 
     def until_it_waits(self) -> str:
-        """Wait until somebody waits for another host; what `status` says of it."""
+        """Wait until a host waits for another; return the `status` output about it."""
         return str(wait_for(lambda: next(filter(None, (one.get("waits_for", "") for one in self.instances())), ""), 30,
                             f"{self.name} says for whom it waits"))  # fmt: skip
 
@@ -116,7 +118,7 @@ class Job:
 
 
 def cut_and_heal(ways: Detours, job: Job) -> None:
-    """What was under way stays where it was, as in a long back-off."""
+    """Bytes in transit stay where they are, as in a long back-off."""
     ways.cut()
     assert "no answer for" in job.until_it_waits()
     shown = cli("status", job.name, "--agent", str(job.ring.agents[0].state_dir)).stdout
@@ -126,7 +128,7 @@ def cut_and_heal(ways: Detours, job: Job) -> None:
 
 
 def stall_and_heal(ways: Detours, job: Job) -> None:
-    """What was under way comes late, beside what was sent again."""
+    """Bytes in transit arrive late, beside their retransmission."""
     ways.cut()
     job.until_it_waits()
     ways.heal(resumes=True)

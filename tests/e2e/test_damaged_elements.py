@@ -64,6 +64,6 @@ def test_a_state_with_one_damaged_copy_is_waited_for_and_named(ring: Mesh, tmp_p
 
 
 def is_waiting(job: Job) -> dict[str, object] | None:
-    """What is said of the recovery, when it waits and says for what."""
+    """Text of the recovery status, when it waits and names the reason."""
     recovery = job.status().get("recovery")
     return recovery if recovery and recovery["phase"] == "waiting" and "damaged" in recovery["reason"] else None

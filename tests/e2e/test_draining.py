@@ -96,9 +96,7 @@ def test_a_voter_transfers_its_slot_before_it_leaves(tmp_path: Path) -> None:
             job.until_committed()
 
             before = voters_of(made)
-            leaving = next(
-                name for name in before if name not in hosts(job)
-            )  # who hosts a stage gives it away by itself
+            leaving = next(name for name in before if name not in hosts(job))  # a host transfers its stages by itselff
             code, text = told(made, "drain", leaving)
             assert (code, "seats: another node votes in its register" in text) == (0, True), text
             after = voters_of(made)

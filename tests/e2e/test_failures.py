@@ -28,7 +28,7 @@ def eight() -> Iterator[Mesh]:
 
 
 def submit(made: Mesh, folder: Path, speed: float) -> tuple[dict[str, Any], list[str]]:
-    """The query at a pace, its source on a2 and its sink on a3; what the submission said, and the lines."""
+    """The query at a pace, its source on a2 and its sink on a3; return the submission's output and the lines."""
     lines = list(itertools.islice(generate(seed=11), TRIPS))
     source = write_lines(folder / "trips.csv.gz", lines)
     ran = cli(

@@ -1,4 +1,4 @@
-"""What people met on their first day: each was found by hand."""
+"""Problems that users met on their first day: each was found by hand."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ def agent(*words: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def running(folder: Path, *words: str) -> Iterator[Path]:
-    """An agent that nobody named, until the end of the block; gives its log."""
+    """An agent without a given name, until the end of the block; gives its log."""
     log = folder.with_suffix(".log")
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -59,7 +59,7 @@ def test_a_failed_start_bootstraps_nothing(tmp_path: Path) -> None:
 
 
 def test_an_address_of_another_machine_is_not_blamed_on_a_process(tmp_path: Path) -> None:
-    with socket.socket() as elsewhere:  # somebody has that port, on an address of ours
+    with socket.socket() as elsewhere:  # another process has that port, on an address of this machine
         elsewhere.bind(("127.0.0.1", 0))
         elsewhere.listen()
         port = elsewhere.getsockname()[1]

@@ -1,7 +1,7 @@
-"""A stranger's first hour in a fresh account: what pages show, and every mistake that people made on their first day.
+"""A stranger's first hour in a fresh account: the pages' examples, and every mistake that users made on their first day.
 
-All of it is typed at a command line by a user who has nothing but the project's commands on the path. Each answer is judged: its
-exit code, its words, and that whatever went wrong is told in a line that says what to do next, never in a traceback.
+All commands are typed by a user who has only the project's commands on the path. Each answer is judged: its exit code,
+its message, and that every failure is reported in one line with the next step, never in a traceback.
 """
 
 import re
@@ -29,7 +29,7 @@ _ALONE = ("Spark", "spark", "analytics", "apt-get", "1883", "plant", "192.168", 
 
 
 class Visitor(Stranger):
-    """The reader of pages who types in a fresh account."""
+    """The reader of pages, in a fresh account."""
 
     def __init__(self, account: Account) -> None:
         super().__init__(account.home)

@@ -1,4 +1,4 @@
-"""Who somebody is at the command line: a token that was used goes on, by itself and by a name."""
+"""The user's identity at the command line: a token that was used goes on, by itself and by a name."""
 
 import json
 from collections.abc import Iterator

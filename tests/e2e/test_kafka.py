@@ -45,7 +45,7 @@ PARTITIONS = 4
 
 
 class Reading(NamedTuple):
-    """What is sent."""
+    """A sent message."""
 
     number: int
     celsius: float
@@ -73,7 +73,7 @@ def topic(broker: KafkaBroker, name: str) -> None:
 
 
 def group_is_at(broker: KafkaBroker, group: str) -> int:
-    """The sum of the offsets that the group was told."""
+    """The sum of the group's committed offsets."""
     from aiokafka.admin import AIOKafkaAdminClient
 
     async def ask() -> int:

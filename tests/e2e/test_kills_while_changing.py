@@ -1,4 +1,6 @@
-"""Nodes are killed with SIGKILL at random moments of a change: it is let go, rolled back or done, and the result is exact."""
+"""Nodes are killed with SIGKILL at random moments of a change: it is aborted, rolled back or completed, and the result
+is exact.
+"""
 
 import os
 import random

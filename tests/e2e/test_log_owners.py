@@ -1,4 +1,4 @@
-"""A log is its owner's: who else reads it, on real agents, and who else may write to it."""
+"""A log is its owner's: other users that may read or write it, on real agents."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def keep(readings: Source[Reading], report: Sink[Reading], name: str = "mine") -
 
 
 class Person:
-    """Who holds a token."""
+    """A bearer of a token."""
 
     def __init__(self, agent: AgentProcess, folder: Path, name: str, role: str = "submitter", scope: str = "") -> None:
         token = str(agent.ask(CreateToken(role=role, scope=scope))["token"])
@@ -98,7 +98,7 @@ def test_a_log_belongs_to_its_owner(three: Mesh, tmp_path: Path) -> None:
     assert told.returncode == 0, told.stderr
     wait_for(lambda: bob.rows(a2, "routes") == 7, 20.0, "what a2 believes of shares is some seconds old")
 
-    # Who may not read it may not have it written, in its place or from elsewhere, by a run of another name or of the same one.
+    # Users that may not read a log may not have it written, on this node or another, by a run of another name or of the same one.
     for where in ("a2", "a3"):
         code, text = eve.submit(a3, "other", f"log:routes@{where}")
         assert code == 1
@@ -136,7 +136,7 @@ def what_an_admin_writes_stays_hers(three: Mesh, tmp_path: Path, ann: Person, ev
 
 
 def by_an_admin(agent: AgentProcess, folder: Path, name: str, sink: str) -> tuple[int, str]:
-    """Who opens an agent's socket; exit code, and what went wrong."""
+    """Open an agent's socket as a user; exit code, and what went wrong."""
     told = cli("submit", f"{folder / 'code.py'}:keep", "--name", name, "--wait", "--agent", str(agent.state_dir),
                "--set", f"readings=jsonl:{folder / 'in.jsonl'}@a1", "--set", f"report={sink}")  # fmt: skip
     return told.returncode, told.stderr if told.returncode else ""

@@ -52,7 +52,7 @@ def ring() -> Iterator[Mesh]:
 
 @pytest.fixture
 def expected(tmp_path: Path) -> str:
-    """What one undisturbed process writes."""
+    """Output of one undisturbed process."""
     (tmp_path / "returns.py").write_text(CODE)
     (tmp_path / "rows.csv").write_text("".join(f"{n},{n % 7},{n * n % 101}\n" for n in range(READINGS)))
     words = ["--set", "readings=csv:rows.csv", "--set", "report=null:", "--set", "copy=csv:expected.csv"]

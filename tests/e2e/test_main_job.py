@@ -103,7 +103,7 @@ def test_paced_input_gives_latencies(tmp_path: Path) -> None:
     ("option", "content", "message"),
     [
         ("--input", None, "does not exist"),
-        ("--input", b"this is no gzip file", "gzip"),
+        ("--input", b"this is not a gzip file", "gzip"),
     ],
 )
 def test_a_bad_input_is_reported_before_anything_starts(
@@ -127,7 +127,9 @@ INSTALLED = str(Path(sys.executable).with_name("agiledart"))
 )
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, after: float, how: signal.Signals) -> None:
-    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="adt-"))  # nobody else writes here; sockets need a short path
+    folder = Path(
+        tempfile.mkdtemp(dir="/tmp", prefix="adt-")
+    )  # no other process writes here; sockets need a short path
     environment = os.environ | {"TMPDIR": str(folder)}
     process = subprocess.Popen(
         [INSTALLED, "demo", "--no-spark", "--agents", "3", "--results", str(tmp_path / "r")],

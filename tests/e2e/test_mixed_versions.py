@@ -1,4 +1,4 @@
-"""An agent of another version beside today's: both are named, nobody's code is blamed, its state directory opens both ways."""
+"""An agent of another version beside today's: both are named, no user code is blamed, its state directory opens both ways."""
 
 import io
 import json
@@ -44,7 +44,7 @@ def patched(tree: Path) -> None:
 
 
 def of_history(tree: Path) -> None:
-    """The code as it was before versions were told."""
+    """The code from before versions were reported."""
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True, check=False)
     if archive.returncode:
         pytest.skip(f"NOT RUN: no history here ({BEFORE})")
@@ -54,7 +54,7 @@ def of_history(tree: Path) -> None:
 
 @pytest.fixture(params=["patched", pytest.param("history", marks=pytest.mark.soak)])
 def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Mesh, dict[str, str], str]]:
-    """Two agents of today and a3 of another version; its environment; how it is told."""
+    """Two agents of today and a3 of another version; its environment; how its version is reported."""
     tree = tmp_path / "tree"
     tree.mkdir()
     {"patched": patched, "history": of_history}[request.param](tree)

@@ -1,4 +1,4 @@
-"""A stage with much state moves between real agents: what is handed over is what has changed, and the result is right."""
+"""A stage with much state moves between real agents: only changed state is handed over, and the result is right."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def build(readings: Source[Reading], report: Sink[Reading], name: str = "heavy")
 
 
 def written(folder: Path, seconds: int) -> str:
-    """Code and rows: each key once, then so many a second. What must come of it."""
+    """Code and rows: each key once, then so many a second. The expected result."""
     (folder / "heavy.py").write_text(CODE)
     sums = [0] * KEYS
     lines: list[str] = []
@@ -57,7 +57,7 @@ def written(folder: Path, seconds: int) -> str:
 
 
 def elements(ring: Mesh) -> list[SnapshotHeader]:
-    """What lies on the agents' disks of the run."""
+    """Files of the run on the agents' disks."""
     found = []
     for agent in ring.agents:
         for path in sorted(agent.state_dir.glob("runs/heavy.*/elements/[0-9a-f]*")):

@@ -1,4 +1,4 @@
-"""One name, submitted on both sides of a cut: two runs. Afterwards one has the name, and the other is stopped and told.
+"""One name, submitted on both sides of a cut: two runs. Afterwards one has the name, and the other is stopped and reported.
 
 Real agents on emulated hosts; it needs root and `ip`.
 """
@@ -119,7 +119,9 @@ def goes_on_until_stopped(ring: Mesh, folder: Path, winner: str) -> None:
 def test_one_of_two_runs_of_a_name_continues(
     hosts: Hosts, ring: Mesh, tmp_path: Path, end: str, code: str, delivery: str
 ) -> None:
-    """Each writes on its side; when the network is whole, processes are those of the run in `list`, and the other is told."""
+    """Each writes on its side; when the network is whole, processes are those of the run in `list`, and the other run
+    is reported.
+    """
     lines = [f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(ROWS)]
     (tmp_path / "in.csv").write_text("at,value\n" + "".join(lines))
     hosts.move(FAR, "right")

@@ -1,4 +1,4 @@
-"""What an operator types, against real agents: top, tap, doctor; and what agents log when nothing happens."""
+"""An operator's commands, against real agents: top, tap, doctor; and what agents log when nothing happens."""
 
 import json
 import subprocess

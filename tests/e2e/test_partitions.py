@@ -106,7 +106,7 @@ def test_one_side_commits_and_no_row_is_lost_or_duplicated(hosts: Hosts, ring: M
 
 
 def seen_by(agent: AgentProcess, name: str) -> dict[str, Any]:
-    """What `status` says on one agent; nothing while it does not answer."""
+    """Output of `status` on one agent; nothing while it does not answer."""
     try:
         return dict(agent.ask(Status(name)))
     except (CommandRefusedError, NoAgentError, OSError):

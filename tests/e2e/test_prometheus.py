@@ -79,7 +79,7 @@ class Prometheus:
         return None
 
     def values(self, expression: str) -> list[float]:
-        """What an expression comes to now."""
+        """Present value of an expression."""
         found = self.ask("query", query=expression)
         return [float(one["value"][1]) for one in found["result"]] if found else []
 

@@ -74,7 +74,7 @@ def test_files_of_ended_runs_are_removed(ring: Mesh) -> None:
         folders = [agent.state_dir / name for agent in ring.agents for name in ("runs", "fragments")]
         return [path for folder in folders for path in folder.glob("*")]
 
-    # Who was away when a run went on without it hears of the end from the application's record.
+    # A host that was away when a run continued without it learns of the end from the application's record.
     try:
         wait_for(lambda: not kept(), 60, "nothing is kept")
     except AssertionError:

@@ -34,7 +34,7 @@ TIMES = int(os.environ.get("AGILEDART_KILL_TIMES", "1"))
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What one undisturbed process writes."""
+    """Output of one undisturbed process."""
     folder = tmp_path_factory.mktemp("reference")
     trips = data_path(TAXI_SAMPLE)
     for query, builder in QUERIES.items():

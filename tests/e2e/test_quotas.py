@@ -81,6 +81,6 @@ def test_the_exhausted_quota_and_its_owner_are_reported(tmp_path: Path) -> None:
         wait_for(lambda: submit("five", second, *as_guest)[0] == 0, 20, "room for a guest's")
         code, text, _ = submit(
             "six", first, "--agent", first.address, "--identity", f"@{guest}"
-        )  # which bounds nobody's number
+        )  # which limits no owner's numberr
         assert code == 1
         assert "is 1 applications (by its token), and five runs. Stop one:  agiledart stop five" in text

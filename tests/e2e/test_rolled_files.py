@@ -58,7 +58,7 @@ def ring() -> Iterator[Mesh]:
 
 
 def seen(folder: Path, kind: str) -> list[int]:
-    """What a reader of the folder sees, which takes whole files only: one that is torn would not be read."""
+    """A folder as seen by a reader that takes complete files only: one that is torn would not be read."""
     from typing import NamedTuple
 
     class Reading(NamedTuple):
@@ -97,7 +97,7 @@ def test_each_row_is_in_one_complete_file(ring: Mesh, tmp_path: Path) -> None:
         return [seen(tmp_path / kind, kind) for kind in KINDS]
 
     def grown(before: list[list[int]]) -> list[list[int]]:
-        """What is seen when more is, in files of each kind; what was seen stays, nothing is seen twice."""
+        """Wait for more rows in files of each kind; rows seen before stay, no row is seen twice."""
         found: list[list[int]] = before
 
         def has_grown() -> bool:
@@ -152,7 +152,7 @@ def test_rows_of_a_stopped_run_are_in_complete_files(ring: Mesh, tmp_path: Path)
 
 
 def test_an_agent_that_died_during_a_rename_completes_it_when_it_is_back(tmp_path: Path) -> None:
-    """Its run is over, and nobody knows of it any more but this node's disk."""
+    """Its run is over, and only this node's disk still has it."""
     with mesh(1) as made:
         (agent,) = made.agents
         node = str((agent.description or {})["node_id"])

@@ -1,4 +1,4 @@
-"""A plain output file, exactly once, from which somebody takes rows that came since the last epoch: the run brings them back."""
+"""A plain output file, exactly once, from which a user removes rows written since the last epoch: the run brings them back."""
 
 import os
 from collections.abc import Iterator

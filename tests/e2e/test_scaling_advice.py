@@ -1,4 +1,4 @@
-"""A step that is too slow, on three agents: `explain scaling` says how many instances would do, and status who owns what."""
+"""A step that is too slow, on three agents: `explain scaling` recommends a number of instances, and status names the owner."""
 
 import json
 import time

@@ -48,7 +48,8 @@ def fed(ring: Mesh, folder: Path, name: str) -> Iterator[tuple[Elastic, Feeder]]
 def watched(job: Elastic, holds: Callable[[], bool], seconds: float, what: str) -> None:
     """Wait for a state, and look all the time at what lies before the step.
 
-    Where instances go, hosts tell at different moments of who counts on for whom: what lies there does so for longer than that.
+    During a change, hosts report at different moments which instance counts the rows: rows that wait there do so for
+    longer than that.
     """
     low = time.monotonic()
 

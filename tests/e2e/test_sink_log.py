@@ -71,7 +71,7 @@ def rows_from(reader: SinkLogClient, sink: str, start: int, stop: int, partition
 
 
 def reference(source: str) -> list[Any]:
-    """What the same topology writes when it runs in one process."""
+    """Output of the same topology in one process."""
     with tempfile.TemporaryDirectory() as folder:
         ran = cli("run", ENTRY, "--set", f"trips={source}", "--set", "report=log:here", cwd=folder)
         assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,6 @@
-"""Whatever happens to a file of a state directory: the agent is who it was, in its ring, or says file, cause and command."""
+"""Whatever happens to a file of a state directory: the agent keeps its identity, in its ring, or reports file, cause
+and command.
+"""
 
 import re
 import shutil
@@ -46,7 +48,7 @@ def has_finished(asked: AgentProcess, name: str) -> bool:
 
 
 def started(agent: AgentProcess) -> tuple[str, str]:
-    """(its node id, empty when it did not come up; what it said)."""
+    """(its node id, empty when it did not come up; its output)."""
     before = len(agent.log.read_text())
     agent.start()
     assert agent.process is not None

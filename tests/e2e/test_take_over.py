@@ -59,7 +59,7 @@ def test_a_host_of_state_is_killed_permanently(ring: Mesh, expected: tuple[Path,
 
 
 def coordinator_of(job: Job) -> AgentProcess:
-    """Who says what counts."""
+    """The coordinator of the run."""
     epoch: dict[str, Any] = wait_for(lambda: job.status().get("epoch"), 30, "somebody coordinates")
     return job.ring.agent(epoch["coordinator"])
 

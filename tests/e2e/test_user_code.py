@@ -1,4 +1,4 @@
-"""What user code may do to a mesh: print, raise, kill its process, never return. The agents go on."""
+"""Effects of user code on a mesh: print, raise, kill its process, never return. The agents go on."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""User code that raises, hangs, hogs or crashes on a mesh of three agents: what its user sees, and that the agents live."""
+"""User code that raises, hangs, hogs or crashes on a mesh of three agents: the messages to its user, and that the
+agents survive.
+"""
 
 import json
 from collections.abc import Iterator
@@ -124,14 +126,14 @@ def run(made: Mesh, folder: Path, builder: str, *more: str) -> dict[str, Any]:
 
 
 def logs(made: Mesh, name: str) -> str:
-    """What the application printed, on all nodes."""
+    """Output that the application printed, on all nodes."""
     return "\n".join(
         line["text"] if isinstance(line, dict) else str(line) for line in made.agent("a1").ask(Logs(name))["lines"]
     )
 
 
 def values(folder: Path, file: str = "out.csv") -> list[float]:
-    """What arrived."""
+    """Rows that arrived."""
     return [float(line.rsplit(",", 1)[1]) for line in (folder / file).read_text().splitlines()]
 
 

@@ -31,7 +31,7 @@ def ring() -> Iterator[Mesh]:
 
 
 def refused(ring: Mesh, name: str, token: str) -> str:
-    """What a newcomer is told that is not let in."""
+    """Message to a refused newcomer."""
     newcomer = AgentProcess(name, ring.folder)
     newcomer.start("--join", token)
     assert newcomer.process is not None
@@ -76,7 +76,7 @@ def token_at(ring: Mesh, token: str, address: str) -> str:
 
 
 async def tries_token(address: str, text: str, key: Key) -> str:
-    """What a thief is told who signs himself in: as if it were still the token's first second."""
+    """Message to a thief that signs itself in: as if it were still the token's first second."""
     token = parse_token(text)
     secret = Key.from_private_bytes(token.secret)
     above = decode_link(token.chain[-1])
@@ -140,7 +140,7 @@ def test_a_revoked_token_admits_no_node_and_its_members_stay(ring: Mesh, tmp_pat
     file.write_text(ring.token)
     told = cli("token", "revoke", f"@{file}", "--agent", str(founder.state_dir))
     assert told.returncode == 0, told.stderr
-    assert "lets nobody in any more" in told.stdout + told.stderr
+    assert "admits no further member" in told.stdout + told.stderr
     at_other = token_at(ring, ring.token, other.address)
     assert "revoked" in wait_for(lambda: refused(ring, "a3", at_other), 20, "a2 knows")
     assert names_seen(founder) == {"a1", "a2"}

@@ -1,4 +1,4 @@
-"""What users install: the wheel holds every package and nothing else, and works in an empty environment."""
+"""The package that users install: the wheel holds every package and nothing else, and works in an empty environment."""
 
 import contextlib
 import json

@@ -33,7 +33,7 @@ class WrongClock:
     """The wall clock of one agent and its executors; monotonic clocks go on. Make it before the agent starts; set it at any time.
 
     Args:
-        said: what libfaketime is told: seconds beside the right time (`-3600`), or a moment (`@1970-01-01 00:01:00`).
+        said: arguments of libfaketime: seconds beside the right time (`-3600`), or a moment (`@1970-01-01 00:01:00`).
     """
 
     def __init__(self, agent: AgentProcess, said: str = "+0") -> None:

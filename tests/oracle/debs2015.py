@@ -74,7 +74,7 @@ class Trip:
 
 @dataclass
 class Answers:
-    """What the two queries must say about a stream."""
+    """Answers that the two queries must give for a stream."""
 
     lines: int = 0
     malformed: Counter[str] = field(default_factory=Counter)
@@ -389,7 +389,7 @@ _COUNT = re.compile(r"\d+", re.ASCII)
 
 
 def difference(results: Path | str | Iterable[str], expected: Sequence[Row]) -> str | None:
-    """What is wrong with a result file (or its lines), first line first; None when it is exact.
+    """Compare a result file (or its lines) and describe the first fault; None when it is exact.
 
     The last column is the delay: a plain non-negative number of milliseconds, otherwise not looked at.
     """

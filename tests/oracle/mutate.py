@@ -1,6 +1,6 @@
 """Nasty streams: `mutate` injects faults into any stream, `small_world` is one where everything collides.
 
-Both draw from a seed. What was injected is counted, so that a test can insist that every kind was there.
+Both draw from a seed. Injected faults are counted, so that a test can require every kind.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Finds a small part of a stream that still fails: for a person who debugs, not part of a test run."""
+"""Finds a small part of a stream that still fails: a debugging aid, not part of a test run."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

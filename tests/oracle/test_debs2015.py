@@ -116,7 +116,7 @@ class TestAreas:
     def test_ties_newest_information_first(self, method: Method) -> None:
         lines = [line("a", "10:00:00", 1, 1), line("b", "10:00:00", 2, 2)]
         assert [c for c, *_ in areas(answer(lines, method=method))[-1]] == ["3", "1"]
-        # A trip that starts in an area renews it. It ends where nobody looks, and the median stays as it was.
+        # A trip that starts in an area renews it. It ends in an unwatched area, and the median stays as it was.
         lines.append(line("c", "10:00:00", 1, 9))
         assert [c for c, *_ in areas(answer(lines, method=method))[-1]] == ["1", "3"]
 

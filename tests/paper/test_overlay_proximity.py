@@ -1,4 +1,4 @@
-"""The overlay specification §3: what it costs to forward through a peer, and what of it comes to the tables."""
+"""The overlay specification §3: the cost of forwarding through a peer, and the tables' use of it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The overlay specification §6, sentence by sentence: who asks whom when somebody is dead, and how long that is remembered."""
+"""The overlay specification §6, sentence by sentence: the requests of each node after a death, and how long it is remembered."""
 
 from dataclasses import replace
 

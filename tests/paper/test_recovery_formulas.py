@@ -1,4 +1,4 @@
-"""Failure recovery, sections 2, 3, 9: what m + k fragments cost and buy. The figures are oracles R3 to R8."""
+"""Failure recovery, sections 2, 3, 9: the cost and benefit of m + k fragments. The figures are oracles R3 to R8."""
 
 from itertools import combinations
 

@@ -53,7 +53,7 @@ def test_t5_regret_of_the_papers_rule(nodes: int, expected: float) -> None:
     ("nodes", "expected"), [(25, (395, 244)), pytest.param(36, (583, 444), marks=pytest.mark.soak)]
 )
 def test_t5_less_exploration_costs_less_on_a_thousand_packets(nodes: int, expected: tuple[float, float]) -> None:
-    """Means over few networks of a heavy-tailed figure: what is stuck on a second best path weighs much."""
+    """Means over few networks of a heavy-tailed figure: runs stuck on a second best path weigh much."""
     assert kl_regret(0.2, nodes, 24) == pytest.approx(expected[0], rel=0.25)
     assert kl_regret(0.05, nodes, 24) == pytest.approx(expected[1], rel=0.5)
 

@@ -1,4 +1,4 @@
-"""Planted faults of a change: what the hand-over must do, left out. Each must show in some run of `test_changes.py`."""
+"""Planted faults of a change: parts of the hand-over, left out. Each must show in some run of `test_changes.py`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,7 @@ def closed_counts_as_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def requests_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """An instance of which some inputs have told of a change stops, although not all have."""
+    """An instance that some inputs have notified of a change stops, although others have not."""
     patch.setattr(Alignment, "advance", _advanced_by_first)
 
 

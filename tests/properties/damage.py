@@ -1,4 +1,4 @@
-"""Bytes that are nearly good ones: what a decoder meets from a peer that is broken or hostile."""
+"""Bytes that are nearly good ones: input of a decoder from a broken or hostile peer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to good bytes.
+    """A mutation of valid bytes.
 
     Args:
-        bits: put in anywhere: what is awkward in this format.
-        opening: put in many times: what opens one more level.
+        bits: put in anywhere: awkward values of this format.
+        opening: put in many times: bytes that open one more level.
         deepest: so often at most.
         other: also what is not damaged at all: bytes of nothing, one time in so many.
         longest: of those.

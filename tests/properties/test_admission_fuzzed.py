@@ -1,6 +1,6 @@
-"""Everything that who may is read from, changed at random: links, orders, bans, receipts, tokens, tickets, renewals, records.
+"""All inputs of authorisation, changed at random: links, orders, bans, receipts, tokens, tickets, renewals, records.
 
-What is not what was made is refused by one of our errors; what was signed says what was signed, or nothing. A second each;
+A changed input is refused by one of our errors; a signed input keeps its meaning or has none. A second each;
 `make soak` gives each ten minutes, or AGILEDART_FUZZ_SECONDS.
 """
 

@@ -63,7 +63,7 @@ def read(raw: bytes) -> dict[int, Any]:
 
 
 class Model:
-    """A store, and what it should be told to be."""
+    """A store and its expected contents."""
 
     def __init__(self) -> None:
         self.store = made()
@@ -98,7 +98,7 @@ class Model:
             self.touch(name, key, value)
 
     def touch(self, name: str, key: int, value: int) -> None:
-        """What a row does to its key."""
+        """Effect of a row on its key."""
         store, entry = self.store, self.store.get(key)
         if name in ("change", "time", "widen") and entry is None:
             entry = KeyEntry()

@@ -1,4 +1,4 @@
-"""`map_batches(…, on_error=…)`: the rows at fault are let go, and nothing else, however rows are cut into batches."""
+"""`map_batches(…, on_error=…)`: only the rows at fault are dropped, however rows are cut into batches."""
 
 from collections.abc import Callable
 from typing import Any

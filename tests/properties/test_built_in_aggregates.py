@@ -50,7 +50,7 @@ def key(row: Row) -> str:
 
 
 def built_in() -> Aggregator[Row, Any, Any]:
-    """All of them; what changes its state stands before, between and behind what may raise."""
+    """All of them; the state change stands before, between and behind calls that may raise."""
     return all_of(
         min_of(lambda row: row.one),
         all_of(count_of(), max_of(lambda row: row.one)),

@@ -1,4 +1,4 @@
-"""A stage takes a new term in mid-stream, and nobody can tell from the results: every operator, any change, any schedule."""
+"""A stage gets a new generation in mid-stream, and the results do not change: every operator, any change, any schedule."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

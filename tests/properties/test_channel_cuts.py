@@ -119,7 +119,7 @@ def told_once(self: InputEnd) -> None:
 
 
 def not_released(self: Unacknowledged, frames: int, watermarks: int) -> None:
-    """What was acknowledged is kept all the same."""
+    """Acknowledged rows are kept all the same."""
 
 
 def told_by_halves_of_a_window(self: ReceivingChannel) -> None:

@@ -119,7 +119,7 @@ def windowed(name: str, every: int, key: Any) -> Topology:
 
 
 def results(topology: Topology, rows: list[Trip], sizes: list[tuple[int, bool]], **how: Any) -> list[Any]:
-    """What comes out when the source gives these batches."""
+    """Output when the source gives these batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_run, "open_source", lambda *_, **__: Batches(rows, sizes))
         patch.setattr("agiledart_dataflow.operators.segments.FEW_ROWS", 2)

@@ -46,7 +46,7 @@ def soon() -> Iterator[None]:
 
 
 def told(state: NamedPanes) -> list[Any]:
-    """What a window would put out if all came to an end, in order."""
+    """Output of a window if all inputs ended, in order."""
     return fed(state, [], Part(1, in_columns=False, is_asked=False), None)
 
 
@@ -218,7 +218,7 @@ def test_omitted_changes_are_detected(
 
 
 def as_opened(rows_between: int) -> list[Any]:
-    """What a window is said to have been when it was opened, so many rows before its first step."""
+    """Contents of a window at its opening, so many rows before its first step."""
     program = program_of(KEYS["one"], "tumbling", "several", "fail")
     window, again = window_of(program), window_of(program)
     part = Part(3, in_columns=True, is_asked=False)
@@ -240,7 +240,7 @@ def test_rows_after_the_barrier_are_not_in_the_snapshot(monkeypatch: pytest.Monk
 
 
 def test_pending_rows_beyond_the_useful_number_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of few keys and many rows: what is folded is let go, and the next element is whole."""
+    """Windows of few keys and many rows: folded values are dropped, and the next snapshot is full."""
     monkeypatch.setattr(vector_panes, "MAX_DIRTY_KEYS", 50)
     window = window_of(program_of(KEYS["one"], "tumbling", "several", "fail"))
     part = Part(10, in_columns=True, is_asked=False)

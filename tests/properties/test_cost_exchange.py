@@ -1,4 +1,6 @@
-"""The distributed planner's costs to go: those of the shortest path once all is told, whatever was lost before."""
+"""The distributed planner's costs to go: they equal those of the shortest path once all reports arrived, whatever was
+lost before.
+"""
 
 import math
 

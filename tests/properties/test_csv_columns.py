@@ -160,7 +160,7 @@ def test_rows_parsed_together_are_emitted_in_batches() -> None:
 
 
 class Names(NamedTuple):
-    """Nothing but texts, which are only read when somebody asks."""
+    """Text fields only, which are read on demand."""
 
     first: str
     last: str

@@ -62,7 +62,7 @@ GOOD = {str: "a b", int: "7", float: "2.5", Decimal: "2.50", bool: "1", datetime
 
 
 def lines_for(row_type: Any) -> st.SearchStrategy[str]:
-    """Good lines in which up to two columns are what somebody might write there, or not."""
+    """Valid lines in which up to two columns may hold a user's mistakes."""
     kinds = [next(kind for kind in OF if kind.__name__ in str(hint)) for hint in row_type.__annotations__.values()]
 
     def changed(changes: list[tuple[int, int]]) -> str:

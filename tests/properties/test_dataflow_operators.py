@@ -217,7 +217,7 @@ def twice_then(left: list[str], right: list[str]) -> list[str]:
 
 
 class News(NamedTuple):
-    """What the session operator puts out."""
+    """Output of the session operator."""
 
     key: str
     rows: int

@@ -1,4 +1,4 @@
-"""Each decoder against made-up bytes: it never raises, hangs or bloats; what it gives can travel; all is counted.
+"""Each decoder against made-up bytes: it never raises, hangs or bloats; its rows can be encoded; all is counted.
 
 Twenty seconds in all by default; `make soak` gives each ten minutes.
 """

@@ -1,4 +1,4 @@
-"""What the end of the input brings forth is the same for any parallelism and schedule, also in what stands behind it."""
+"""Output at the end of the input is the same for any parallelism and schedule, also downstream."""
 
 from datetime import timedelta
 from typing import Any, NamedTuple

@@ -169,7 +169,7 @@ def expressions(kind: str, depth: int) -> st.SearchStrategy[Any]:
 
 
 def _general(kind: str, depth: int) -> st.SearchStrategy[Any]:
-    """What works for every kind."""
+    """Functions that work for every kind."""
     same = expressions(kind, depth)
     truth = expressions("bool", depth)
     return _made(

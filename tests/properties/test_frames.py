@@ -116,7 +116,7 @@ def test_a_data_header_survives_the_wire(header: DataHeader, rest: bytes) -> Non
 def test_a_frame_of_a_verified_channel_needs_no_second_verification(
     header: DataHeader, rest: bytes, damage: list[tuple[int, int]]
 ) -> None:
-    """What the short way takes, the long way takes too and says the same of it; other channels never pass."""
+    """The fast path accepts only what the slow path accepts, with the same result; other channels never pass."""
     judged = header.pack()
     body = bytearray(judged + rest)
     for place, value in damage:

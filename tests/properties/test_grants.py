@@ -85,7 +85,7 @@ def test_no_accepted_chain_grants_more_than_any_link_above_it(described: list[di
 
 @given(st.lists(junk, max_size=10))
 def test_a_signed_link_of_any_fields_is_validated_by_form(fields: list[object]) -> None:
-    """What the holder of a good invitation may invent: signed properly, of any shape."""
+    """Links that the holder of a valid invitation may invent: signed properly, of any shape."""
     parent = EXECUTOR[0]
     try:
         body = msgpack.packb([NET.network, link_hash(parent), *fields])

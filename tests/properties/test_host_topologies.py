@@ -78,7 +78,7 @@ def topology(seed: int, rows: int) -> Topology:
 
 
 class _DelayedLink:
-    """A channel between two instances whose frames and acknowledgements wait until somebody lets them through."""
+    """A channel between two instances whose frames and acknowledgements wait until the test releases them."""
 
     def __init__(
         self, host: InstanceHost, up: RunningInstance, down: RunningInstance, way: tuple[int, int], window: int

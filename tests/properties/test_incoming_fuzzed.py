@@ -1,4 +1,4 @@
-"""What the world says to sources that ask and listen, made up: register maps, serial bytes, answers of servers. Nothing but our own
+"""Generated input of sources that poll and listen: register maps, serial bytes, answers of servers. Nothing but our own
 errors is raised, nothing is lost between two line feeds, nothing grows.
 """
 

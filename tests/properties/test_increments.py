@@ -64,7 +64,7 @@ def restored(state: Operator, whole: bytes, behind: list[bytes]) -> None:
 
 
 class Kept:
-    """What an operator saved: elements by name, and the chain of each."""
+    """Snapshots of an operator: elements by name, and the chain of each."""
 
     def __init__(self, state: Operator) -> None:
         self.increments = Increments(state, 0)
@@ -73,7 +73,7 @@ class Kept:
         self.open: Callable[[], bool] | None = None
 
     def save(self, state: Operator, barrier: int, calls: int) -> None:
-        """A barrier has come. What can be opened is encoded by and by; who has not been by the next barrier is lost."""
+        """A barrier has come. Open groups are encoded gradually; groups not encoded by the next barrier are lost."""
         name, self.open = b"%d" % barrier, None
         made = self.increments.at(barrier)
         onto = self.increments.onto(barrier)
@@ -122,7 +122,7 @@ class Kept:
 
 
 def same(one: Operator, other: Operator) -> None:
-    """They remember the same; in which order a group says its keys is nobody's business."""
+    """They remember the same; the order of keys within a group is unspecified."""
     assert told(snapshot_of(one)) == told(snapshot_of(other))
 
 
@@ -253,7 +253,7 @@ def closed_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """What changed before an epoch that is never committed is lost with it."""
+    """Changes before an epoch that is never committed are lost with it."""
     at = Increments.at
 
     def forgetful(self: Any, barrier: int) -> Any:
@@ -291,7 +291,7 @@ def rows_that_left_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def notes_lost_in_silence(patch: pytest.MonkeyPatch) -> None:
-    """Who has dropped its notes says that nothing has changed."""
+    """An operator that dropped its dirty keys reports no change."""
 
     def taken(self: Any) -> Any:
         keys = self.keys.copy()
@@ -337,7 +337,7 @@ def kept_without_its_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def keys_that_left_the_ranking_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A key without a value is not told."""
+    """A key without a value is not reported."""
     apply = Top.apply
 
     def without(self: Any, changes: Any) -> None:
@@ -349,7 +349,7 @@ def keys_that_left_the_ranking_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def ranked_as_it_is_then(patch: pytest.MonkeyPatch) -> None:
-    """What comes behind the barrier is taken for what was there."""
+    """A change after the barrier is taken for the state at it."""
     patch.setattr(_RankingSnapshot, "keep", lambda self, key: None)
 
 
@@ -473,7 +473,7 @@ def test_no_increment_rests_on_a_commit_after_its_changes_were_dropped() -> None
 
 
 def test_keys_of_a_state_on_disk_are_released_by_a_commit(tmp_path: Path) -> None:
-    """Lists of keys are let go bit by bit while the next snapshot is open."""
+    """Lists of keys are released gradually while the next snapshot is open."""
     store: Any = SqliteStore("sums", EntryCodec("sums", int, int, lambda state: state, lambda state: state), tmp_path)
     store.snapshot_rest = lambda: b""
     kept, links = Increments(store, 0), set[bool]()

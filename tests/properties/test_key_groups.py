@@ -78,7 +78,7 @@ class Recorder:
 def recorded(
     case: Case, rows: Sequence[Row], seed: int, at_least: Carries, divisions: Sequence[Division] = ("by group",)
 ) -> tuple[Program, dict[int, list[Input]]]:
-    """What the operators of a case's stages are called with, by stage, in some run of it with one instance each."""
+    """Inputs of the operators of a case's stages, by stage, in some run of it with one instance each."""
     host = InlineHost(topology_of(case, rows), parallelism=1, seed=seed, at_least=at_least)
     recorders: dict[int, Recorder] = {}
     for (stage, _), instance in host.instances.items():
@@ -102,7 +102,7 @@ def operators(program: Program, stage: int, on_disk: Sequence[bool]) -> Iterator
 
         state = program.steps(stage)[0].state
         if state is not None:
-            state.keep = "disk"  # what it asked for does not matter without a store
+            state.keep = "disk"  # its request does not matter without a store
         yield [operator_of(program, stage, make_store if disk else None) for disk in on_disk]
         for store in stores:
             store.close()
@@ -116,7 +116,7 @@ def operator_of(program: Program, stage: int, make_store: MakeStore | None = Non
 
 
 def fed(operator: Operator, given: Input) -> list[Line]:
-    """What an operator puts out for one input, its side outputs too."""
+    """Output of an operator for one input, its side outputs included."""
     out, at = operator.run(list(given.rows), list(given.positions), given.watermark)
     lines = [(position, "", row) for position, row in zip(at or (), out, strict=True)]
     sides: dict[str, tuple[list[Any], list[Position]]] = getattr(operator, "sides", {})
@@ -141,7 +141,7 @@ def part_of(given: Input, step: Step, groups: frozenset[int]) -> Input:
 
 
 def in_order(lines: list[Line]) -> list[Line]:
-    """By position; who merges the outputs of several instances does the same."""
+    """By position; a merge of the outputs of several instances does the same."""
     return sorted(lines, key=lambda line: (line[1], line[0]))
 
 
@@ -160,7 +160,7 @@ def move_some(two: list[Operator], owners: list[int], random: RandomStream) -> N
 def divided(
     program: Program, stage: int, inputs: list[Input], cuts: tuple[int, int], on_disk: Sequence[bool], seed: int
 ) -> list[Line]:
-    """What one operator puts out up to the first cut, then two to which its groups went; after the second some of them move."""
+    """Output of one operator up to the first cut, then of two that share its groups; after the second some of them move."""
     random = RandomStream(seed, "groups")
     step = program.steps(stage)[0]
     owners = [random.index(2) for _ in range(KEY_GROUPS)]
@@ -190,7 +190,7 @@ SEEDS = st.integers(0, 1_000_000)
 
 @pytest.fixture(autouse=True, scope="module")
 def short_lists() -> Iterator[None]:
-    """What is kept of windows is compacted soon."""
+    """State of windows is compacted soon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(panes, "COMPACT_EVERY", 3)
         patch.setattr(panes, "LONG", 2)
@@ -232,7 +232,7 @@ def test_all_groups_in_another_operator_equal_the_original(case: Case, rows: lis
         cut = share * len(calls) // 20
         lines = [line for call in calls[:cut] for line in fed(before, call)]
         for call in calls[: random.index(len(calls))]:
-            fed(after, call)  # what it holds, from before or after the cut, is replaced
+            fed(after, call)  # its contents, from before or after the cut, are replaced
         for group in after.groups():
             if random.index(2) or group not in before.groups():
                 after.drop_group(group)

@@ -23,7 +23,7 @@ from tests.properties.test_window_forms import RESULTS, WINDOWS, program_of, tab
 
 
 class Part(NamedTuple):
-    """How many rows come at once, in which form, and whether somebody asks for all groups then."""
+    """How many rows come at once, in which form, and whether all groups are requested then."""
 
     size: int
     in_columns: bool
@@ -36,7 +36,7 @@ KEYS = {"one": [col("zone")], "two": [col("zone"), col("vehicle")]}
 
 @pytest.fixture(autouse=True, scope="module")
 def short_lists() -> Iterator[None]:
-    """What is kept of windows is compacted and folded soon, and few rows are worth columns."""
+    """State of windows is compacted and folded soon, and few rows are worth columns."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(panes, "COMPACT_EVERY", 3)
         patch.setattr(panes, "LONG", 2)

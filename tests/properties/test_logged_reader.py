@@ -83,7 +83,7 @@ def test_every_row_is_read_once(steps: list[str], seekable: bool, most: int) -> 
             elif step.startswith("kill") and (saved is not None or step != "kill"):
                 if saved is None or step != "kill":
                     if saved is not None:
-                        continue  # what is committed is the beginning then
+                        continue  # committed rows are the beginning then
                     out = []
                 reader.close()
                 reader = opened(folder, seekable=seekable, fresh=False)

@@ -68,7 +68,7 @@ def test_rows_with_nan_in_their_key_are_dropped(key: str, verb: str) -> None:
     @given(tables, cuts, st.integers(1, 3))
     @settings(max_examples=12, deadline=None)
     def holds(rows: list[Trip], sizes: list[tuple[int, bool]], parallelism: int) -> None:
-        rows = [*rows, Trip(200, "a", 0, 7.0, 7.0)]  # what is let go makes time pass, too: by now every window is empty
+        rows = [*rows, Trip(200, "a", 0, 7.0, 7.0)]  # dropped rows advance time, too: by now every window is empty
         topology = Topology("keys")
         trips = topology.source("trips", records([]), event_time="at", rows=Trip)
         VERBS[verb](KEYS[key](trips)).sink("out", collect)

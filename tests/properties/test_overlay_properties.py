@@ -83,7 +83,9 @@ def test_leaf_set_closest_and_cover_agree_with_brute_force(owner: NodeId, others
 
 @given(st.sets(ids8, min_size=2, max_size=40), st.data())
 def test_leaves_unknown_to_the_peer_are_reported(nodes: set[NodeId], data: st.DataObject) -> None:
-    """Two members with right leaf sets: they lack nothing of each other, and agree on what they share; else it is told."""
+    """Two members with right leaf sets: they lack nothing of each other, and agree on what they share; otherwise the
+    difference is reported.
+    """
     ordered = sorted(nodes)
     sets = {}
     for owner in ordered:
@@ -313,7 +315,7 @@ def test_messages_of_members_get_encodable_answers(said: list[Received]) -> None
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3_000), events), max_size=60), st.booleans())
 def test_step_never_raises_and_stays_bounded(script: list[tuple[int, Any]], is_member: bool) -> None:
-    """None in the script lets the earliest timer fire. Nobody gets into its own tables; what it says can be encoded."""
+    """None in the script lets the earliest timer fire. No node enters its own tables; its messages can be encoded."""
     me = Peer(NodeId(100), 3)
     config = OverlayConfig(id_bits=BITS, digit_bits=DIGIT_BITS, leaf_count=4, neighbour_count=4, replicas=2)
     machine = OverlayMachine(me, config, RandomStream(1, "t"))

@@ -26,7 +26,7 @@ def most_that_can_stay(owners: Owners, kept: list[int], instances: int) -> int:
 
 @st.composite
 def changes(draw: st.DrawFn) -> list[tuple[list[int], int]]:
-    """(who is kept, how many there are then), one after the other; the first number of instances stands at the head."""
+    """(remaining instances, how many there are then), one after the other; the first number of instances stands at the head."""
     number = draw(st.integers(1, 128))
     made: list[tuple[list[int], int]] = [([], number)]
     for _ in range(draw(st.integers(1, 8))):
@@ -63,7 +63,9 @@ def test_the_current_number_moves_nothing(number: int) -> None:
 
 @given(st.integers(1, 64))
 def test_a_new_instance_takes_key_groups_far_apart(number: int) -> None:
-    """Rows that follow each other have neighbouring groups: who owned many in a row would get all rows of some seconds."""
+    """Rows that follow each other have neighbouring groups: an owner of many adjacent groups would get all rows of some
+    seconds.
+    """
     after = next_owners(owners_round_robin(number), range(number), number + 1)
     mine = groups_of(after, number)
     if len(mine) > 2:

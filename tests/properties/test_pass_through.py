@@ -149,7 +149,7 @@ def test_batches_passed_through_equal_those_queued(kind: str, at_least: Carries,
 
 
 def test_rows_out_of_order_do_not_pass() -> None:
-    """Who offers them is told so."""
+    """The caller that offers them is notified."""
     made = program("loop", "positions")
     for order in ([(3, 1, 0, 1), (2, 1, 0, 0)], [(9, 1, 0, 1), (9, 1, 0, 1)], [(5, 1, 0, 1), (99, 1, 0, 2)]):
         played = Played(made)

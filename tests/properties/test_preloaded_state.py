@@ -96,7 +96,7 @@ def sessions() -> Case:
 
 
 def a_link_missed(patch: pytest.MonkeyPatch) -> None:
-    """What an extra epoch says is taken for put in place."""
+    """State of an extra epoch is taken as applied."""
     done = PreloadedState.put
 
     def once(self: PreloadedState, digest: bytes, onto: bytes, snapshot: bytes) -> Any:
@@ -109,7 +109,7 @@ def a_link_missed(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_slice_only(patch: pytest.MonkeyPatch) -> None:
-    """What comes behind the first slice is not put in place."""
+    """State after the first slice is not applied."""
     patch.setattr(
         PreloadedState,
         "_changed",

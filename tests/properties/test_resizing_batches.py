@@ -103,7 +103,7 @@ def test_resizing_batches_equals_flat_map(form: str, behind: Callable[[Stream[Tr
 
 
 def misused(returned: Callable[[dict[str, Any]], Any], *, resizes: bool = True) -> str:
-    """What is told of a function that returns something else."""
+    """The message about a function with another return type."""
 
     def function(batch: dict) -> Any:  # type: ignore[type-arg]  # of arrays
         return returned(batch)

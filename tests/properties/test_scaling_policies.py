@@ -71,7 +71,7 @@ def test_the_papers_optimum_lies_between_both_needs(
 def test_with_the_needs_added_the_optimum_covers_the_rate(
     r: float, offered: float, backlog: float, drain: float, share: float
 ) -> None:
-    """What the paper's score does not: its optimum may do less than arrives."""
+    """The complement of the paper's score: its optimum may do less than arrives."""
     gain = need_score(r, offered, backlog, drain, share)
     assert gain is not None
     assert 1 / gain * r * share >= offered * (1 - 1e-9)

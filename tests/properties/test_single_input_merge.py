@@ -85,9 +85,7 @@ def test_one_input_equals_a_merge_of_one(script: list[Move], padding: Position) 
     played, expected = play(one, script), play(Merge([(CHANNEL, padding)]), script)
     assert _rows(played) == _rows(expected) == list(range(played.rows))
     assert played.seen[-1] == expected.seen[-1]
-    if not any(
-        move == "snapshot" for move, _ in script
-    ):  # it ends the short way: what is taken together may differ then
+    if not any(move == "snapshot" for move, _ in script):  # it ends the short way: batches may differ then
         assert played.seen == expected.seen
 
 

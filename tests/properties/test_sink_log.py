@@ -93,7 +93,7 @@ def write(log: LogWriter, plan: list[tuple[int, int, bool]]) -> int:
 
 
 def abandon(log: LogWriter) -> None:
-    """What a kill -9 does: files as they are, nothing more is written."""
+    """Simulate a kill -9: files as they are, nothing more is written."""
     for partition in log.partitions:
         partition._hand_over()
         partition._release()

@@ -35,7 +35,7 @@ def bit_by_bit() -> Iterator[None]:
 
 
 class OnDisk(SqliteStore):
-    """What is looked at is changed."""
+    """A read changes its entry."""
 
     def _get(self, key: Any) -> KeyEntry | None:
         entry = super()._get(key)
@@ -45,7 +45,7 @@ class OnDisk(SqliteStore):
 
 
 class OfDisk(Model):
-    """A store on disk, beside one in memory that says what it should be told to be."""
+    """A store on disk, beside one in memory that gives the expected contents."""
 
     def __init__(self, folder: Path, cached_keys: int) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def timers_written_since_too(patch: pytest.MonkeyPatch) -> None:
 
 
 def changed_in_memory_only_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Of a key whose newest entry was in memory at the barrier the file tells, or nobody."""
+    """The file alone knows a key whose newest entry was in memory at the barrier."""
     begin = SqliteSnapshot.__init__
 
     def without(self: Any, codec: Any, filed: Any, touched: Any, changed: Any, *others: Any) -> None:

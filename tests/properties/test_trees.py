@@ -41,7 +41,7 @@ def actions(*kinds: str) -> st.SearchStrategy[list[Action]]:
 
 
 class Garden:
-    """A ring, a topic, who wants it, and who got what."""
+    """A ring, a topic, its subscribers, and the receivers."""
 
     def __init__(self, seed: int) -> None:
         self.ids = simulated_ids(seed, NODES)
@@ -69,7 +69,7 @@ class Garden:
         return sorted(node for node in self.up if self.wanted.get(node))
 
     def choices(self, what: str) -> list[NodeId]:
-        """Who can do this now."""
+        """Nodes that can do this now."""
         if what == "join":
             return [node for node in self.up if not self.wanted.get(node)]
         if what == "leave":

@@ -73,7 +73,7 @@ def program_of(keys: list[Any], window: str, results: str, policy: Any) -> Progr
 
 
 def outcome(program: Program, rows: list[Trip], parts: list[Part]) -> tuple[list[Any], Instance]:
-    """What comes out of the window when rows come in these parts, again and again."""
+    """Output of the window when rows come in these parts, again and again."""
     out: list[Any] = []
     instance = Instance(program, 1, 0)
     place = turn = 0
@@ -101,7 +101,7 @@ def work(instance: Instance, batch: Batch, out: list[Any]) -> None:
 
 
 def told(program: Program, rows: list[Trip], parts: list[Part]) -> list[Any] | str:
-    """What comes out, or the user's error."""
+    """The output, or the user's error."""
     try:
         out, instance = outcome(program, rows, parts)
     except UserCodeError as error:

@@ -1,1 +1,1 @@
-"""Operators computed the slow and obvious way, from all rows at once; what the engine is compared with."""
+"""Operators computed the slow and obvious way, from all rows at once; the reference for the engine."""

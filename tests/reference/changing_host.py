@@ -1,7 +1,7 @@
 """The hostile host, whose stages take new terms in mid-stream: epochs, one coordinator, roll-backs, all in one process.
 
-Channels to instances that have not begun, or of which no barrier has told yet, wait without credit. What an instance of a term that
-has ended leaves goes to the next one by reference or as the bytes of its snapshot, late and in any order.
+Channels to instances that have not begun, or that no barrier has announced, wait without credit. State of an ended
+generation's instance goes to the next one by reference or as snapshot bytes, late and in any order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ MOST = 4
 
 
 class Committed(NamedTuple):
-    """What a roll-back goes to.
+    """Target of a roll-back.
 
     Attributes:
         saved: of each party of the plan before; a sink's rows under its name.
@@ -204,7 +204,7 @@ class ChangingHost(InlineHost):
         return any(source.finished for source in self.sources if (source.stage, 0) == name)
 
     def _last_of(self, name: Name) -> bytes:
-        """What an instance was at the end of its input, before this epoch's barrier."""
+        """State of an instance at the end of its input, before this epoch's barrier."""
         if name in self.instances:
             return self.instances[name].snapshot(self._epoch)
         return next(source.snapshot() for source in self.sources if (source.stage, 0) == name)
@@ -251,7 +251,7 @@ class ChangingHost(InlineHost):
         return stage.low + self._random.index(min(stage.high, MOST) - stage.low + 1)
 
     def _hand_over(self) -> bool:
-        """Tell somebody of something that was left, as it stands here or as it was saved, perhaps once more."""
+        """Send handed-over state to an instance, by reference or as saved, perhaps once more."""
         if not self._left or not self._waiting:
             return False
         (stage, _), left, data = self._random.choice(self._left)
@@ -316,7 +316,7 @@ class ChangingHost(InlineHost):
         if not instance.takes_in(edge, source):
             if generation_of(source) < self._wanted.stages[self.program.plan.edges[edge].source].generation:
                 self._end(name, instance)
-            return False  # no barrier has told of it
+            return False  # no barrier has announced it
         news = channel.acknowledge(instance.consumed(edge, source))
         frame = channel.sending.next_frame()
         if frame is None:
@@ -334,7 +334,7 @@ class ChangingHost(InlineHost):
         return True
 
     def _end(self, name: tuple[int, int, int], instance: Instance) -> None:
-        """A channel whose last barrier has come is let go when all of it was taken."""
+        """A channel whose last barrier has come is closed when all of it was taken."""
         edge, source, _ = name
         assert not self._channels[name].sending.has_more, "nothing follows the last barrier"
         if instance.forget(edge, source):

@@ -1,7 +1,7 @@
 """Both ends of a real channel, and between them links that lose, double, swap and cut, as an adversary wants.
 
-`do` takes one action; `settle` gives the ends one good link and waits until all has come. What must hold at every moment is
-asserted as it happens, the rest by `check`.
+`do` takes one action; `settle` gives the ends one good link and waits until all has come. Invariants are asserted as
+they happen, the rest by `check`.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 class CutLink:
-    """A link between the two ends; what is on it comes when somebody says so."""
+    """A link between the two ends; its frames arrive when the test says so."""
 
     def __init__(self, number: int) -> None:
         self.number, self.closed, self.writable, self.has_more = number, False, True, False
@@ -203,7 +203,7 @@ class CutChannel:
         take_acknowledgement(cast(Any, self._upstream), 1, 1, lambda _: (0, 1, 1, 1), FrameKind.ACK, body)
 
     def cut(self) -> None:
-        """The sending end goes over to another link; what is on the old ones may still come, or not."""
+        """The sending end goes over to another link; frames on the old ones may still arrive, or not."""
         self.link = CutLink(len(self.links))
         self.links.append(self.link)
         self.end.sender.move(cast(Any, self.link))

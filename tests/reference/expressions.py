@@ -1,4 +1,4 @@
-"""What an expression means, said slowly: a walk over its tree for one row, with nothing but Python's own operations."""
+"""Reference semantics of an expression: a walk over its tree for one row, with nothing but Python's own operations."""
 
 import operator
 from collections.abc import Callable, Iterator

@@ -55,18 +55,18 @@ class InlineHost:
     """Runs a topology to its end.
 
     Args:
-        topology: what to run.
+        topology: the program to run.
         parallelism: of all stages that can have several instances, or by name of a step.
         seed: of the schedule.
         window: data frames that a channel may have under way.
         restarts: how often a turn puts an instance back from its own snapshot.
         make_store: where all steps keep their state by key, whatever they ask for; None: in memory.
         barriers: how many checkpoints the sources begin, each at its own time.
-        at_least: what goes with every row, needed or not.
+        at_least: contents sent with every row, needed or not.
         starts: instances of stages with limits, by name of a step, in place of the lower limit.
 
     Attributes:
-        snapshots: of each checkpoint by (stage, instance); what a sink had written then, under its step's name.
+        snapshots: of each checkpoint by (stage, instance); rows that a sink had written then, under its step's name.
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class InlineHost:
                 one._validator._reader = reader
 
     def rows(self, sink: str) -> list[Any]:
-        """What a sink has written so far."""
+        """Rows that a sink has written so far."""
         return list(self.writers[sink].rows)
 
     def statistics(self) -> list[Any]:
-        """What all instances have counted."""
+        """Counters of all instances."""
         return [*(one.statistics() for one in self.sources), *(one.statistics() for one in self.instances.values())]
 
     def _poll(self) -> bool:

@@ -43,7 +43,7 @@ def early_take_back(replace: Replace) -> None:
 
 
 def leases_only_for_the_join(replace: Replace) -> None:
-    """Who is in delivers for ever."""
+    """An admitted member delivers for ever."""
 
     def lease(self: Agreement) -> int:
         return FOREVER if self.confirmed else min(self.predecessor.lease, self.successor.lease)

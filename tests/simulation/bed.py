@@ -75,5 +75,5 @@ class Bed:
         return None
 
     def wrong(self) -> list[str]:
-        """What is not right, in words."""
+        """Faults, in words."""
         return [*self.owners.violations, *self._faults()][:10] or ["owners: not every key has one"]

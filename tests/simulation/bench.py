@@ -44,7 +44,9 @@ def all_violations(ring: OverlayRing, routes: int = 100) -> list[str]:
 
 
 def lookups(ring: OverlayRing, count: int, wait_s: int = 3) -> list[str]:
-    """Send messages to random keys from random members; what did not arrive once at the closest member."""
+    """Send messages to random keys from random members; return messages that did not arrive exactly once at the closest
+    member.
+    """
     random = RandomStream(ring.world.seed, "lookups", len(ring.delivered))
     members = ring.members
     keys = [NodeId(random.bits(ID_BITS)) for _ in range(count)]

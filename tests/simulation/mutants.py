@@ -46,7 +46,7 @@ class Mutant:
         scenario: where it is looked for.
         fixed: options that are not drawn.
         seeds: at most so many are needed.
-        complaint: what the checker that finds it says; empty: anything.
+        complaint: message of the checker that finds it; empty: anything.
         is_slow: takes more than a few seconds to find.
     """
 
@@ -78,7 +78,7 @@ def ties_go_the_other_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_side_is_not_repaired(patch: pytest.MonkeyPatch) -> None:
-    """Once a node has lost a leaf, it takes nobody new on its counter-clockwise side."""
+    """After losing a leaf, a node admits no new node on its counter-clockwise side."""
     crippled: dict[int, LeafSet] = {}
     add, remove = LeafSet.add, LeafSet.remove
 
@@ -99,7 +99,7 @@ def one_side_is_not_repaired(patch: pytest.MonkeyPatch) -> None:
 
 
 def gossip_raises_the_dead(patch: pytest.MonkeyPatch) -> None:
-    """What others say of a peer is believed without looking, and without asking the graves."""
+    """Gossip about a peer is believed without a probe and without the list of the dead."""
     receive_sightings = PeerGossip.receive_sightings
 
     def believing(self: PeerGossip, sightings: Any) -> None:
@@ -151,7 +151,7 @@ def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_accused_keep_quiet(patch: pytest.MonkeyPatch) -> None:
-    """Who is told that it is held for dead does not object."""
+    """A node suspected of being dead does not refute."""
     patch.setattr(NodeArrival, "on_accused", nothing)
     patch.setattr(Membership, "on_accused", nothing)
 
@@ -207,7 +207,7 @@ def no_tombstones(patch: pytest.MonkeyPatch) -> None:
 
 
 def helpers_are_not_heard(patch: pytest.MonkeyPatch) -> None:
-    """What indirect probes find out is ignored."""
+    """Results of indirect probes are ignored."""
     patch.setattr(FailureDetector, "on_indirect_probe_ack", nothing)
 
 
@@ -237,12 +237,12 @@ def a_joiner_answers_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_guardian_keeps_delivering(patch: pytest.MonkeyPatch) -> None:
-    """While it lets somebody in, the node before the gap goes on for the newcomer's keys."""
+    """During an admission, the node before the gap keeps delivering the newcomer's keys."""
     patch.setattr(Agreement, "_right_border", lambda self: self.successor.peer.node)
 
 
 def the_other_side_keeps_delivering(patch: pytest.MonkeyPatch) -> None:
-    """While somebody is let in, the node behind the gap goes on for the newcomer's keys."""
+    """During an admission, the node behind the gap keeps delivering the newcomer's keys."""
     patch.setattr(Agreement, "_left_border", lambda self: self.predecessor.peer.node)
 
 
@@ -252,7 +252,7 @@ def leases_do_not_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_schedulers_for_one_office(patch: pytest.MonkeyPatch) -> None:
-    """Who wins a vote takes the office: neither who claims it nor who is to hold it asks the ring who was faster."""
+    """The winner of a vote takes the scheduler slot: neither claimant nor owner asks the ring which was first."""
 
     async def claim(self: Claims, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim:
         version, before = seen

@@ -94,7 +94,7 @@ def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def committed_before_the_register(patch: pytest.MonkeyPatch) -> None:
-    """COMMITTED is told when all have prepared, then the register."""
+    """COMMITTED is sent when all have prepared, and the register is written after it."""
 
     def hasty(self: Coordinator) -> None:
         if self.proposer.phase is Hold.LEADING and (value := self.commit_protocol.next_value(self.value)) is not None:
@@ -246,7 +246,7 @@ def lateness_is_judged_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
-    """Holders let go of everything up to the committed epoch."""
+    """Replica nodes release everything up to the committed epoch."""
 
     def eager(self: FragmentStore, value: RegisterValue) -> tuple[FragmentKey, ...]:
         gone = tuple(key for key in self._held if key.checkpoint.epoch <= value.committed.epoch)
@@ -269,7 +269,7 @@ def links_go_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_chain_is_not_said(patch: pytest.MonkeyPatch) -> None:
-    """What is prepared names the last element, and not those that it rests on."""
+    """Prepared names the last snapshot, and not those that it rests on."""
     patch.setattr(Participant, "_chain_to", lambda self, event: ())
 
 
@@ -335,7 +335,7 @@ def a_sender_switches_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def epoch_without_its_plan(patch: pytest.MonkeyPatch) -> None:
-    """Who commits looks at the epoch only: the plan in the register stays."""
+    """The committer checks the epoch only: the plan in the register stays."""
     next_value = CommitProtocol.next_value
 
     def stay(self: CommitProtocol, value: RegisterValue) -> RegisterValue | None:
@@ -377,7 +377,7 @@ def no_era_begins(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_older_generation_is_taken(patch: pytest.MonkeyPatch) -> None:
-    """Who hears of a later era goes on with its own, and voters take its values."""
+    """A node that receives a later configuration keeps its own, and voters take its values."""
     patch.setattr(Configurations, "is_later", lambda self, sender, ballot, order, known: False)
     patch.setattr(Configurations, "is_superseded", lambda self, known: False)
     patch.setattr(Configurations, "refuse_superseded", lambda self, sender, ballot: False)
@@ -404,7 +404,7 @@ def sources_do_not_go_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_are_taken_back(patch: pytest.MonkeyPatch) -> None:
-    """A state is lost: what was committed behind the epoch before is committed no more."""
+    """A state is lost: epochs committed after the previous one are no longer committed."""
     other = RegisterValue.switched_checkpoint.fget  # type: ignore[attr-defined]
 
     def uncommitted(self: RegisterValue) -> RegisterValue:

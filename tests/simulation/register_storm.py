@@ -70,7 +70,7 @@ class Register:
     # ---- moves
 
     def collect(self, number: int) -> None:
-        """What a node wants said is in the network from now on."""
+        """Messages that a node sends are in the network from now on."""
         context = self.desks[number]
         while context.effects:
             effects, context.effects = context.effects, []

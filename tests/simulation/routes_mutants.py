@@ -183,7 +183,7 @@ def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
         work(self, is_last=is_last)
         release(self)
 
-    # Also where the kernel tells that the other end has the probe: what it says is not looked at.
+    # Also where the kernel tells that the other end has the probe: its answer is ignored.
     patch.setattr(Circuit, "is_late", lambda self, now: self.asked is not None and now - self.asked > self.usual_ns)
     patch.setattr(RoutesRun, "answer_probe", later)
     patch.setattr(ChannelEnds, "receive_frame", counted)

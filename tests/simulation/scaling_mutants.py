@@ -159,7 +159,7 @@ def an_uncommitted_plan_survives(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_changes_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Who comes second is not told, and takes the first one's place."""
+    """A second change gets no answer, and takes the first one's place."""
     want = GenerationChange.want
 
     def also(self: GenerationChange, value: RegisterValue, plan: Plan) -> str:
@@ -170,12 +170,12 @@ def two_changes_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_let_go_stays(patch: pytest.MonkeyPatch) -> None:
-    """A host is not told that a change was let go, and does not ask itself."""
+    """A host is not notified of an aborted change, and does not ask itself."""
     patch.setattr(GenerationPreparation, "drop", lambda self: self.forget())
 
 
 def shared_state_stays(patch: pytest.MonkeyPatch) -> None:
-    """What rows of a broadcast edge said is not handed over."""
+    """State from rows of a broadcast edge is not handed over."""
     previous_state = VirtualStage.previous_state
 
     def without(self: VirtualStage) -> InstanceState:
@@ -208,7 +208,7 @@ def queued_rows_for_all_go_with_their_groups(patch: pytest.MonkeyPatch) -> None:
 
 
 def on_whatever_is_built(patch: pytest.MonkeyPatch) -> None:
-    """What was handed over is put on what is there."""
+    """Handed-over state is added to existing state."""
     patch.setattr(RecoveryHost, "rests_on", staticmethod(lambda saved, built: bool(built) and len(saved.chain) > 1))
 
 

@@ -155,7 +155,7 @@ def test_every_mutant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_runs_from_seeds_find_every_mutant_too(
     name: str, scenario: str, seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without anybody who knows where it hides. Most others need a loss at one moment of some milliseconds."""
+    """Without knowing where it hides. Most others need a loss at one moment of some milliseconds."""
     MUTANTS[name](monkeypatch.setattr)
     assert found_at(scenario, seeds) is not None
 

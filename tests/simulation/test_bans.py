@@ -1,4 +1,4 @@
-"""A3: a ban reaches every node within seconds, also those that were away; who brings it does not matter."""
+"""A3: a ban reaches every node within seconds, also those that were away; any node may bring it."""
 
 import random
 from typing import Any

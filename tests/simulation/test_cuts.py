@@ -1,4 +1,4 @@
-"""What a cut of the ring changes: what ended stays as it ended, what lives lives on, and afterwards all nodes say the same.
+"""Effects of a partition of the ring: ended runs stay ended, running ones continue, and afterwards all nodes report the same.
 
 Source: decision 0006, point 9.
 """
@@ -28,7 +28,7 @@ CUT_NS = 16 * SECOND
 
 
 def cuts() -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(nodes, who is cut off) for every way to cut a ring of 3 to 5 nodes in two; node 0 is always on the same side."""
+    """(nodes, the isolated ones) for every way to cut a ring of 3 to 5 nodes in two; node 0 is always on the same side."""
     for count in (3, 4, 5):
         for size in range(1, count):
             for side in combinations(range(1, count), size):
@@ -68,7 +68,9 @@ class Cut:
         self.mesh.world.run_for(CUT_NS)
 
     def ask_all(self) -> dict[str, dict[str, tuple[str, bool]]]:
-        """What `list` says at each node: (state, whether by hearsay) by application; who cannot read the ring is left out."""
+        """Output of `list` at each node: (state, whether by hearsay) by application; nodes that cannot read the ring
+        are left out.
+        """
         asked = {at: self.mesh.ask(at, ListApplications()) for at in self.names}
         self.mesh.world.run_until(lambda: all(request in self.mesh.answers for request in asked.values()), 90 * SECOND)
         said: dict[str, dict[str, tuple[str, bool]]] = {}
@@ -95,7 +97,7 @@ class Cut:
         return all(node.joined for node in nodes) and _is_quiet(nodes, self.mesh.config.overlay.leaf_count)
 
     def copies(self, name: str) -> dict[bytes, list[NodeId]]:
-        """Value of the record → who holds it."""
+        """Value of the record → its replicas."""
         held: dict[bytes, list[NodeId]] = {}
         for node in self.mesh.world.live:
             for record in node.machine.overlay.records:
@@ -161,7 +163,7 @@ def test_five_hundred_seeds_of_all_cuts(hundred: int) -> None:
 @pytest.mark.parametrize("ends", [False, True], ids=["endless", "bounded"])
 @pytest.mark.parametrize("same", [True, False], ids=["same-code", "other-code"])
 def test_a_name_used_on_both_sides_becomes_one_run_that_names_the_other(ends: bool, same: bool) -> None:
-    """What runs is what `list` says; the other run was stopped, or had ended, and `status` says which."""
+    """The running run is the one in `list`; the other run was stopped, or had ended, and `status` says which."""
     for seed in range(2 * SEEDS):
         mesh = Mesh(seed, 4).build()
         apply(mesh.world, Partition((mesh.node("a3"), mesh.node("a4"))))

@@ -1,4 +1,4 @@
-"""Crashes, restarts, pauses, losses and cuts: who notices when, and that the ring is right again."""
+"""Crashes, restarts, pauses, losses and cuts: detection times, and that the ring is right again."""
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_a_long_sleeper_accuses_no_node_and_returns() -> None:
 
 
 def test_one_isolated_node_returns() -> None:
-    """Both sides hold each other for dead; when the cut is gone they find each other without being told."""
+    """Both sides hold each other for dead; when the partition heals they find each other by themselves."""
     ring, ids = built_ring(8)
     ring.world.network.partition((ids[3],))
     ring.world.run_for(15 * SECOND)
@@ -179,7 +179,7 @@ def test_a_sleeping_node_told_to_leave_leaves_after_the_ring_closed_over_it() ->
 
 
 def test_a_watched_non_member_is_declared_dead() -> None:
-    """In a ring of 40 most nodes are nobody's leaf; a watched one is probed all the same."""
+    """In a ring of 40 most nodes are in few leaf sets; a watched one is probed all the same."""
     ring, _ = built_ring(40, 2)
     members = ring.members
     watcher, watched = members[0], members[20]

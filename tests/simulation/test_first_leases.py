@@ -1,4 +1,4 @@
-"""The lease that an admission gives is short; a beat may be longer. Nobody waits for the beat with keys that nobody delivers."""
+"""The lease that an admission gives is short; a beat may be longer. No undelivered key waits for the heartbeat."""
 
 import pytest
 

@@ -25,7 +25,7 @@ SHARE = ShareApplication("mine", BOB.hex())
 
 
 def forged(raw: bytes, wall_ms: int = 2**52) -> bytes:
-    """As if the giver of this order had given it at another time: nobody has signed that."""
+    """As if the giver of this order had given it at another time: the signature does not cover that."""
     body, signature, chain = msgspec.msgpack.decode(raw)
     words = msgspec.msgpack.decode(body)
     words[2] = wall_ms

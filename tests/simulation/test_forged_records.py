@@ -1,4 +1,4 @@
-"""Records that an agent writes by itself: rights that no user has signed are nobody's, and nobody ends what no user has ended.
+"""Records that an agent writes by itself: unsigned rights are void, and no run ends without a user's signed command.
 
 a1 is the agent that lies: it writes what it likes. Everybody else reads with the same eyes, so a2 to a5 are asked.
 """

@@ -1,4 +1,4 @@
-"""Applications that have ended can be let go, and go by themselves after thirty days; their names are free then."""
+"""Ended applications can be forgotten, and are forgotten after thirty days; their names are free then."""
 
 from typing import Self
 
@@ -17,7 +17,7 @@ OTHER = Principal("submitter", "", b"\x22" * 32)
 
 
 class Forgetting(Mesh):
-    """Notes what is let go of on disks."""
+    """Records what is removed from disks."""
 
     def _on_effect(self, peer: Peer, effect: Effect) -> None:
         super()._on_effect(peer, effect)
@@ -77,7 +77,7 @@ def test_old_applications_are_forgotten_automatically() -> None:
 
 
 def test_a_folder_of_an_ended_run_is_removed_although_unreadable() -> None:
-    """The agent was killed before it could let go of it, and a disk has damaged what it would know the run by."""
+    """The agent was killed before it could remove it, and a disk has damaged the run's identification."""
     mesh = ended()
     mesh.world.inject(mesh.node("a2"), RunsFound((), folders=(("taxi", 1), ("unknown", 1))))
     assert mesh.world.run_until(lambda: bool(mesh.gone), 60 * SECOND)

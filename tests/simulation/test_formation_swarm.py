@@ -130,7 +130,7 @@ def mesh_state(mesh: Mesh, at: str, name: str) -> str:
 
 
 def test_a_planted_bug_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody minds dead hosts: the judgement above must notice."""
+    """Ignores dead hosts: the judgement above must notice."""
     monkeypatch.setattr(
         "agiledart_node.hosting.application_watcher.ApplicationWatcher.peer_gone", lambda self, peer, how: None
     )

@@ -8,7 +8,7 @@ from tests.simulation.mutants import MUTANTS, Mutant
 
 
 def complaints(mutant: Mutant, seed: int) -> list[str]:
-    """What the checkers that should find a bug say in the run of a seed."""
+    """Reports of the checkers that should find a bug, in the run of a seed."""
     report = play(draw(seed, 25, mutant.scenario, mutant.fixed))
     return [line for line in report.violations if line.startswith(mutant.complaint)]
 

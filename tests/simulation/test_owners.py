@@ -86,7 +86,7 @@ def test_a_share_holds_until_it_is_revoked_and_for_the_next_version() -> None:
     assert (shared["owner"], shared["shared"]) == (OWNER.key.hex(), [FRIEND.key.hex()])
     assert (
         mesh.outcome("a5", ShareApplication("mine", OTHER.key.hex()), FRIEND) == "owner"
-    )  # what one was lent, one does not lend
+    )  # a share gives no right to share
     assert mesh.outcome("a5", Stop("mine", now=True), FRIEND) == ""
     mesh.answer(mesh.ask("a4", mesh.again(), principal=FRIEND))
     row = mesh.answer(mesh.ask("a3", Status("mine"), principal=OWNER))

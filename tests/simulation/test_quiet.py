@@ -42,7 +42,7 @@ def test_links_held_one_by_one_partition_the_members() -> None:
 
 
 def test_a_second_closed_link_of_a_node_excuses_false_alarms_about_it() -> None:
-    """It may be the one of a helper, who would have told that the other end of the first lives (partitions, seed 810015)."""
+    """It may be a helper's link, which would have reported the first link's other end alive (partitions, seed 810015)."""
     run = run_of(8)
     run.ring.world.run_for(10 * SECOND)
     hostile = run.hostile
@@ -62,7 +62,7 @@ def test_a_second_closed_link_of_a_node_excuses_false_alarms_about_it() -> None:
 
 
 def test_a_closed_link_excuses_false_alarms_while_separate_rings_merge() -> None:
-    """Who could tell that the other end lives may still be in another ring (partitions, seed 700012)."""
+    """A node that could report the other end alive may still be in another ring (partitions, seed 700012)."""
     run = run_of(3)
     hostile, world, config = run.hostile, run.ring.world, run.ring.config
     assert hostile.act("partition")

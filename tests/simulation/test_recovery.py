@@ -1,4 +1,4 @@
-"""Hostile runs of an application with state: what is committed is what a run without failures commits."""
+"""Hostile runs of an application with state: committed rows equal those of a run without failures."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ print([RecoveryRun(draw(seed, name="recovery")).run().digest for seed in (3, 8)]
 
 @cache
 def played(seed: int) -> tuple[str, ...]:
-    """What was reached in a run that keeps its promises."""
+    """Events reached in a correct run."""
     scenario = draw(seed, name="recovery")
     report = play(scenario)
     assert report.violations == (), f"replay: {scenario.command}"
@@ -58,7 +58,7 @@ def test_whole_runs_deeper(first: int) -> None:
 
 @pytest.mark.xdist_group("recovery")
 def test_the_fast_seeds_reach_everything() -> None:
-    """What never happens tests nothing."""
+    """Events that never happen test nothing."""
     reached = {what: None for seed in FAST for what in played(seed)}
     assert [what for what in (*OF_RECOVERY, *REACHED) if what not in reached] == []
 
@@ -104,7 +104,7 @@ class Rests(RecoveryRun):
         quiet = replace(self.config, checkpoint_interval_ns=1_000 * SECOND)
         for host in self.hosts:
             host.machine._context.config = quiet
-        self._pass(5 * SECOND)  # what was begun is committed
+        self._pass(5 * SECOND)  # a begun epoch is committed
         self.at = self.value.committed
 
     @property

@@ -11,7 +11,7 @@ from tests.simulation.scaling_mutants import SCALING_MUTANTS
 
 
 def complaints(mutant: Mutant, seed: int) -> list[str]:
-    """What the checkers say; a machine whose own assertion fails has found it, too."""
+    """Reports of the checkers; a machine whose own assertion fails has found it, too."""
     try:
         report = play(draw(seed, 25, mutant.scenario, mutant.fixed))
     except AssertionError as error:

@@ -55,7 +55,7 @@ def new_voters_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
-    """Who finds other voters in what it reads doesn't ask them."""
+    """A voter that reads of other voters doesn't ask them."""
     patch.setattr(Proposer, "_follow", lambda self, value: None)
     patch.setattr(
         proposer,
@@ -103,7 +103,7 @@ def test_a_voter_that_forgets_is_found() -> None:
 
 
 def told(register: Register, number: int, *voters: int) -> None:
-    """What a proposer has asked reaches these voters only, and it hears their answers."""
+    """A proposer's request reaches these voters only, and it receives their answers."""
     for to, sender, message in list(register.messages):
         del register.messages[to, sender, message]
         if sender == number and to in voters:

@@ -61,7 +61,7 @@ def test_twenty_joiners_at_once() -> None:
 
 
 def test_the_smallest_id_bootstraps_when_all_agents_start_at_once() -> None:
-    """Nobody is a member yet: each knows the others as seeds, and one ring comes of it."""
+    """No node is a member yet: each knows the others as seeds, and one ring comes of it."""
     ring = OverlayRing(5, checks_wire=True)
     ids = simulated_ids(5, 6)
     for node in ids:

@@ -6,7 +6,7 @@ from tests.simulation.bed import Bed
 
 
 def test_the_gap_over_a_row_stays_open_while_its_middle_may_deliver() -> None:
-    """The outer two get no leases from the rest for a while before they sleep: what was promised to them ends early."""
+    """The outer two get no leases from the rest for a while before they sleep: their leases end early."""
     bed = Bed(4)
     ids = sorted(simulated_ids(4, 8))
     for index, node in enumerate(ids):

@@ -262,7 +262,7 @@ def test_a_ring_beside_an_unresponsive_one_looks_to_its_other_side() -> None:
 
 
 def test_a_node_that_joined_in_a_partition_finds_the_other_side_by_itself() -> None:
-    """Those who were there before tell their joiners whom they have lost."""
+    """Earlier members report their lost nodes to their joiners."""
     bed, ids = grown(6)
     bed.world.network.partition(tuple(ids[:2]))
     bed.owners.is_whole = False

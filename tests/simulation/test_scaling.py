@@ -1,4 +1,4 @@
-"""Hostile runs in which stages take new terms: what is committed is what a run without changes and failures commits."""
+"""Hostile runs in which stages take new terms: committed rows equal those of a run without changes and failures."""
 
 from functools import cache
 
@@ -19,7 +19,7 @@ OF_SCALING_CALM = ("grow", "shrink", "rebalance", "drain", "both", "silence")
 
 @cache
 def played(seed: int) -> tuple[str, ...]:
-    """What was reached in a run that keeps its promises."""
+    """Events reached in a correct run."""
     scenario = draw(seed, name="scaling")
     report = play(scenario)
     assert report.violations == (), f"replay: {scenario.command}"

@@ -1,5 +1,5 @@
-"""A8: what was changed, unsigned, signed by who may not, meant for another name, or carried out before is refused by the agent
-that is asked, by the scheduler, by each host and by the coordinator, even when all others believe it.
+"""A8: a command that was changed, unsigned, signed without the right, meant for another name, or carried out before is
+refused by the contacted agent, the scheduler, each host and the coordinator, even when all other nodes accept it.
 """
 
 import random
@@ -27,7 +27,7 @@ ALL = ("a1", "a2", "a3", "a4", "a5")
 
 
 class Signed(Mesh):
-    """A mesh in which orders are judged, but by those who lie: they believe what they are told, and tell others."""
+    """A mesh that verifies commands except at lying nodes: they accept any command, and forward it."""
 
     def __init__(self, seed: int, liars: tuple[str, ...] = ()) -> None:
         self.liars = liars
@@ -49,7 +49,7 @@ class Signed(Mesh):
         return sign_command(key_of(holder).sign, NET.member(holder, role), NET.network, terms, wall_ms, self.draw)
 
     def outcome(self, at: str, command: Command, signed_command: bytes, principal: str = "ann") -> str:
-        """What was refused, or nothing."""
+        """The refusal, or nothing."""
         self._request += 1
         request = self._request
         who = Principal("submitter", "", public_of(principal))
@@ -73,7 +73,7 @@ def a_bit_changed(signed_command: bytes) -> bytes:
 
 
 def forgeries(mesh: Signed) -> dict[str, tuple[Submit, bytes]]:
-    """What is brought as JOB, by how it was forged."""
+    """Forged commands sent as JOB, by kind of forgery."""
     good = mesh.signed_command(JOB)
     return {
         "unsigned": (JOB, b""),
@@ -115,7 +115,7 @@ def test_the_contacted_agent_refuses_an_unauthorised_command(honest: Signed, how
 
 @pytest.fixture(scope="module")
 def liar() -> Signed:
-    """a1 believes what it is told, and another one schedules."""
+    """a1 accepts any command, and another node schedules."""
     for seed in range(3, 30):
         mesh = Signed(seed, ("a1",))
         plain = submission(pipeline("plain", source_at="a2", sink_at="a5"))
@@ -165,7 +165,7 @@ LOOK = msgspec.structs.replace(JOB, dry_run=True)
 
 
 def loaded(mesh: Signed, signed_command: bytes) -> dict[str, bool]:
-    """Host → whether it set out to load the code of a dry run that a1 brings it; what it said instead is about the order."""
+    """Host → whether it set out to load the code of a dry run that a1 brings it; otherwise its answer is about the command."""
     mesh._request += 1
     request = mesh._request
     mesh.world.inject(

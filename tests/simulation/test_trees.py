@@ -31,7 +31,7 @@ QUIET = 20 * SECOND
 
 
 class Grove:
-    """A ring whose nodes join topics; `accepts` says who accepts an offer."""
+    """A ring whose nodes join topics; `accepts` holds the nodes that accept an offer."""
 
     def __init__(self, seed: int, count: int, network: NetworkConfig | None = None) -> None:
         self.ids = simulated_ids(seed, count)
@@ -69,7 +69,7 @@ class Grove:
             self.ring.world.inject(node, JoinTopic(topic))
 
     def publish(self, node: NodeId, payload: bytes) -> list[NodeId]:
-        """Who got it, sorted; nobody twice."""
+        """The receivers, sorted; no node twice."""
         self.got.clear()
         self.ring.world.inject(node, PublishTo(TOPIC, payload))
         self.run(3 * SECOND)

@@ -44,7 +44,7 @@ def in_before_written(replace: Replace) -> None:
 
 
 def writes_over_others(replace: Replace) -> None:
-    """What another node has written meanwhile is taken for one's own."""
+    """A value written meanwhile by another node is taken for one's own."""
     right = Records.store
 
     async def store(self: Records, key: Any, expected: int, value: bytes) -> Any:
@@ -55,7 +55,7 @@ def writes_over_others(replace: Replace) -> None:
 
 
 def counts_again(replace: Replace) -> None:
-    """Who was counted and comes again is counted again."""
+    """A counted node that returns is counted again."""
     replace(token_uses, "_found", lambda known, key: TokenUseDecision())
     right = token_uses._with
 
@@ -75,7 +75,7 @@ def keeps_one_side(replace: Replace) -> None:
 
 
 def forgets_the_known(replace: Replace) -> None:
-    """What nodes remember is not put back into a record that was lost."""
+    """Receipts on nodes are not put back into a record that was lost."""
     right = token_uses.register_use
 
     def register_use(
@@ -100,7 +100,7 @@ def receipts_without_end(replace: Replace) -> None:
 
 
 def everybody_when_the_ring_is_silent(replace: Replace) -> None:
-    """Who cannot be judged is let in."""
+    """A node that cannot be verified is admitted."""
     replace(
         TokenRegistry,
         "_answer",
@@ -138,7 +138,7 @@ def test_a_planted_bug_is_found(mutant: Callable[[Replace], None], monkeypatch: 
 
 
 def test_equal_uses_count_once() -> None:
-    """Holders that go on telling each other agree: what is merged again is the same."""
+    """Holders that go on telling each other agree: merging again changes nothing."""
     one, two = (TokenUses(bytes(32), 1, 0, "agent", "", (TokenUse(bytes([n]) * 32, n),)) for n in (1, 2))
     both = token_uses.merged_uses(one, two)
     assert [use.key[0] for use in both.members] == [1, 2]

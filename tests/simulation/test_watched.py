@@ -7,7 +7,7 @@ from tests.simulation.bench import built_ring
 
 
 def test_a_node_that_watches_all_has_complete_leaf_sets_after_a_rejoin() -> None:
-    """Applications make nodes watch each other. What was kept in the book of a sleeper hid its peers from its tables."""
+    """Applications make nodes watch each other. State kept for a sleeper hid its peers from its tables."""
     ring, ids = built_ring(12)
     sleeper = ids[3]
     for node in ids:

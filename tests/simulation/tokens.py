@@ -24,7 +24,7 @@ def key_number(number: int) -> bytes:
 
 
 class Tokens(Mesh):
-    """Newcomers ask in turn, and again after `ANSWER_TIMEOUT` when nobody answers or the answer is that nobody knows.
+    """Newcomers ask in rotation, and again after `ANSWER_TIMEOUT` without an answer or when the answer is unknown.
 
     Attributes:
         verdicts: by key, the last answer.
@@ -49,7 +49,7 @@ class Tokens(Mesh):
         assert at == peer.node
         before = self.verdicts.get(met.key)
         if before is not None and not before.reason and effect.reason == "unregistered":
-            return  # it had asked somebody else, too
+            return  # it had asked another node, too
         self.verdicts[met.key] = effect
         if not effect.reason:
             self.known.setdefault(at, {}).setdefault(met.token, {})[met.key] = effect.wall_seconds
@@ -84,7 +84,7 @@ class Tokens(Mesh):
             )
 
     def once(self, key: bytes, at: str, token: bytes = TOKEN, **more: Any) -> KeyDecision:
-        """What one node answers."""
+        """The answer of one node."""
         self.verdicts.pop(key, None)
         self.meet(key, self.node(at), token, **more)
         assert self.world.run_until(lambda: key in self.verdicts, 20 * SECOND, MILLISECOND)

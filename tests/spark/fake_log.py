@@ -115,7 +115,7 @@ class FakeLog:
 
 
 def away() -> SinkLogError:
-    """What a client says of an agent that does not answer."""
+    """The client's error when an agent does not answer."""
     return SinkLogError("No agent answers: the log cannot be found.", NO_AGENT)
 
 

@@ -122,7 +122,7 @@ class Driver:
         self.process.stdin.flush()
 
     def end(self) -> dict[str, Any]:
-        """What it says of the copy once that has ended; one whose Python processes were late is started again."""
+        """Return the copy's output once it has ended; one whose Python processes were late is started again."""
         assert self.process.stdin is not None
         for _ in range(STARTS):
             told = self.answer()

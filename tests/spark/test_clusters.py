@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 
 def revenue_at(master: str, written: Written) -> int:
-    """What the ready-made job says on a master."""
+    """Output of the ready-made job on a master."""
     ran = cli(
         *("analytics", "run", "revenue", "--master", master, "--token-file", str(written.token), "-o", "json"),
         timeout=600,

@@ -1,4 +1,4 @@
-"""The readers without a JVM: what Spark does with them (pickling, JSON offsets, limits, restarts), done here."""
+"""The readers without a JVM: Spark's use of them (pickling, JSON offsets, limits, restarts), done here."""
 
 import json
 import pickle
@@ -221,7 +221,7 @@ def test_missing_rows_do_not_count_against_a_limit(log: FakeLog, capsys: pytest.
         assert "5 rows (0 to 5) of the sink trips/0 are gone" in capsys.readouterr().err
         strict = stream(**limit)
         with pytest.raises(OperationFailed, match=r"5 rows \(0 to 5\) of the sink trips/0 were removed"):
-            strict.partitions(at, {"trips/0": 2, "trips/1": 1})  # planned before a restart: the whole gap is told
+            strict.partitions(at, {"trips/0": 2, "trips/1": 1})  # planned before a restart: the whole gap is reported
 
 
 def test_available_now_ends_at_the_initial_end(log: FakeLog) -> None:
@@ -259,7 +259,7 @@ def test_an_agent_that_keeps_refusing_ends_the_query(log: FakeLog) -> None:
 
 
 def test_reading_survives_a_retry_without_a_duplicate(log: FakeLog) -> None:
-    """The client looks for the agent again by itself; what it cannot mend ends the task, which Spark tries again."""
+    """The client looks for the agent again by itself; an error that it cannot repair ends the task, which Spark tries again."""
     reader = stream()
     log.answer_batches = 1
     log.failures = [None, None, away()]

@@ -79,7 +79,7 @@ def test_importing_loads_neither_spark_nor_java() -> None:
 
 
 class Query:
-    """What `follow` sees of a streaming query: three looks long."""
+    """States of a streaming query for `follow`: three looks long."""
 
     def __init__(self) -> None:
         self.looks = 0

@@ -32,7 +32,7 @@ Row = tuple[Any, ...]
 
 @dataclass
 class Written:
-    """A log of clean trips, and who may read it.
+    """A log of clean trips, and its readers.
 
     Attributes:
         agent: one of the mesh; it need not have the log.
@@ -88,7 +88,7 @@ def submit(agent: AgentProcess, source: str, sink: str, name: str = SINK) -> Non
 
 
 def state_of(agent: AgentProcess, name: str = SINK) -> str:
-    """What an agent says of an application."""
+    """The agent's status of an application."""
     told = cli("status", name, "-o", "json", "--agent", str(agent.state_dir))
     return str(json.loads(told.stdout)["state"]) if told.stdout else told.stderr
 
@@ -105,7 +105,7 @@ def wait_for_end(agent: AgentProcess, name: str = SINK, seconds: float = 60.0) -
 
 
 def reader_token(agent: AgentProcess, file: Path, scope: str = "") -> Path:
-    """A file with a token that lets anybody in who reads logs."""
+    """A file with a token that admits readers of logs."""
     file.touch(mode=0o600)
     file.write_text(str(agent.ask(CreateToken(role="reader", scope=scope, uses=1_000))["token"]))
     return file
@@ -144,7 +144,7 @@ def _column(column: Any) -> list[Any]:
 
 
 def _finished_batches(folder: Path) -> list[Path]:
-    """Folders of micro-batches that Spark finished; what a killed task left behind has no _SUCCESS."""
+    """Folders of micro-batches that Spark finished; a killed task's folder has no _SUCCESS."""
     return [part for part in sorted(folder.glob("batch=*")) if (part / "_SUCCESS").exists()]
 
 
