@@ -1,4 +1,4 @@
-"""Which agent a command talks to: what `--agent` says, else the one in the usual place, else one of `agiledart up`."""
+"""Lookup of the agent that a command uses: `--agent`, else the default state directory, else a mesh of `agiledart up`."""
 
 import contextlib
 import json
@@ -14,21 +14,21 @@ from agiledart_cli.output import print_message
 from agiledart_kernel.errors import ConfigurationError
 
 AGENT_FILE = "agent.json"
-"""What a running agent says about itself in its state directory."""
+"""File in which a running agent describes itself, in its state directory."""
 
 MESH_FILE = "mesh.json"
-"""Where `agiledart up` says, in the user's state directory, which agents it runs."""
+"""File in which `agiledart up` lists its agents, in the user's state directory."""
 
 
 NOTIFIED_FILE = "mesh.notified"
-"""Which terminals were told which mesh their commands use, beside `MESH_FILE`."""
+"""File beside `MESH_FILE` with the terminals that were notified which mesh their commands use."""
 
 MAX_NOTIFIED = 64
 
 
 @dataclass(frozen=True)
 class AgentPlace:
-    """How to reach an agent: by the path of its Unix socket, or by HOST:PORT."""
+    """Address of an agent: the path of its Unix socket, or HOST:PORT."""
 
     socket: Path | None = None
     address: str = ""
@@ -39,9 +39,9 @@ class AgentPlace:
 
 
 def find_agent(given: str | None, environment: Mapping[str, str] = os.environ) -> AgentPlace:
-    """Where the agent is that `--agent` names; None: the agent in the usual state directory, else a mesh's first.
+    """Return the agent that `--agent` names; for None the agent in the default state directory, else the first of a mesh.
 
-    Raises `NoAgentError` when there is none, `ConfigurationError` when the text names nothing.
+    Raises `NoAgentError` when no agent runs there, `ConfigurationError` when the text is neither a path nor an address.
     """
     if given:
         return _named(given)
@@ -58,7 +58,7 @@ def find_agent(given: str | None, environment: Mapping[str, str] = os.environ) -
 
 
 def in_state_dir(folder: Path) -> AgentPlace | None:
-    """The agent that runs in a state directory; None when there is none, or what is left of one that was killed."""
+    """Return the agent that runs in a state directory; None when none runs, even if a killed agent left its files."""
     note = read_note(folder / AGENT_FILE)
     if note is None or not is_running(note.get("pid")):
         return None
@@ -66,7 +66,7 @@ def in_state_dir(folder: Path) -> AgentPlace | None:
 
 
 def read_note(path: Path) -> dict[str, Any] | None:
-    """A small JSON file; None when it is not there, not readable or no object."""
+    """Return the content of a small JSON file; None when it is missing, unreadable or not an object."""
     try:
         note = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -75,7 +75,7 @@ def read_note(path: Path) -> dict[str, Any] | None:
 
 
 def is_running(pid: object) -> bool:
-    """Whether a process of this number exists."""
+    """Return whether a process with this number exists."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -119,15 +119,18 @@ def _in_mesh(note_file: Path) -> AgentPlace | None:
     return None
 
 
-def _was_notified(path: Path, what: str) -> bool:
-    """Whether this terminal (its session) was told of this mesh before; from now on it was. An unwritable note is told again."""
+def _was_notified(path: Path, entry: str) -> bool:
+    """Return whether this terminal session was notified of this mesh before, and record that it is now.
+
+    When the file cannot be written, the notification is repeated.
+    """
     notified = []
     with contextlib.suppress(OSError, UnicodeDecodeError):
         notified = path.read_text().splitlines()[-MAX_NOTIFIED:]
-    if what in notified:
+    if entry in notified:
         return True
     with contextlib.suppress(OSError):
-        path.write_text("".join(f"{line}\n" for line in [*notified, what]))
+        path.write_text("".join(f"{line}\n" for line in [*notified, entry]))
     return False
 
 

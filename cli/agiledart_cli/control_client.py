@@ -1,4 +1,4 @@
-"""Asks an agent: the control API over its Unix socket, or over TLS with a token. One question at a time."""
+"""Client of an agent's control API over its Unix socket, or over TLS with a token; one request at a time."""
 
 import json
 import socket
@@ -30,14 +30,14 @@ CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
 CONNECT_SECONDS = 5.0
 COOKIE = "control.cookie"
 ANSWER_SECONDS = 60.0
-"""How long an agent may take to answer. It has deadlines of its own that are shorter; this one is for a hung agent."""
+"""Timeout of a response, seconds. The agent's own deadlines are shorter; this one detects a hung agent."""
 
 
 class Connection(Protocol):
-    """Carries CONTROL frames to an agent and back."""
+    """Transport of CONTROL frames to an agent and back."""
 
     def sign(self, command: Command) -> bytes:
-        """The command, signed by whoever asks; empty where the agent signs, and for commands that only look."""
+        """Return the command signed by the user; empty where the agent signs, and for commands that only read."""
         ...
 
     def send(self, body: bytes) -> None:
@@ -45,16 +45,16 @@ class Connection(Protocol):
         ...
 
     def receive(self, timeout: float) -> bytes:
-        """The next CONTROL frame; raises TimeoutError, or another OSError when the agent has gone."""
+        """Return the next CONTROL frame. Raises TimeoutError, or another OSError when the connection is lost."""
         ...
 
     def close(self) -> None:
-        """Hang up; may be called twice."""
+        """Close the connection; a second call has no effect."""
         ...
 
 
 class UnixConnection:
-    """The agent's Unix socket; the file beside it says that we may use it."""
+    """Connection to an agent's Unix socket; the cookie file beside it authorises the user."""
 
     def __init__(self, place: AgentPlace) -> None:
         assert place.socket is not None
@@ -70,7 +70,7 @@ class UnixConnection:
             raise
 
     def sign(self, command: Command) -> bytes:
-        """Nothing: who may use the socket is the agent's own user, and the agent signs."""
+        """Return an empty signature: only the agent's own user can open the socket, and the agent signs."""
         return b""
 
     def send(self, body: bytes) -> None:
@@ -79,7 +79,7 @@ class UnixConnection:
         self._socket.sendall(frame(FrameKind.CONTROL, body))
 
     def receive(self, timeout: float) -> bytes:
-        """The next CONTROL frame."""
+        """Return the next CONTROL frame."""
         deadline = time.monotonic() + timeout
         while True:
             while (item := self._frames.next()) is not None:
@@ -93,16 +93,16 @@ class UnixConnection:
             self._socket.settimeout(left)
             data = self._socket.recv(1 << 16)
             if not data:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("it closed the connection")
             self._frames.feed(data)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
 
 class ControlClient:
-    """Questions to one agent. Use as a context manager, or `close` it."""
+    """Requests to one agent. Use it as a context manager, or call `close`."""
 
     def __init__(self, place: AgentPlace, identity: str | None = None) -> None:
         self.place = place
@@ -116,7 +116,7 @@ class ControlClient:
             ) from None
         except PermissionError:
             raise OperationFailed(
-                f"The agent at {place} belongs to another user; ask as that user or as root."
+                f"The agent at {place} belongs to another user; run the command as that user or as root."
             ) from None
         except OSError as error:
             raise NoAgentError(f"No agent answers at {place} ({_why(error)}).") from None
@@ -130,21 +130,21 @@ class ControlClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
     def ask(
         self, command: Command, *, on_progress: Callable[[str], None] | None = None, timeout: float = ANSWER_SECONDS
     ) -> Any:
-        """The JSON document that answers a command.
+        """Send a command and return the JSON document of its response.
 
         Args:
-            on_progress: called with each line that the agent says meanwhile.
-            timeout: seconds without any word from the agent after which it is given up.
+            on_progress: called with each line of progress from the agent.
+            timeout: longest silence of the agent, seconds.
 
         Raises:
-            AnsweredNoError: it can't be done; the message says why, in the agent's words.
-            NoAgentError: the agent went away, or says nothing.
+            CommandRefusedError: the agent refused the command; the message is the agent's.
+            NoAgentError: the connection was lost, or the agent is silent.
         """
         self._number += 1
         try:
@@ -163,18 +163,20 @@ class ControlClient:
         except TimeoutError:
             raise NoAgentError(f"The agent at {self.place} has not answered for {timeout:.0f} s.") from None
         except OSError as error:
-            raise NoAgentError(f"The agent at {self.place} went away ({_why(error)}).") from None
+            raise NoAgentError(f"The connection to the agent at {self.place} was lost ({_why(error)}).") from None
         except (RemoteProtocolError, msgspec.MsgspecError, ValueError) as error:
             raise OperationFailed(
-                f"The agent at {self.place} speaks another language: {error}. Same version?"
+                f"The agent at {self.place} uses another protocol version: {error}. Compare the versions: agiledart nodes"
             ) from None
 
 
 def connect(agent: str | None, identity: str | None = None) -> ControlClient:
-    """A client of the agent that `--agent` names, or of the one that is found."""
+    """Return a client of the agent that `--agent` names, or of the default agent."""
     if identity is not None and (not agent or find_agent(agent).socket is not None):
-        asked = f"--agent {agent} is on this machine" if agent else "no --agent HOST:PORT is given"
-        raise ConfigurationError(f"--identity is for an agent at HOST:PORT, but {asked}, where no token is needed.")
+        place = f"--agent {agent} is on this machine" if agent else "no --agent HOST:PORT is given"
+        raise ConfigurationError(
+            f"--identity is for an agent at HOST:PORT, but {place}: an agent on this machine needs no token."
+        )
     return ControlClient(find_agent(agent), identity)
 
 
@@ -183,8 +185,8 @@ def _open(place: AgentPlace, identity: str | None) -> Connection:
         return UnixConnection(place)
     if not identity:
         raise ConfigurationError(
-            f"An agent at {place.address} wants to know who you are: --identity @FILE with a token, or --identity NAME. "
-            f"Make one at the agent:  agiledart token create --role submitter"
+            f"The agent at {place.address} needs your identity: --identity @FILE with a token, or --identity NAME. "
+            f"Create a token at the agent:  agiledart token create --role submitter"
         )
     from agiledart_cli.remote import RemoteConnection
 
@@ -193,5 +195,5 @@ def _open(place: AgentPlace, identity: str | None) -> Connection:
 
 def _why(error: OSError) -> str:
     if isinstance(error, TimeoutError):
-        return "it does not take calls"
+        return "it does not accept the connection"
     return (error.strerror or str(error) or type(error).__name__).lower()

@@ -6,11 +6,11 @@ FAILED, USAGE, NO_AGENT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
 
 class NoAgentError(AgileDartError):
-    """No agent answers; the message says where was looked and how to start one."""
+    """No agent answers; the message names the places that were searched and how to start one."""
 
 
 class CommandRefusedError(OperationFailed):
-    """An agent answered that it can't be done, with the exit code that it wants; `reason` where the asker may not."""
+    """An agent refused a command; the exit code is its choice. `reason`: word of a missing permission, else empty."""
 
     def __init__(self, text: str, exit_code: int, reason: str = "") -> None:
         super().__init__(text)

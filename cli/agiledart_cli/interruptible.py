@@ -1,6 +1,6 @@
-"""Work that Ctrl-C can leave where it stands: in a thread of its own, while the main thread, which gets the signal, only waits.
+"""Work that Ctrl-C can abandon: it runs in its own thread, while the main thread, which gets the signal, only waits.
 
-PySpark answers a Ctrl-C in the midst of a call to its JVM with several tracebacks.
+Without it, Ctrl-C during a call to Spark's JVM prints several tracebacks.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 def interruptible(work: Callable[[], T]) -> T:
-    """What `work` returns or raises. At a Ctrl-C it is left behind with KeyboardInterrupt, and ends with the process."""
+    """Return or raise the result of `work`. Ctrl-C raises KeyboardInterrupt and abandons it; it ends with the process."""
     done: Future[T] = Future()
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to who waits
+        except BaseException as error:  # noqa: BLE001  the waiting thread raises it
             done.set_exception(error)
 
     Thread(target=run, name="interruptible", daemon=True).start()

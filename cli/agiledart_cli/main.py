@@ -1,4 +1,4 @@
-"""The entry point: which verbs there are, and how errors become messages and exit codes."""
+"""Entry point of the command line: the table of verbs, and the conversion of errors to messages and exit codes."""
 
 import importlib
 import os
@@ -16,53 +16,62 @@ from agiledart_kernel.errors import AgileDartError, InternalError
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("agiledart_cli.demo.demo:demo", "Five agents compute the busiest taxi routes, live."),
     "run": ("agiledart_cli.verbs.run:run", "Run a topology here, in one process, without a mesh."),
-    "up": ("agiledart_cli.verbs.up:up", "A throw-away mesh of agents on this machine."),
+    "up": ("agiledart_cli.verbs.up:up", "Run a temporary mesh of agents on this machine."),
     "agent": ("agiledart_cli.verbs.agent:agent", "Run this node's agent: found a network, or join one."),
     "submit": ("agiledart_cli.verbs.submit:submit", "Run a topology on the mesh."),
-    "list": ("agiledart_cli.verbs.applications:list_applications", "All applications of the network."),
-    "status": ("agiledart_cli.verbs.applications:status", "How an application is doing, and where."),
-    "stop": ("agiledart_cli.verbs.applications:stop", "End an application: drain it, or cut it with --now."),
-    "scale": ("agiledart_cli.verbs.changing_stages:scale", "Give a stage more or fewer instances while rows flow."),
-    "move": ("agiledart_cli.verbs.changing_stages:move", "Have a stage run on another node while rows flow."),
+    "list": ("agiledart_cli.verbs.applications:list_applications", "List all applications of the network."),
+    "status": ("agiledart_cli.verbs.applications:status", "Show the state of an application and where it runs."),
+    "stop": ("agiledart_cli.verbs.applications:stop", "Stop an application: drain it, or end it at once with --now."),
+    "scale": (
+        "agiledart_cli.verbs.changing_stages:scale",
+        "Change the number of instances of a stage while rows flow.",
+    ),
+    "move": ("agiledart_cli.verbs.changing_stages:move", "Move a stage to another node while rows flow."),
     "drain": (
         "agiledart_cli.verbs.changing_stages:drain",
-        "Empty a node while rows flow; it leaves the ring, or stays.",
+        "Move all work off a node; it then leaves the ring, or stays.",
     ),
     "checkpoint": (
         "agiledart_cli.verbs.state.checkpoint_verbs:checkpoint",
-        "What is safe of an application; export, restore.",
+        "List, take, export and restore checkpoints.",
     ),
-    "forget": ("agiledart_cli.verbs.applications:forget", "Let an application that has ended go from `list`."),
-    "ban": ("agiledart_cli.verbs.network:ban", "Shut a node, a key or a token out of the network."),
-    "unban": ("agiledart_cli.verbs.network:unban", "Take a ban back."),
-    "bans": ("agiledart_cli.verbs.network:bans", "What is banned, and was."),
+    "forget": ("agiledart_cli.verbs.applications:forget", "Remove an application that has ended from `list`."),
+    "ban": ("agiledart_cli.verbs.network:ban", "Ban a node, a key or a token from the network."),
+    "unban": ("agiledart_cli.verbs.network:unban", "Revoke a ban."),
+    "bans": ("agiledart_cli.verbs.network:bans", "List the bans, also those that have ended."),
     "secret": (
         "agiledart_cli.verbs.access.secret_verbs:secret",
-        "Passwords of connectors, for the nodes that need them.",
+        "Manage the passwords of connectors on nodes.",
     ),
-    "audit": ("agiledart_cli.verbs.access.audit_verb:audit", "Who wanted what, whence, and whether it was allowed."),
-    "identity": ("agiledart_cli.verbs.identities:identity", "Who you are to agents on other machines."),
-    "share": ("agiledart_cli.verbs.applications:share", "Let another key act on an application."),
-    "logs": ("agiledart_cli.verbs.applications:logs", "What the code of an application printed, on all nodes."),
-    "top": ("agiledart_cli.top.top:top", "Applications, steps and nodes, live."),
-    "explain": ("agiledart_cli.verbs.explain:explain", "Why the mesh does, or would do, what it does."),
-    "tap": ("agiledart_cli.verbs.tap:tap", "Sample the rows that leave a step, live."),
-    "nodes": ("agiledart_cli.verbs.network:nodes", "The nodes that an agent knows."),
-    "route": ("agiledart_cli.verbs.network:route", "The hops that a key takes over the ring."),
-    "doctor": ("agiledart_cli.verbs.doctor:doctor", "Look for what could go wrong here."),
-    "config": ("agiledart_cli.verbs.config:config", "The settings that an agent here would have."),
-    "plugins": ("agiledart_cli.verbs.plugins:plugins", "Sources, sinks and formats that can be used here."),
-    "completion": ("agiledart_cli.verbs.completion:completion", "What makes a shell complete agiledart's words."),
-    "analytics": ("agiledart_cli.verbs.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
-    "experiment": ("agiledart_cli.verbs.experiment:experiment", "What the papers measured, measured here."),
-    "simulate": ("agiledart_cli.verbs.simulate:simulate", "Hostile runs of a virtual ring, repeatable from a seed."),
-    "token": ("agiledart_cli.verbs.access.join_tokens:token", "Make join tokens, see who came by them, revoke them."),
+    "audit": (
+        "agiledart_cli.verbs.access.audit_verb:audit",
+        "Show who requested what, from where, and whether it was permitted.",
+    ),
+    "identity": ("agiledart_cli.verbs.identities:identity", "Manage your identities for agents on other machines."),
+    "share": ("agiledart_cli.verbs.applications:share", "Permit another key to manage an application."),
+    "logs": ("agiledart_cli.verbs.applications:logs", "Show the output of an application's code on all nodes."),
+    "top": ("agiledart_cli.top.top:top", "Show applications, steps and nodes, live."),
+    "explain": ("agiledart_cli.verbs.explain:explain", "Explain scaling decisions, routes and the cost of failures."),
+    "tap": ("agiledart_cli.verbs.tap:tap", "Show a live sample of the rows that leave a step."),
+    "nodes": ("agiledart_cli.verbs.network:nodes", "List the nodes that an agent knows."),
+    "route": ("agiledart_cli.verbs.network:route", "Show the hops of a key over the ring."),
+    "doctor": ("agiledart_cli.verbs.doctor:doctor", "Check this machine, its agent and the ring for problems."),
+    "config": ("agiledart_cli.verbs.config:config", "Show the settings of an agent on this machine."),
+    "plugins": ("agiledart_cli.verbs.plugins:plugins", "List the available sources, sinks and formats."),
+    "completion": ("agiledart_cli.verbs.completion:completion", "Print a completion script for a shell."),
+    "analytics": ("agiledart_cli.verbs.analytics:analytics", "Run PySpark jobs on the results in sink logs."),
+    "experiment": (
+        "agiledart_cli.verbs.experiment:experiment",
+        "Repeat the measurements of the papers on this machine.",
+    ),
+    "simulate": ("agiledart_cli.verbs.simulate:simulate", "Run a simulated ring with faults, repeatable from a seed."),
+    "token": ("agiledart_cli.verbs.access.join_tokens:token", "Create join tokens, list their members, revoke them."),
 }
-"""Verb → where its command lives, and its line in the overview."""
+"""Verb → module and name of its command, and its line in the overview."""
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; imports one when it runs or when its own help is asked for."""
+    """Group of commands that imports a command only when it runs or shows its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -88,7 +97,7 @@ class LazyGroup(click.Group):
 
 
 def unknown_verb(word: str) -> str:
-    """The message for a verb that does not exist."""
+    """Return the error message for an unknown verb, with the closest known verb."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, VERBS, 1)
@@ -105,7 +114,9 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Stream processing on the edge without a master.
@@ -116,7 +127,7 @@ def cli(ctx: click.Context) -> None:
     A mesh here:     agiledart up, then in another terminal: agiledart submit …
     Two machines:    agiledart agent on the first; it prints what to type on the second
 
-    Data goes to stdout, talk to stderr; what prints a table prints the same as JSON with -o json.
+    Data goes to stdout, messages to stderr; verbs that print a table print JSON with -o json.
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no agent reachable, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
@@ -124,7 +135,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def run_cli(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit code. No error of a user comes out as a traceback."""
+    """Run one command line and return the exit code. User errors never produce a traceback."""
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments), prog_name="agiledart", standalone_mode=False
@@ -149,12 +160,12 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
     except AgileDartError as error:
         click.echo(str(error), err=True)
         return exit_code_of(error)
-    except Exception as error:  # noqa: BLE001  the top of the process: what arrives here is our bug
+    except Exception as error:  # noqa: BLE001  top of the process: an error that arrives here is a bug of AgileDart
         return _report_bug(error)
 
 
 def _report_bug(error: BaseException) -> int:
-    """Say that this is our fault and keep the trace in a file."""
+    """Report a bug of AgileDart, and write the traceback to a file."""
     import tempfile
 
     trace = "".join(traceback.format_exception(error))
@@ -166,13 +177,13 @@ def _report_bug(error: BaseException) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set while modules were imported
             signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stdout = standard_output.checked(sys.stdout)
-        if sys.stderr is None:  # closed by the caller; click would talk on stdout instead
-            sys.stderr = open(os.devnull, "w")  # noqa: SIM115  for the life of the process
+        if sys.stderr is None:  # closed by the caller; click would write messages to stdout instead
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115  stays open until the process ends
         code = run_cli()
         error = standard_output.flush()
     except KeyboardInterrupt:  # before or after a verb runs

@@ -15,9 +15,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """For options of which an empty text is a mistake, most often of a variable that is not set."""
+    """Reject an empty text given on the command line; an unset shell variable often causes it."""
     if not value and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
-        raise click.BadParameter("it is empty; leave the option out for its default.")
+        raise click.BadParameter("the value is empty; omit the option for its default.")
     return value
 
 
@@ -30,40 +30,40 @@ def _each_once(context: click.Context, parameter: click.Parameter, value: tuple[
 
 
 def _or_environment(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """An empty `--agent` counts as none."""
+    """Return the value of `--agent` or of `AGILEDART_AGENT`; None when both are empty."""
     return value or os.environ.get("AGILEDART_AGENT") or None
 
 
 def set_option(command: F) -> F:
-    """`--set NAME=VALUE`."""
+    """Add the option `--set NAME=VALUE` to a command."""
     return click.option(
         "--set",
         "settings",
         multiple=True,
         callback=_each_once,
         metavar="NAME=VALUE",
-        help="A parameter of the function; may be repeated. Sources and sinks: csv:FILE, csv:FILE?speed=60, stdout: …",
+        help="Set a parameter of the function; may be repeated. Sources and sinks: csv:FILE, csv:FILE?speed=60, stdout: …",
     )(command)
 
 
 def parallelism_option(command: F) -> F:
-    """`--parallelism N`, `--parallelism STEP=N` or `--parallelism STEP=1..8`."""
+    """Add the option `--parallelism N|STEP=N|STEP=1..8` to a command."""
     return click.option(
         "--parallelism",
         multiple=True,
         metavar="N|STEP=N|STEP=1..8",
-        help="Instances of each step that may have several, or of one step; may be repeated. "
-        "Limits are planned for the higher number; it starts with the lower one.",
+        help="Number of instances of each parallel step, or of one step; may be repeated. "
+        "With limits the plan allows the higher number, and the step starts with the lower one.",
     )(command)
 
 
 def agent_options(command: F) -> F:
-    """`--agent` and, for an agent on another machine, `--identity`."""
+    """Add the options `--agent` and, for an agent on another machine, `--identity` to a command."""
     command = click.option(
         "--identity",
         metavar="NAME|TOKEN|@FILE",
         default=None,
-        help="Who you are to an agent at HOST:PORT: a token of the role submitter, reader or admin, or a name that you gave one.",
+        help="Your identity for an agent at HOST:PORT: a token of the role submitter, reader or admin, or the name of an identity.",
     )(command)
     return click.option(
         "--agent",
@@ -72,13 +72,13 @@ def agent_options(command: F) -> F:
         envvar="AGILEDART_AGENT",
         default=None,
         callback=_or_environment,
-        help="Which agent to ask. Default: the one in the usual state directory, else the first of a running mesh "
+        help="Which agent to ask. Default: the agent in the default state directory, else the first of a running mesh "
         "of `agiledart up`.",
     )(command)
 
 
 def parse_parallelism(texts: Sequence[str]) -> dict[str, RequestedParallelism]:
-    """`["4", "count=1..8"]` as `{"": 4, "count": (1, 8)}`; the empty name is every step. Raises `ConfigurationError`."""
+    """Return `["4", "count=1..8"]` as `{"": 4, "count": (1, 8)}`; the empty name is every step. Raises `ConfigurationError`."""
     from agiledart_dataflow.plan.parallelism_request import parse_limits
 
     chosen: dict[str, RequestedParallelism] = {}
@@ -97,7 +97,7 @@ def parse_parallelism(texts: Sequence[str]) -> dict[str, RequestedParallelism]:
 def parallelism_by_step(
     specification: Any, chosen: Mapping[str, RequestedParallelism]
 ) -> dict[str, RequestedParallelism]:
-    """What was chosen, with the number for every step written out, one step for each stage that may have several."""
+    """Return the request with the number for every step expanded: one step for each parallel stage."""
     from agiledart_dataflow.plan.stages import expand_parallelism
 
     return expand_parallelism(specification, chosen)

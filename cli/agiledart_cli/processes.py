@@ -1,4 +1,4 @@
-"""Memory of processes, read from /proc; where there is none (not Linux) nothing is known."""
+"""Memory of processes, read from /proc; empty on systems without /proc."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _PROC = Path("/proc")
 
 
 def peak_memory_mb(pid: int) -> float | None:
-    """Largest resident memory that a process has had, in MB (10^6 bytes); None when it has gone."""
+    """Return the peak resident memory of a process in MB (10^6 bytes); None when it has ended."""
     try:
         status = (_PROC / str(pid) / "status").read_text()
     except OSError:
@@ -18,32 +18,32 @@ def peak_memory_mb(pid: int) -> float | None:
 
 
 def children_of(parents: list[int]) -> dict[int, list[int]]:
-    """Parent → its direct children, by process number, sorted."""
-    found: dict[int, list[int]] = {pid: [] for pid in parents}
+    """Return parent → its direct children, as sorted process numbers."""
+    children: dict[int, list[int]] = {pid: [] for pid in parents}
     try:
         numbers = sorted(int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
     except OSError:
-        return found
+        return children
     for number in numbers:
         try:
             stat = (_PROC / str(number) / "stat").read_text()
         except OSError:
             continue
         parent = int(stat.rpartition(")")[2].split()[1])
-        if parent in found:
-            found[parent].append(number)
-    return found
+        if parent in children:
+            children[parent].append(number)
+    return children
 
 
 class MemoryWatch:
-    """Keeps the peak memory of each process of a mesh, also of those that have ended since."""
+    """Record of the peak memory of each process of a mesh, including ended ones."""
 
     def __init__(self) -> None:
         self._peaks: dict[str, float] = {}
         self._names: dict[int, str] = {}
 
     def look(self, agents: dict[str, int]) -> None:
-        """Take a look at agents (name → process number) and their executors."""
+        """Sample the agents (name → process number) and their executors."""
         children = children_of(list(agents.values()))
         for name, pid in agents.items():
             self._note(name, pid)
@@ -59,5 +59,5 @@ class MemoryWatch:
             self._peaks[name] = max(peak, self._peaks.get(name, 0.0))
 
     def peaks(self) -> dict[str, float]:
-        """Name of process (`a1`, `a1/executor-1`) → peak memory in MB."""
+        """Return name of process (`a1`, `a1/executor-1`) → peak memory in MB."""
         return dict(sorted(self._peaks.items()))

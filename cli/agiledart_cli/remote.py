@@ -1,7 +1,7 @@
 """The control API of an agent on another machine: a TLS link with the service `control`.
 
-An identity proves who asks: a token, or the key that its first use has kept. The key is derived from the token's secret, so that
-what one command submitted the next one may stop, from whichever machine.
+An identity is a token, or the key that the first use of a token stored. The key is derived from the token's secret, so that a
+user can stop an application from any machine with the same token.
 """
 
 import asyncio
@@ -27,26 +27,26 @@ CLOSE_SECONDS = 1.0
 
 
 class RemoteConnection:
-    """A `Connection` to HOST:PORT. The event loop runs only while somebody waits.
+    """A `Connection` to HOST:PORT. The event loop runs only during a call.
 
-    Raises `OperationFailed` when the agent refuses the token, OSError when nobody is there.
+    Raises `OperationFailed` when the agent refuses the token, OSError when no agent listens there.
     """
 
     def __init__(self, address: str, identity: str, timeout: float) -> None:
-        who = identity_of(identity)
-        key = ed25519.Ed25519PrivateKey.from_private_bytes(who.seed)
-        self._key, self._chain, self._network = key, who.chain, who.network
+        user = identity_of(identity)
+        key = ed25519.Ed25519PrivateKey.from_private_bytes(user.seed)
+        self._key, self._chain, self._network = key, user.chain, user.network
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._why = "it hung up"
+        self._why = "it closed the connection"
         self._loop = asyncio.new_event_loop()
         try:
             self._link: Link = self._loop.run_until_complete(
                 connect(
                     address,
                     service="control",
-                    context=client_context(make_credentials(key, who.network, int(time.time()))),
-                    hello=Hello(service="control", chain=who.chain, name="command line", token=who.token),
-                    verifier=LocalPeerVerifier(who.network, time.time),
+                    context=client_context(make_credentials(key, user.network, int(time.time()))),
+                    hello=Hello(service="control", chain=user.chain, name="command line", token=user.token),
+                    verifier=LocalPeerVerifier(user.network, time.time),
                     on_frame=self._take,
                     on_closed=self._closed,
                     timeout=timeout,
@@ -55,20 +55,22 @@ class RemoteConnection:
         except RefusedByPeer as error:
             self._loop.close()
             if error.reason == "unregistered":
-                text = f"{address} could not count this token's use: {error.detail}. Try again in some seconds."
+                text = (
+                    f"{address} could not register the use of this token: {error.detail}. Try again in a few seconds."
+                )
                 raise OperationFailed(text) from None
             raise OperationFailed(
-                f"{address} refused the token: {error}. Make a new one where the network was started:  agiledart token create"
+                f"{address} refused the token: {error}. Create a new one where the network was founded:  agiledart token create"
             ) from None
         except RemoteProtocolError as error:
             self._loop.close()
-            raise OperationFailed(f"{address} is no agent of this network ({error}).") from None
+            raise OperationFailed(f"{address} is not an agent of this network ({error}).") from None
         except BaseException:
             self._loop.close()
             raise
 
     def sign(self, command: Command) -> bytes:
-        """The command as an order, signed; empty for one that only looks."""
+        """Return the signed command; empty for a command that only reads."""
         terms = command_terms(command)
         if terms is None:
             return b""
@@ -81,14 +83,14 @@ class RemoteConnection:
         self._loop.run_until_complete(self._link.drain())
 
     def receive(self, timeout: float) -> bytes:
-        """The next CONTROL frame."""
+        """Return the next CONTROL frame."""
         body = self._loop.run_until_complete(asyncio.wait_for(self._frames.get(), timeout))
         if body is None:
             raise ConnectionResetError(self._why)
         return body
 
     def close(self) -> None:
-        """Hang up and let TLS say so."""
+        """Close the connection with TLS's closing message."""
         if self._loop.is_closed():
             return
         if not self._link.closed:

@@ -1,4 +1,4 @@
-"""Ends from outside: SIGTERM and a closed terminal unwind the stack as Ctrl-C does, so that `finally` runs."""
+"""Handling of SIGTERM and SIGHUP: they unwind the stack as Ctrl-C does, so that `finally` blocks run."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 @contextmanager
 def _handled(numbers: tuple[int, ...], handler: Handler) -> Iterator[dict[int, Any]]:
-    """These signals have another handler in here; gives the ones that they had."""
+    """Replace the handlers of these signals inside the block; yields the previous handlers."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield before
@@ -30,20 +30,20 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def unwound_by_signals() -> AbstractContextManager[object]:
-    """SIGTERM and SIGHUP raise `TerminatedError` in here; Ctrl-C raises KeyboardInterrupt as always."""
+    """Make SIGTERM and SIGHUP raise `TerminatedError` inside the block; Ctrl-C raises KeyboardInterrupt as usual."""
     return _handled((signal.SIGTERM, signal.SIGHUP), _terminate)
 
 
 def ignoring_signals() -> AbstractContextManager[object]:
-    """Signals that end a process are ignored in here: for cleaning up, which is bounded in time."""
+    """Ignore the signals that end a process inside the block; for cleaning up in bounded time."""
     return _handled(_ENDS, signal.SIG_IGN)
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Signals that end a process wait until the end of this block: for making something together with its cleaning up.
+    """Defer the signals that end a process to the end of the block; for creating a resource together with its cleanup.
 
-    A child that is started in here gets the system's own handling of them, as always.
+    A child process that is started inside the block has the default handlers, as usual.
     """
     came: list[int] = []
     before: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""Standard output whose failures can be told from all others: a full disk behind it is no bug of ours."""
+"""Standard output with an error class of its own: a full disk behind it is not a bug of AgileDart."""
 
 import io
 import os
@@ -7,14 +7,14 @@ from typing import Any, TextIO, cast
 
 
 class StandardOutputError(OSError):
-    """Standard output cannot be written; the message says why, for people."""
+    """Standard output cannot be written; the message says why."""
 
     def __str__(self) -> str:
         return f"standard output cannot be written: {(self.strerror or 'unknown error').lower()}"
 
 
 class _CheckedFile(io.FileIO):
-    """File descriptor 1; a reader that has gone stays a BrokenPipeError."""
+    """File descriptor 1; a closed pipe remains a BrokenPipeError."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -26,9 +26,9 @@ class _CheckedFile(io.FileIO):
 
 
 def checked(stream: TextIO | None) -> TextIO:
-    """A stream like `stream`, which is standard output, that raises `StandardOutputError`.
+    """Return a stream like `stream` (standard output) whose writes raise `StandardOutputError`.
 
-    When it is None (the caller closed it), every write fails; its descriptor is taken, so that no file gets it.
+    When `stream` is None (the caller closed it), each write fails; descriptor 1 is occupied, so that no other file gets it.
     """
     if stream is None:
         taken = os.open(os.devnull, os.O_RDONLY)
@@ -47,7 +47,7 @@ def checked(stream: TextIO | None) -> TextIO:
 
 
 def flush() -> OSError | None:
-    """Write what waits; the error when that fails, after which nothing tries again at the end of the process."""
+    """Write the buffer; return the error when that fails. The end of the process then does not try again."""
     try:
         sys.stdout.flush()
     except (BrokenPipeError, StandardOutputError) as error:

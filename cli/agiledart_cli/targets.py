@@ -1,4 +1,4 @@
-"""What `FILE:NAME` names on the command line, checked before its parameters are asked for."""
+"""Loader of `FILE:NAME` of the command line; it checks the target before its parameters."""
 
 from typing import TYPE_CHECKING, get_type_hints
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def load_target(target: str) -> "UserBuilder":
-    """As `load_builder`; raises `ConfigurationError` too for a function that says that it returns something else."""
+    """Return the builder, as `load_builder`. Raises `ConfigurationError` also for a function annotated to return another type."""
     from agiledart_dataflow.graph.topology import Topology
     from agiledart_executor.user_code.user_builder import load_builder
 
@@ -17,12 +17,12 @@ def load_target(target: str) -> "UserBuilder":
     if isinstance(builder.value, Topology) or _may_return(builder.value, Topology):
         return builder
     place, _, name = target.rpartition(":")
-    around = getattr(builder.value, "__globals__", {})
+    module_globals = getattr(builder.value, "__globals__", {})
     others = [
         other
-        for other, value in around.items()
+        for other, value in module_globals.items()
         if isinstance(value, Topology)
-        or (getattr(value, "__module__", None) == around["__name__"] and _returns(value) is Topology)
+        or (getattr(value, "__module__", None) == module_globals["__name__"] and _returns(value) is Topology)
     ]
     takes = ", ".join(builder.parameters)
     raise ConfigurationError(
@@ -32,7 +32,7 @@ def load_target(target: str) -> "UserBuilder":
 
 
 def _returns(function: object) -> object:
-    """What a function says that it returns; None when it says nothing, or nothing that can be told here."""
+    """Return the return annotation of a function; None when it has none, or one that cannot be evaluated."""
     try:
         return get_type_hints(function).get("return")
     except Exception:  # noqa: BLE001  an annotation may name what is imported for type checkers only: user code
@@ -40,7 +40,7 @@ def _returns(function: object) -> object:
 
 
 def _may_return(function: object, wanted: type) -> bool:
-    """Whether a function says nothing else. Only a plain class says so for sure: not Any, not a union, not a protocol."""
+    """Return whether a function may return `wanted`. Only the annotation of a plain class excludes it, not Any or a union."""
     returns = _returns(function)
     return not isinstance(returns, type) or issubclass(wanted, returns) or issubclass(returns, wanted)
 

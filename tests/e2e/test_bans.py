@@ -91,7 +91,7 @@ def test_a_user_without_the_right_to_ban_is_told_whom_to_ask(ring: Mesh) -> None
     assert "you could not revoke such a ban" in told.stderr
     told = cli("ban", "a9", "--agent", str(founder.state_dir))
     assert told.returncode == 2
-    assert "a9 is no node that this agent knows. Known: a1, a2, a3" in told.stderr
+    assert "a9 is not a node that this agent knows. Known: a1, a2, a3" in told.stderr
     assert "Traceback" not in told.stderr
     for agent in ring.agents:
         assert banned_at(agent) == []

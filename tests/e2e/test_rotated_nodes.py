@@ -36,7 +36,7 @@ def test_a_node_of_a_ring_takes_another_key(ring: Mesh, tmp_path: Path) -> None:
     assert a3.end() == 0
     told = cli(*rotate)
     assert told.returncode == 0, told.stderr
-    assert "This node had a part in waits: " in told.stderr
+    assert "This node took part in waits. " in told.stderr
     assert "agiledart stop waits --now" in told.stderr
     began = len(a3.log.read_text())
     a3.start()

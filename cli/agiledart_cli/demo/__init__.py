@@ -1,4 +1,4 @@
 """`agiledart demo`: a mesh on this machine, a live view of it, Spark beside it, a report at the end.
 
-It may use the verbs and `top`.
+This package may import the verbs and `top`.
 """

@@ -36,27 +36,33 @@ BUILDERS = {
 GENERATED_SPEED = 600.0
 LOOK_SECONDS = 0.25
 DRAIN_SECONDS = 30.0
-"""For the applications to end after their sources were told to stop."""
+"""Timeout of the applications' end after the stop command."""
 
 
 @click.command(short_help="Five agents compute the busiest taxi routes, live.")
-@click.option("--agents", type=click.IntRange(1, MAX_AGENTS), default=5, show_default=True, help="How many.")
-@click.option("--executors", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes of each.")
+@click.option("--agents", type=click.IntRange(1, MAX_AGENTS), default=5, show_default=True, help="Number of agents.")
 @click.option(
-    "--parallelism", type=click.IntRange(1, MAX_PARALLELISM), default=1, show_default=True, help="Of each step."
+    "--executors", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes of each agent."
+)
+@click.option(
+    "--parallelism",
+    type=click.IntRange(1, MAX_PARALLELISM),
+    default=1,
+    show_default=True,
+    help="Instances of each step.",
 )
 @click.option(
     "--input", "input_file", metavar="FILE", help="Trips as in the challenge, plain or .gz. Default: generated."
 )
-@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Times real time. Default: 600 for generated "
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Multiple of real time. Default: 600 for generated "
               "trips, as fast as possible for --input.")  # fmt: skip
-@click.option("--results", default="demo-results", show_default=True, metavar="DIR", help="Where the results go.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the generated trips.")
+@click.option("--results", default="demo-results", show_default=True, metavar="DIR", help="Folder of the results.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated trips.")
 @click.option("--duration", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
               help="How long generated trips flow.")  # fmt: skip
 @click.option("--spark/--no-spark", "with_spark", default=True, show_default=True, help="Also read a log with Spark.")
 @click.option(
-    "--pull-the-plug", is_flag=True, help="Kill the agent of a step with state in mid-stream; others take over."
+    "--pull-the-plug", is_flag=True, help="Kill the agent of a step with state during the run; other agents take over."
 )
 @output_option
 def demo(
@@ -85,19 +91,19 @@ def demo(
     DIR/frequent-routes.csv and DIR/profitable-areas.csv, the same files whatever the number of agents. Where Spark and
     Java are installed, a third topology keeps clean trips in a log, from which Spark computes the busiest routes of each
     15 minutes (DIR/spark). With --pull-the-plug both queries run with delivery="exactly-once" and without Spark, and one
-    agent is killed with everything on it: its neighbours take over from their fragments of its state. Ctrl-C stops
-    everything at any moment; nothing is left but the results.
+    agent is killed with all its processes: its neighbours take over from their fragments of its state. Ctrl-C stops
+    everything at any moment; only the results remain.
     """
     began = time.monotonic()
     trips = source_text(input_file, speed, seed)
     folder = result_folder(results)
-    told = input_file or f"generated trips, {speed or GENERATED_SPEED:g} × real time, seed {seed}"
+    source = input_file or f"generated trips, {speed or GENERATED_SPEED:g} × real time, seed {seed}"
     if pull_the_plug:
         check_plug(agents)
         parallelism = max(parallelism, agents)
     plug = Plug((seconds if input_file is None else 0.0) * AFTER, folder / f"{FREQUENT}.csv") if pull_the_plug else None
     spark = SparkStep() if with_spark and plug is None else None
-    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips, spark, plug)
+    run = _Demo(DemoResult(agents, executors, parallelism, source, folder), trips, spark, plug)
     with unwound_by_signals(), mesh_of(agents, executors, apart=pull_the_plug) as mesh:
         run.compute(mesh, None if input_file else seconds)
     run.result.seconds["wall"] = time.monotonic() - began
@@ -110,7 +116,7 @@ def demo(
 
 
 def source_text(input_file: str | None, speed: float | None, seed: int) -> str:
-    """The connector of both sources, without its node; raises when the input cannot be read."""
+    """Return the connector of both sources, without its node. Raises `ConfigurationError` for an unreadable input."""
     if input_file is None:
         return f"taxi:?seed={seed}&speed={speed or GENERATED_SPEED:g}"
     from agiledart_dataflow.plan.connectors import connector
@@ -121,7 +127,7 @@ def source_text(input_file: str | None, speed: float | None, seed: int) -> str:
 
 
 def check_input(path: Path, shown_name: str) -> None:
-    """Raise `ConfigurationError` when the input is not there, is a folder, or has a name ending in .gz and is no gzip."""
+    """Raise `ConfigurationError` when the input is missing, is a folder, or ends in .gz and is not a gzip file."""
     if path.is_dir():
         raise ConfigurationError(f"--input {shown_name} is a folder; give a file of trips.")
     if not path.exists():
@@ -136,29 +142,29 @@ def check_input(path: Path, shown_name: str) -> None:
                 file.read(1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ConfigurationError(
-            f"--input {shown_name} ends in .gz but is no gzip file (gzip -t {shown_name} says more)."
+            f"--input {shown_name} ends in .gz but is not a gzip file (check it: gzip -t {shown_name})."
         ) from None
     except OSError as error:
         raise ConfigurationError(f"--input {shown_name} cannot be read: {error.strerror}.") from None
 
 
 def check_plug(agents: int) -> None:
-    """Raise `ConfigurationError` when there are too few agents for one to be killed."""
+    """Raise `ConfigurationError` when there are too few agents to kill one."""
     if agents < MIN_AGENTS:
         raise ConfigurationError(
             f"--pull-the-plug needs at least {MIN_AGENTS} agents:"
-            " two for source and sink, one that is killed, one that takes over."
+            " two for source and sink, one to kill, one that takes over."
         )
 
 
 def mesh_of(agents: int, executors: int, *, apart: bool) -> Mesh:
-    """The demo's mesh; with agents that count as machines of their own, its applications have an epoch every two seconds."""
+    """Return the demo's mesh; with `apart` its applications take a checkpoint every two seconds."""
     environment = {"AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(CHECKPOINT_SECONDS)} if apart else {}
     return Mesh(agents, executors, apart=apart, environment=environment)
 
 
 def result_folder(results: str) -> Path:
-    """The folder for the results, made if needed, without results of an earlier demo."""
+    """Create the folder for the results, and remove results of an earlier demo."""
     folder = Path(results).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +185,7 @@ class _Demo:
         self._rates = Rates()
 
     def compute(self, mesh: Mesh, seconds: float | None) -> None:
-        """Start the mesh, run both queries to their end (or for so many seconds), fill in the result."""
+        """Start the mesh, run both queries to their end (or for `seconds`), and record the figures."""
         began = time.monotonic()
         print_message(f"AgileDart: {plural(mesh.count, 'agent')} on this machine, no master")
         mesh.start()
@@ -206,10 +212,10 @@ class _Demo:
                 client.close()
 
     def _submit(self, mesh: Mesh, number: int, query: str) -> None:
-        """Submit a query to an agent; its source and its sink run on two others, where there are so many."""
+        """Submit a query to an agent; its source and sink run on two other agents, if there are enough."""
         agents = mesh.agents
         if self._plug is not None:
-            number = 0  # nobody that is killed has a source or a sink of either
+            number = 0  # the killed agent must not run a source or sink
         source, taker, sink = (agents[(number + turn) % len(agents)] for turn in (0, 1, 2))
         if self._plug is not None:
             taker = source
@@ -235,7 +241,7 @@ class _Demo:
         )
 
     def _flow(self, mesh: Mesh, seconds: float | None) -> None:
-        """Watch until both have ended; after `seconds` they are told to."""
+        """Watch until both queries have ended; after `seconds` stop them."""
         began = time.monotonic()
         stop_at = None if seconds is None else began + seconds
         give_up_at: float | None = None
@@ -253,12 +259,12 @@ class _Demo:
                     self._stop(mesh)
                 if give_up_at is not None and now >= give_up_at:
                     raise OperationFailed(
-                        f"The queries did not end within {DRAIN_SECONDS:.0f} s after they were told to."
+                        f"The queries did not end within {DRAIN_SECONDS:.0f} s after the stop command."
                     )
                 time.sleep(LOOK_SECONDS)
 
     def _stop(self, mesh: Mesh) -> None:
-        """Tell both queries to end; the answers come when they have, so nobody waits for them here."""
+        """Send the stop command to both queries from threads, because the responses arrive only after their end."""
 
         def ask(query: str) -> None:
             with contextlib.suppress(AgileDartError), mesh.client(0) as client:
@@ -268,12 +274,12 @@ class _Demo:
             threading.Thread(target=ask, args=(query,), daemon=True).start()
 
     def _look(self, mesh: Mesh) -> dict[str, Any]:
-        """The status of both queries; raises when one has failed or an agent has gone."""
+        """Return the status of both queries; raises `OperationFailed` when one has failed or an agent has ended."""
         self._check(mesh)
         try:
             status = {query: client.ask(Status(query)) for query, client in self._clients.items()}
         except NoAgentError as error:
-            time.sleep(LOOK_SECONDS)  # a process that was killed hangs up a moment before it can be seen to have ended
+            time.sleep(LOOK_SECONDS)  # a killed process closes its socket shortly before its end is visible
             self._check(mesh)
             raise OperationFailed(str(error)) from None
         for query, response in status.items():
@@ -299,7 +305,7 @@ class _Demo:
 
 def _check(agent: AgentProcess) -> None:
     if not agent.is_alive:
-        raise OperationFailed(f"Agent {agent.name} {agent.ending()}; its last words:\n{agent.log_tail(5)}")
+        raise OperationFailed(f"Agent {agent.name} {agent.ending()}; the end of its log:\n{agent.log_tail(5)}")
 
 
 def _quoted(path: Path) -> str:

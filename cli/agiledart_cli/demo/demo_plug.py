@@ -1,4 +1,4 @@
-"""`agiledart demo --pull-the-plug`: the agent of a stage with state is killed in mid-stream, and what that cost is told."""
+"""`agiledart demo --pull-the-plug`: kill the agent of a stage with state during the run, and report the cost."""
 
 import contextlib
 import os
@@ -15,20 +15,20 @@ from agiledart_cli.verbs.cluster import AgentProcess, Mesh
 from agiledart_experiments.recovery.sink_watch import SinkWatch
 
 AFTER = 0.4
-"""The share of the time after which the plug is pulled: windows are full by then, and there is time to go on."""
+"""Share of the run after which the agent is killed: windows are full by then, and time remains to recover."""
 
 MIN_AGENTS = 4
-"""Two for source and sink, one that dies, one that takes over."""
+"""Two agents for source and sink, one that is killed, one that takes over."""
 
 CHECKPOINT_SECONDS = 2
 
 
 class Plug:
-    """One agent that dies while everything flows.
+    """Kill of one agent during the run.
 
     Args:
-        at: seconds after which it is pulled.
-        file: of the query that is watched.
+        at: seconds after which the agent is killed.
+        file: result file of the watched query.
     """
 
     def __init__(self, at: float, file: Path) -> None:
@@ -41,7 +41,7 @@ class Plug:
         self.cost: dict[str, Any] = {}
 
     def look(self, mesh: Mesh, status: Mapping[str, Mapping[str, Any]]) -> None:
-        """Pull it when it is time and an epoch is safe; afterwards see what becomes of the query."""
+        """Kill the agent when it is time and a checkpoint is committed; afterwards measure the recovery."""
         response = status[FREQUENT]
         if self.victim is None:
             if time.monotonic() >= self._at and (response.get("epoch") or {}).get("committed"):
@@ -50,10 +50,10 @@ class Plug:
             self.cost = {"killed": self.victim.name, "seconds_to_next_result": round(seconds, 3)}
         elif self.cost and not self._is_reported and response["state"] == "running":
             self._is_reported = True
-            brought = [entry["text"] for entry in response.get("history", []) if "restarted, attempt" in entry["text"]]
-            self.cost["history"] = brought
+            restarts = [entry["text"] for entry in response.get("history", []) if "restarted, attempt" in entry["text"]]
+            self.cost["history"] = restarts
             print_message(
-                f"  {duration(self.cost['seconds_to_next_result'])} later the next result came.  {'; '.join(brought[-1:])}"
+                f"  The next result came {duration(self.cost['seconds_to_next_result'])} later.  {'; '.join(restarts[-1:])}"
             )
 
     def _pull(self, mesh: Mesh, response: Mapping[str, Any]) -> None:
@@ -73,5 +73,5 @@ class Plug:
         self.victim.process.wait()
 
     def close(self) -> None:
-        """No more looks."""
+        """Stop watching the result file."""
         self._watch.__exit__(None, None, None)

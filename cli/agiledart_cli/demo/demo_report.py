@@ -1,4 +1,4 @@
-"""What the demo has to tell at its end: one JSON object, or a few lines for people."""
+"""Report at the end of the demo: one JSON object, or a few lines of text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from agiledart_cli.output import count, duration, milliseconds
+from agiledart_cli.verbs.application_view import malformed_text
 
 FREQUENT, PROFITABLE = "frequent-routes", "profitable-areas"
 QUERIES = (FREQUENT, PROFITABLE)
@@ -20,8 +21,8 @@ class DemoResult:
     Attributes:
         status: query → last status body of the control API.
         seconds: phase → how long it took.
-        plug: who was killed, and what it cost; {} when nobody was.
-        spark: what Spark read and found, why it was skipped, or its error; {} when it was not wanted.
+        plug: the killed agent and the cost; {} without a kill.
+        spark: Spark's figures and results, the reason why it was skipped, or its error; {} without Spark.
     """
 
     agents: int
@@ -36,13 +37,13 @@ class DemoResult:
     plug: dict[str, Any] = field(default_factory=dict)
 
     def summary(self, query: str) -> Mapping[str, Any]:
-        """Totals of a query."""
-        found = self.status[query].get("summary") or {}
-        assert isinstance(found, Mapping)
-        return found
+        """Return the totals of a query."""
+        totals = self.status[query].get("summary") or {}
+        assert isinstance(totals, Mapping)
+        return totals
 
     def document(self) -> dict[str, Any]:
-        """The JSON object of `agiledart demo -o json`; its fields stand in docs/reference/cli.md."""
+        """Return the JSON object of `agiledart demo -o json`; docs/reference/cli.md describes its fields."""
         first = self.summary(FREQUENT)
         return {
             "agents": self.agents,
@@ -73,14 +74,14 @@ class DemoResult:
         }
 
     def latency(self, query: str) -> dict[str, float]:
-        """p50, p95 and p99 of a query in milliseconds, read to written; the worst sink when there are several."""
+        """Return p50, p95 and p99 of a query in milliseconds from reading to writing; of the slowest sink if several."""
         sinks = self.summary(query).get("latency_ms", {})
         figures = [sinks[name] for name in sorted(sinks)]
         return {p: max((float(figure[p]) for figure in figures), default=0.0) for p in ("p50", "p95", "p99")}
 
 
 def print_report(result: DemoResult) -> None:
-    """The last lines of a demo, for people, on stdout."""
+    """Print the last lines of a demo on stdout."""
     body = result.document()
     read = body["records_in"]
     malformed = sum(body["malformed"].values())
@@ -100,8 +101,7 @@ def print_report(result: DemoResult) -> None:
             f" {milliseconds(figures['p50'])}, p95 {milliseconds(figures['p95'])}, p99 {milliseconds(figures['p99'])}"
         )
     if malformed:
-        reasons = ", ".join(f"{number} {reason}" for reason, number in body["malformed"].items())
-        click.echo(f"  malformed: {reasons}")
+        click.echo(f"  malformed: {malformed_text(body['malformed'])}")
     click.echo(f"  {memory_line(result.memory)}")
     if result.plug:
         click.echo(
@@ -111,7 +111,7 @@ def print_report(result: DemoResult) -> None:
     reads = [result.summary(query).get("records_in", read) for query in QUERIES]
     rates = [number / body["flow_seconds"] if body["flow_seconds"] else 0.0 for number in reads]
     if len(set(reads)) > 1:
-        click.echo("  each query reads the stream for itself; they were stopped at different trips of it")
+        click.echo("  each query reads its own copy of the stream; they stopped at different trips")
     click.echo(
         f"Done in {duration(result.seconds['wall'])}: ring {duration(result.seconds['ring'])},"
         f" flow {duration(result.seconds['flow'])} ({' + '.join(map(count, rates))} trips/s"
@@ -125,7 +125,7 @@ def _left_out(summary: Mapping[str, Any]) -> int:
 
 
 def memory_line(memory: Mapping[str, float]) -> str:
-    """`peak memory: agents 44–52 MB, executors 31–38 MB`."""
+    """Return the peak memory as text: `peak memory: agents 44–52 MB, executors 31–38 MB`."""
     agents = [mb for name, mb in memory.items() if "/" not in name]
     executors = [mb for name, mb in memory.items() if "/" in name]
     parts = [f"{name} {_range(values)}" for name, values in (("agents", agents), ("executors", executors)) if values]

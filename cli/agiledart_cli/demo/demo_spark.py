@@ -1,7 +1,7 @@
-"""The Spark part of the demo: a third topology keeps clean trips in a log, Spark copies it live and answers at the end.
+"""Spark part of the demo: a third topology writes clean trips into a log, Spark copies it live and reports at the end.
 
-Spark runs in a process group of its own, which ends with the demo, whatever ends it. Where Java or pyspark is missing, or Spark
-fails, the demo goes on and says why.
+Spark runs in its own process group, which ends with the demo in any case. If Java or pyspark is missing, or Spark fails, the
+demo continues and reports the reason.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ JOB = "busiest-routes"
 PARTITIONS = 4
 TRIGGER_SECONDS = 1.0
 END_SECONDS = 60.0
-"""For the topology to end after the two queries have; then it is told to, and has as long again to drain."""
+"""Timeout of the topology's end after the two queries; then it is stopped, with the same timeout for draining."""
 
 SILENT_SECONDS = 180.0
-"""Without a row more or another word from it, Spark is given up; a slow machine may take as long as it gets on."""
+"""Longest time without progress after which the demo gives Spark up; a slow machine may take longer while it progresses."""
 
 _PROGRESS_SECONDS = 5.0
 _LOOK_SECONDS = 0.25
 
 
 def unavailable_reason() -> str:
-    """Why Spark cannot run here; "" when it can."""
+    """Return why Spark cannot run here; "" when it can."""
     import importlib.util
 
     from agiledart.spark import find_java
@@ -58,14 +58,14 @@ def unavailable_reason() -> str:
 
 
 def _pip() -> str:
-    """What to type for the pip of this Python: another one, of a shell without the environment, would not help."""
-    found = shutil.which("pip")
-    beside = found is not None and Path(found).parent == Path(sys.executable).parent
+    """Return the command for the pip of this Python; the pip of another environment would not help."""
+    pip = shutil.which("pip")
+    beside = pip is not None and Path(pip).parent == Path(sys.executable).parent
     return "pip" if beside else f"{sys.executable} -m pip"
 
 
 class SparkStep:
-    """One run of the Spark part. `start`, then `finish`; `close` in any case."""
+    """One run of the Spark part: `start`, then `finish`; `close` in any case."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -73,7 +73,7 @@ class SparkStep:
     def start(self, mesh: Mesh, trips: str, results: Path, executors: int) -> dict[str, Any]:
         """Submit the topology and start Spark on its log. Returns {} or {"skipped": reason}."""
         if reason := unavailable_reason():
-            print_message(f"  Spark is left out: {reason}")
+            print_message(f"  Spark is skipped: {reason}")
             return {"skipped": reason}
         source, sink = mesh.agents[2 % mesh.count], mesh.agents[4 % mesh.count]
         command = make_submission(
@@ -107,7 +107,7 @@ class SparkStep:
         return {}
 
     def finish(self, mesh: Mesh, *, is_endless: bool) -> dict[str, Any]:
-        """What Spark found when all rows are in: the `spark` of the demo's JSON. An endless input is told to end."""
+        """Return Spark's result after all rows: the `spark` of the demo's JSON. Stops an endless input first."""
         process = self._process
         if process is None:
             return {}
@@ -117,19 +117,19 @@ class SparkStep:
         assert process.stdin is not None
         assert process.stdout is not None
         lines = _SparkOutput(process.stdout)
-        # Its stdin stays open until `close`: the end of the pipe would tell it that the demo is gone.
+        # Its stdin stays open until `close`: Spark treats the end of the pipe as the end of the demo.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(f"{FINISH}\n")
             process.stdin.flush()
         if not lines.wait():
-            return {"error": f"nothing was heard of it for {SILENT_SECONDS:.0f} s ({lines.progress_text()})"}
+            return {"error": f"no progress for {SILENT_SECONDS:.0f} s ({lines.progress_text()})"}
         process.wait()
         try:
             document: dict[str, Any] = json.loads(lines.last)
         except ValueError:
             document = {"at": "start"}
         if "at" in document:
-            return {"error": f"it ended with code {process.returncode} before it answered. {self._output_tail(mesh)}"}
+            return {"error": f"it ended with code {process.returncode} before its result. {self._output_tail(mesh)}"}
         return document
 
     def _output_tail(self, mesh: Mesh) -> str:
@@ -154,7 +154,7 @@ class SparkStep:
 
 
 class _SparkOutput:
-    """What the process writes: words about its progress, and in the end its answer."""
+    """Output of the Spark process: lines about its progress, and its result at the end."""
 
     def __init__(self, pipe: IO[str]) -> None:
         self.last = ""
@@ -162,24 +162,24 @@ class _SparkOutput:
         threading.Thread(target=self._listen, args=(pipe,), daemon=True).start()
 
     def _listen(self, pipe: IO[str]) -> None:
-        with contextlib.suppress(ValueError):  # closed under it
+        with contextlib.suppress(ValueError):  # closed by another thread
             for line in pipe:
                 self.last = line
         self._ended.set()
 
     def wait(self) -> bool:
-        """Until it has ended, saying now and then how far it is; False when nothing was new for `SILENT_SECONDS`."""
-        heard, since = self.last, time.monotonic()
+        """Wait for the end and print progress; returns False without progress for `SILENT_SECONDS`."""
+        seen, since = self.last, time.monotonic()
         while not self._ended.wait(_PROGRESS_SECONDS):
-            if self.last != heard:
-                heard, since = self.last, time.monotonic()
+            if self.last != seen:
+                seen, since = self.last, time.monotonic()
                 print_message(f"  Spark: {self.progress_text()}")
             elif time.monotonic() - since > SILENT_SECONDS:
                 return False
         return True
 
     def progress_text(self) -> str:
-        """The last word about its progress, for people."""
+        """Return the last progress as text."""
         try:
             line = json.loads(self.last)
             return f"{line['at']}, {count(line['read'])} rows read"
@@ -188,7 +188,7 @@ class _SparkOutput:
 
 
 def print_spark(document: dict[str, Any]) -> None:
-    """Spark's part of the report, on stdout: the last quarter of an hour's routes."""
+    """Print Spark's part of the report on stdout: the routes of the last 15 minutes."""
     if "error" in document:
         print_message(f"Spark: {document['error']}")
     if "rows" not in document:
@@ -212,7 +212,7 @@ def _addresses(mesh: Mesh) -> str:
 
 
 def _end(client: ControlClient, timeout_s: float) -> None:
-    """Until the topology has ended: by itself within the patience, else it is told to, which drains it."""
+    """Wait for the topology's end until the timeout, then drain and stop it."""
     give_up_at = time.monotonic() + timeout_s
     while client.ask(Status(NAME))["state"] not in FINAL_STATES:
         if time.monotonic() >= give_up_at:

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live picture on a terminal, else a short line every few seconds, on stderr."""
+"""View of the running demo: a live picture on a terminal, else a short line every few seconds, on stderr."""
 
 import sys
 import time
@@ -16,14 +16,14 @@ RATE_SECONDS = 1.0
 TAIL_BYTES = 4_096
 TOP = 10
 
-LEGEND = f"a + b: {FREQUENT} + {PROFITABLE}; each query reads the stream for itself."
+LEGEND = f"a + b: {FREQUENT} + {PROFITABLE}; each query reads its own copy of the stream."
 
 Frames = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything that is shown at one moment.
+    """Content of the view at one moment.
 
     Attributes:
         status: query → status body.
@@ -36,11 +36,11 @@ class Picture:
     top: Mapping[str, list[str]]
 
     def line(self) -> str:
-        """The picture in one line."""
+        """Return the picture as one line."""
         return f"{self.counts()}   {self.latencies()}".rstrip()
 
     def counts(self) -> str:
-        """Rates and sums of both queries, `a + b`."""
+        """Return rates and sums of both queries, `a + b`."""
         summaries = [self.status[query].get("summary") or {} for query in QUERIES]
         parts = {
             "trips/s": [self.stage_rates.get((query, "trips"), 0.0) for query in QUERIES],
@@ -49,22 +49,22 @@ class Picture:
             "late": [summary.get("late", 0) for summary in summaries],
             "results": [results_of(self.status[query]) for query in QUERIES],
         }
-        told = "   ".join(f"{name} {' + '.join(map(count, figures))}" for name, figures in parts.items())
-        return f"{self.event_time()}  {told}"
+        sums = "   ".join(f"{name} {' + '.join(map(count, figures))}" for name, figures in parts.items())
+        return f"{self.event_time()}  {sums}"
 
     def latencies(self) -> str:
-        """How long results take, where the input is paced."""
+        """Return the latencies of results; empty for an input that is not paced."""
         figures = [_latency(self.status[query]) for query in QUERIES]
         return f"result after {' and '.join(figure for figure in figures if figure)}" if any(figures) else ""
 
     def event_time(self) -> str:
-        """Time of day of the newest result, in the data's own time."""
+        """Return the event time of the newest result, as time of day."""
         newest = max((fields[1] for fields in self.top.values() if len(fields) > 1), default="")
         return newest[11:] or "--:--:--"
 
 
 class Rates:
-    """Rows a second, from the sums of one look to those of the next. Instances report twice a second."""
+    """Rates in rows a second between two samples of sums; instances report twice a second."""
 
     def __init__(self) -> None:
         self.stages: dict[tuple[str, str], float] = {}
@@ -72,7 +72,7 @@ class Rates:
         self._sums: dict[tuple[str, str], int] = {}
 
     def look(self, now: float, status: Frames) -> None:
-        """Take new sums; more often than once in `RATE_SECONDS` says nothing."""
+        """Take a new sample; samples within `RATE_SECONDS` are ignored."""
         if now - self._at < RATE_SECONDS:
             return
         sums: dict[tuple[str, str], int] = {}
@@ -95,12 +95,12 @@ def _latency(status: Mapping[str, Any]) -> str:
 
 
 def results_of(status: Mapping[str, Any]) -> int:
-    """Result lines that a query has written so far."""
+    """Return how many result lines a query has written so far."""
     return sum((status.get("summary") or {}).get("results", {}).values())
 
 
 def last_result(path: Path) -> list[str]:
-    """The fields of the last whole line of a result file; empty when there is none yet."""
+    """Return the fields of the last complete line of a result file; empty without one."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -115,13 +115,13 @@ def last_result(path: Path) -> list[str]:
 
 
 def routes(fields: list[str]) -> list[str]:
-    """The ten routes of a result line of the first query, for people."""
+    """Return the ten routes of a result line of the first query as texts."""
     pairs = zip(fields[2:-1:2], fields[3:-1:2], strict=False)
     return ["" if start == "NULL" else f"{start} → {end}" for start, end in pairs]
 
 
 def areas(fields: list[str]) -> list[str]:
-    """The ten areas of a result line of the second query, for people."""
+    """Return the ten areas of a result line of the second query as texts."""
     places = []
     for at in range(2, len(fields) - 1, 4):
         cell, empty, median, profitability = fields[at : at + 4]
@@ -134,7 +134,7 @@ def areas(fields: list[str]) -> list[str]:
 
 
 class DemoView:
-    """Shows pictures. A context manager, so that the terminal is put back as it was."""
+    """Display of pictures; a context manager that restores the terminal."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -158,7 +158,7 @@ class DemoView:
             self._live.__exit__(kind, error, trace)
 
     def show(self, picture: Picture) -> None:
-        """Draw, or say a line when it is time for one."""
+        """Draw the picture, or print a line every `LINE_SECONDS`."""
         if self._live is not None:
             self._live.update(drawn(picture, self._live.console.width), refresh=True)
             return
@@ -169,14 +169,14 @@ class DemoView:
 
 
 def drawn(picture: Picture, width: int = 80) -> Any:
-    """The picture as a rich renderable of at most 80 columns; tables leave columns out where there are fewer."""
+    """Return the picture as a rich renderable of at most 80 columns; on a narrower terminal tables omit columns."""
     from rich.console import Group
     from rich.text import Text
 
     left, right = routes(picture.top[FREQUENT]), areas(picture.top[PROFITABLE])
     tops = {"": ["", *(str(place + 1) for place in range(TOP))]}
-    for heading, found in (("Busiest routes, 30 min", left), ("Most profitable areas, 15 min", right)):
-        tops[heading] = [heading.ljust(26), *(found[place] if place < len(found) else "" for place in range(TOP))]
+    for heading, entries in (("Busiest routes, 30 min", left), ("Most profitable areas, 15 min", right)):
+        tops[heading] = [heading.ljust(26), *(entries[place] if place < len(entries) else "" for place in range(TOP))]
     stages: dict[str, list[str]] = {heading: [heading] for heading in ("query", "stage", "where", "in/s", "queue")}
     for query in QUERIES:
         for stage, where in (picture.status[query].get("placement") or {}).items():
@@ -195,7 +195,7 @@ def drawn(picture: Picture, width: int = 80) -> Any:
 
 
 def _table(columns: Mapping[str, list[str]], width: int, dispensable: list[str]) -> Any:
-    """Columns beside each other, headings first; those that can be spared go in this order while it is too wide."""
+    """Return a table, headings first; omits the `dispensable` columns in their order while it is too wide."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -215,9 +215,9 @@ def _table(columns: Mapping[str, list[str]], width: int, dispensable: list[str])
 
 
 def _queued(status: Mapping[str, Any], name: str) -> int | None:
-    """Rows that wait before a stage; None when nobody told."""
+    """Return how many rows wait before a stage; None without a report."""
     for stage in status.get("stages", []):
         if stage["name"] == name:
-            told = [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
-            return sum(told) if told else None
+            queues = [row["queued_rows"] for row in stage["instances"] if "queued_rows" in row]
+            return sum(queues) if queues else None
     return None

@@ -1,1 +1,1 @@
-"""`agiledart top`: sampling all agents, figures of a moment, the live table. It imports the base of the command line only."""
+"""`agiledart top`: samples of all agents, the figures between two samples, and the live table."""

@@ -1,4 +1,4 @@
-"""`agiledart top`: what the mesh is doing, live on a terminal, or once."""
+"""`agiledart top`: show the activity of the mesh, live on a terminal, or once."""
 
 import contextlib
 import os
@@ -19,30 +19,32 @@ from agiledart_cli.top.top_sample import TopSnapshot, compare, take_sample
 from agiledart_cli.top.top_view import KEYS, SORTS, TextLine, picture
 
 FIRST_SECONDS = 1.0
-"""Between the first two samples: two reports of every executor."""
+"""Time between the first two samples: each executor reports twice in it."""
 
 RESIZE_SECONDS = 0.25
 PIPE_WIDTH = 120
-"""Width of a snapshot that goes to no terminal."""
+"""Width of a snapshot when the output is not a terminal."""
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
-@click.command(short_help="Applications, steps and nodes, live.")
-@click.option("--once", is_flag=True, help="Print one snapshot and end; without a terminal that is so anyway.")
+@click.command(short_help="Show applications, steps and nodes, live.")
+@click.option("--once", is_flag=True, help="Print one snapshot and exit; the default without a terminal.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.5, 60.0),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Time between two samples.",
 )
-@click.option("--sort", type=click.Choice(list(SORTS.values())), default="name", show_default=True, help="The steps.")
+@click.option(
+    "--sort", type=click.Choice(list(SORTS.values())), default="name", show_default=True, help="Order of the steps."
+)
 @agent_options
 @output_option
 def top(once: bool, interval: float, sort: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Applications, steps and nodes, live, like the tool of that name. Rates are rows a second.
+    """Show applications, steps and nodes, live, like the Unix tool of that name. Rates are rows a second.
 
     \b
     Example:
@@ -50,10 +52,10 @@ def top(once: bool, interval: float, sort: str, agent: str | None, identity: str
       agiledart top --once --sort busy
       agiledart top -o json
 
-    Keys: n i o b u sort the steps by name, rows in, rows out, busy and queue; q leaves. F is how well a stage that
-    scales by itself keeps up (1: just enough), `2 → 5` that it should have five instances. CORES is what the instances on a
-    node use; BUSY the share of a core that each instance of a stage uses, shown at the stage's first step; yellow steps
-    wait for those after them.
+    Keys: n i o b u sort the steps by name, rows in, rows out, busy and queue; q quits. SCORE is the health score of a stage
+    with autoscaling (1: just enough); `2 → 5` means that it should have five instances. CORES is the CPU use of the instances
+    on a node; BUSY is the share of a core that each instance of a stage uses, at the stage's first step. Yellow steps are
+    blocked by the steps after them.
     """
     with connect(agent, identity) as client:
         if output == "json" or once or not sys.stdout.isatty():
@@ -71,7 +73,7 @@ def top(once: bool, interval: float, sort: str, agent: str | None, identity: str
 
 
 def _live(client: ControlClient, interval: float, sort: str) -> None:
-    """Until q or Ctrl-C; the terminal is left as it was."""
+    """Show the live table until q or Ctrl-C; restores the terminal."""
     before = take_sample(client)
     snapshot = compare(None, before, time.time())
     with unwound_by_signals(), contextlib.suppress(KeyboardInterrupt), _screen():
@@ -96,7 +98,7 @@ def _live(client: ControlClient, interval: float, sort: str) -> None:
 
 
 def _draw(snapshot: TopSnapshot, size: os.terminal_size, sort: str) -> None:
-    """Write over the picture before; each line is cleared to its end, so nothing flickers."""
+    """Overwrite the previous picture; each line is cleared to its end, which avoids flicker."""
     lines = picture(snapshot, size.columns, size.lines - 1, sort)
     text = "\x1b[H" + "".join(f"{_painted(line)}\x1b[K\r\n" for line in lines[: size.lines - 1]) + "\x1b[J"
     sys.stdout.write(text + f"\x1b[{size.lines};1H {KEYS}"[: size.columns + 12])
@@ -111,7 +113,7 @@ def _painted(line: TextLine) -> str:
 
 @contextlib.contextmanager
 def _screen() -> Iterator[None]:
-    """The terminal's other screen, without cursor; keys come at once and are not shown."""
+    """Switch to the terminal's alternate screen without cursor; keys arrive at once and are not echoed."""
     before = None
     if sys.stdin.isatty():
         import termios
@@ -130,7 +132,7 @@ def _screen() -> Iterator[None]:
 
 
 def _key(seconds: float) -> str:
-    """A key that was pressed within this time, or nothing."""
+    """Return a key that was pressed within this time, else an empty text."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return ""

@@ -1,4 +1,4 @@
-"""What `agiledart top` knows: two samples of the mesh, and the rates between them."""
+"""Data of `agiledart top`: two samples of the mesh, and the rates between them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from agiledart_node.wire.commands import ListApplications, Nodes, Status
 LIVE_STATES = (*BEGUN_STATES, "deploying")
 
 MAX_LIVE = 16
-"""Applications whose figures are asked for in one sample; each costs a question to all of its nodes."""
+"""Greatest number of applications with figures in one sample; each needs a request to all of its nodes."""
 
 Counts = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The answers of one moment: monotonic seconds, `nodes`, `list`, and `status` by application."""
+    """Responses of one moment: monotonic seconds, `nodes`, `list`, and `status` by application."""
 
     at: float
     nodes: Mapping[str, Any]
@@ -30,9 +30,9 @@ class Sample:
 
 @dataclass
 class StepLine:
-    """One step of one application. `busy` (share of a core of each instance), `queue` and `score` stand at a stage's first step.
+    """One step of one application. `busy` (share of a core of each instance), `queue` and `score` are set at a stage's first step.
 
-    Rates are rows a second; None: not known yet, as there is only one sample.
+    Rates are rows a second; None while there is only one sample.
     """
 
     application: str
@@ -52,7 +52,7 @@ class StepLine:
 
     @property
     def times(self) -> str:
-        """`2`; `2 → 5` while the stage should have another number, `2 held` while a user's number holds."""
+        """Return `2`; `2 → 5` while the stage should have another number, `2 held` while a user has fixed the number."""
         if self.keeps_number:
             return f"{self.instances} held"
         return str(self.instances) if self.wanted in (None, self.instances) else f"{self.instances} → {self.wanted}"
@@ -60,7 +60,7 @@ class StepLine:
 
 @dataclass
 class ApplicationLine:
-    """One application: rates over all of its sources and sinks, and its sums."""
+    """One application: the rates of all of its sources and sinks, and its sums."""
 
     name: str
     version: int
@@ -96,7 +96,7 @@ class NodeLine:
 
 @dataclass(frozen=True)
 class TopSnapshot:
-    """Everything that is shown at one moment; `seconds` is the time between the two samples."""
+    """Content of the table at one moment; `seconds` is the time between the two samples."""
 
     agent: str
     known: int
@@ -107,20 +107,20 @@ class TopSnapshot:
 
 
 def take_sample(client: ControlClient) -> Sample:
-    """Ask for everything. An application that ends meanwhile is left out of the figures."""
+    """Request all figures. An application that ends in the meantime has none."""
     nodes = client.ask(Nodes())
     applications = client.ask(ListApplications())["applications"]
     status = {}
-    for one in [one for one in applications if one["state"] in LIVE_STATES][:MAX_LIVE]:
+    for name in [row["name"] for row in applications if row["state"] in LIVE_STATES][:MAX_LIVE]:
         try:
-            status[one["name"]] = client.ask(Status(one["name"]))
+            status[name] = client.ask(Status(name))
         except CommandRefusedError:
             continue
     return Sample(time.monotonic(), nodes, applications, status)
 
 
 def compare(before: Sample | None, now: Sample, wall_seconds: float) -> TopSnapshot:
-    """What is to be shown, with rates since the sample before."""
+    """Return the content of the table, with the rates since the previous sample."""
     between = now.at - before.at if before is not None else 0.0
     steps: list[StepLine] = []
     cores: dict[str, float] = {}
@@ -171,7 +171,7 @@ def _application(
     line.malformed = sum(summary.get("malformed", {}).values())
     line.shed, line.spooled = sum(summary.get("shed", {}).values()), summary.get("spooled", 0)
     if summary.get("paced"):
-        line.p99_ms = max((one["p99"] for one in summary.get("latency_ms", {}).values()), default=None)
+        line.p99_ms = max((figures["p99"] for figures in summary.get("latency_ms", {}).values()), default=None)
     line.silent_nodes = list(response.get("silent_nodes", []))
     return line
 
@@ -179,47 +179,47 @@ def _application(
 def _steps(
     response: Mapping[str, Any], old: Mapping[str, Any] | None, between: float, cores: dict[str, float]
 ) -> list[StepLine]:
-    """The lines of one application's steps; adds the cores that its instances use to `cores`, by node."""
-    found: list[StepLine] = []
+    """Return the lines of an application's steps; adds the CPU use of its instances to `cores`, by node."""
+    all_lines: list[StepLine] = []
     known = {
-        (stage["name"], one["index"]): one
+        (stage["name"], instance["index"]): instance
         for stage in (old["stages"] if old is not None else ())
-        for one in stage["instances"]
+        for instance in stage["instances"]
     }
     for stage in response["stages"]:
         instances = stage["instances"]
-        nodes = [one["node"] for one in instances]
+        nodes = [instance["node"] for instance in instances]
         lines = [StepLine(response["name"], name, len(instances), nodes) for name in stage["name"].split("+")]
         lines[0].score = stage.get("score")
         for line in lines:
             line.wanted, line.keeps_number = stage.get("wanted"), bool(stage.get("keeps_number"))
-        lines[0].queue = sum(one.get("queued_rows", 0) for one in instances)
-        lines[0].blocked = any(one.get("blocked") for one in instances)
-        for one in instances:
-            past = known.get((stage["name"], one["index"]))
-            seconds = _seconds(past, one, between)
-            share = _rate(past, one, seconds, "busy_ns") / 1e9 if seconds else None
+        lines[0].queue = sum(instance.get("queued_rows", 0) for instance in instances)
+        lines[0].blocked = any(instance.get("blocked") for instance in instances)
+        for instance in instances:
+            past = known.get((stage["name"], instance["index"]))
+            seconds = _seconds(past, instance, between)
+            share = _rate(past, instance, seconds, "busy_ns") / 1e9 if seconds else None
             if share is not None:
                 share = min(1.0, share)
-                cores[one["node"]] = cores.get(one["node"], 0.0) + share
+                cores[instance["node"]] = cores.get(instance["node"], 0.0) + share
                 lines[0].busy = (lines[0].busy or 0.0) + share / len(instances)
             for line in lines:
-                counts = one.get("steps", {}).get(line.step, {})
+                counts = instance.get("steps", {}).get(line.step, {})
                 line.dropped += counts.get("dropped", 0)
                 line.errors += sum(counts.get(kind, 0) for kind in ("skipped", "dead_letters", "failed"))
                 if past is not None and seconds:
                     earlier = past.get("steps", {}).get(line.step, {})
                     line.in_rate = (line.in_rate or 0.0) + _rate(earlier, counts, seconds, "rows_in")
                     line.out_rate = (line.out_rate or 0.0) + _rate(earlier, counts, seconds, "rows_out")
-        found += lines
-    return found
+        all_lines += lines
+    return all_lines
 
 
 def _seconds(past: Mapping[str, Any] | None, now: Mapping[str, Any], between: float) -> float:
-    """The span in which an instance's counts grew; 0 when it cannot be told.
+    """Return the seconds in which an instance's counts grew; 0 when they are unknown.
 
-    Reports come twice a second, so the time between two questions may miss half a second of counts. The instance says
-    when it last worked; where that fits to our own clock it is the better measure.
+    Reports arrive twice a second, so the time between two requests may miss half a second of counts. The instance reports
+    when it last worked; if that agrees with this machine's clock, it is the better measure.
     """
     if past is None:
         return 0.0
@@ -228,5 +228,5 @@ def _seconds(past: Mapping[str, Any] | None, now: Mapping[str, Any], between: fl
 
 
 def _rate(past: Mapping[str, Any] | None, now: Mapping[str, Any], seconds: float, name: str) -> float:
-    """Growth of a count a second; never negative (an instance may have been started again)."""
+    """Return the growth of a count a second; never negative, because an instance may have been restarted."""
     return max(0.0, float(now.get(name, 0) - (past or {}).get(name, 0)) / seconds)

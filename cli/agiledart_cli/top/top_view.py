@@ -1,4 +1,4 @@
-"""How `agiledart top` looks: lines that fit a terminal of any width."""
+"""View of `agiledart top`: lines that fit a terminal of any width."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from agiledart_cli.verbs.application_view import COLOURS, where
 from agiledart_kernel.text import harmless
 
 SORTS = {"n": "name", "i": "in", "o": "out", "b": "busy", "u": "queue"}
-"""Key → what the steps are sorted by."""
+"""Key → order of the steps."""
 
-KEYS = "sort by n name  i in  o out  b busy  u queue     q leave"
+KEYS = "sort by n name  i in  o out  b busy  u queue     q quit"
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column. Those that `give` are shortened when a line is too long, the last of them first."""
+    """One column. Columns with `give` are shortened when a line is too long, the highest `give` first."""
 
     head: str
     right: bool = False
@@ -26,7 +26,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of text and the colour of all of it."""
+    """A line of text with one colour."""
 
     text: str
     colour: str | None = None
@@ -34,10 +34,10 @@ class TextLine:
 
 
 def picture(snapshot: TopSnapshot, width: int, height: int | None, sort: str) -> list[TextLine]:
-    """The whole screen: at most `height` lines (None: as many as needed) of at most `width` characters."""
+    """Return the whole screen: at most `height` lines (None: as many as needed) of at most `width` characters."""
     live = sum(line.state in LIVE_STATES for line in snapshot.applications)
     title = (
-        f"agiledart top   {snapshot.agent}   {plural(snapshot.known, 'node')}   {plural(live, 'application')} at work"
+        f"agiledart top   {snapshot.agent}   {plural(snapshot.known, 'node')}   {plural(live, 'application')} running"
     )
     free_lines = 10_000 if height is None else max(3, height - 7)
     nodes, applications, steps = _shares(
@@ -54,7 +54,7 @@ def picture(snapshot: TopSnapshot, width: int, height: int | None, sort: str) ->
 
 
 def sorted_steps(steps: Sequence[StepLine], sort: str) -> list[StepLine]:
-    """In the order that was asked for: greatest first; by name: each application in the order of its graph."""
+    """Return the steps in the requested order, greatest first; by name: applications, with steps in the order of the graph."""
     if sort == "name":
         return sorted(steps, key=lambda line: line.application)
     field = {"in": "in_rate", "out": "out_rate"}.get(sort, sort)
@@ -62,7 +62,7 @@ def sorted_steps(steps: Sequence[StepLine], sort: str) -> list[StepLine]:
 
 
 def _shares(free_lines: int, *wanted: int) -> list[int]:
-    """How many lines each table gets: what it wants, or its fair part of the room, and what others leave."""
+    """Return the number of lines of each table: what it needs, or its fair share and the lines that others leave."""
     given = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for place, index in enumerate(order):
@@ -118,7 +118,7 @@ def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[TextLine]:
     scored = any(line.score is not None for line in lines)
     columns = [TableColumn("STEP", give=1), *([TableColumn("APPLICATION", give=3)] if several else []), TableColumn("×", True),
                TableColumn("IN/S", True), TableColumn("OUT/S", True), TableColumn("BUSY", True), TableColumn("QUEUE", True),
-               *([TableColumn("F", True)] if scored else []), *([TableColumn("ERRORS", True)] if raised else []),
+               *([TableColumn("SCORE", True)] if scored else []), *([TableColumn("ERRORS", True)] if raised else []),
                TableColumn("WHERE", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in lines:
@@ -146,7 +146,7 @@ def _rate(value: float | None) -> str:
 def _table(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], colours: Sequence[str], width: int, limit: int
 ) -> list[TextLine]:
-    """Aligned columns with gaps of two; at most `limit` rows, and how many more there are if there is room to say so."""
+    """Return aligned columns with gaps of two; at most `limit` rows, and a line with the number of omitted rows."""
     shown = rows if len(rows) <= limit else rows[: max(1, limit - 1)]
     widths = [
         max(len(column.head), *(len(row[i]) for row in shown), 0) if shown else len(column.head)
@@ -164,7 +164,7 @@ def _table(
 
 
 def _shrink(widths: list[int], columns: Sequence[TableColumn], width: int) -> None:
-    """Take what is too much from the columns that give, each down to 8 characters."""
+    """Shorten the columns with `give` to fit the width, each to 8 characters at least."""
     over = 1 + sum(widths) + 2 * (len(widths) - 1) - width
     for place in sorted((i for i, column in enumerate(columns) if column.give), key=lambda i: -columns[i].give):
         taken = max(0, min(over, widths[place] - 8))

@@ -1,4 +1,4 @@
-"""`agiledart agent`: this node's agent, in the foreground."""
+"""`agiledart agent`: run this node's agent in the foreground."""
 
 import os
 import sys
@@ -15,31 +15,34 @@ from agiledart_cli.output import output_option, print_json
     "--new-network",
     is_flag=True,
     default=None,
-    help="Found a network although this node was in one that it no longer knows.",
+    help="Found a network although this node was a member of one that it cannot reach.",
 )
 @click.option(
     "--leave-previous-network",
     is_flag=True,
     default=None,
-    help="With --join: leave a network of one that never ran an application.",
+    help="With --join: leave a network of one node that never ran an application.",
 )
-@click.option("--name", help="What people call this node. Default: the host's name.")
-@click.option("--listen", metavar="HOST:PORT", help="Where links are taken; port 0 is any free one.")
-@click.option("--advertise", metavar="HOST:PORT", help="Where others reach this node, when that differs from --listen.")
-@click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus scrapes; port 0 is any free one, empty none.")
+@click.option("--name", help="Name of this node. Default: the host's name.")
+@click.option("--listen", metavar="HOST:PORT", help="Address for links of other nodes; port 0 is any free port.")
+@click.option(
+    "--advertise", metavar="HOST:PORT", help="Address at which other nodes reach this one, if it differs from --listen."
+)
+@click.option(
+    "--metrics", metavar="HOST:PORT", help="Address for Prometheus; port 0 is any free port, empty turns it off."
+)
 @click.option("--zone", help="Failure and latency zone, for example a room or a city.")
 @click.option(
-    "--host", help="The machine: copies go to different ones. Default: found out; the same for all agents here."
+    "--host",
+    help="Name of the machine; copies go to different machines. Default: the same for all agents here.",
 )
-@click.option("--cores", type=int, help="Cores that this node counts as its own. Default: all of the machine.")
-@click.option(
-    "--capacity", type=int, help="Operator instances that this node takes. Default: what its memory and cores give."
-)
-@click.option("--executors", type=int, help="Worker processes that an application may have here.")
-@click.option("--state-dir", metavar="DIR", help="Key, grants and memory of the ring; one agent at a time.")
-@click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent]; flags count more.")
-@click.option("--check", is_flag=True, help="Show the effective settings and stop.")
-@click.option("--log-format", type=click.Choice(["console", "json"]), help="How log lines look.")
+@click.option("--cores", type=int, help="Number of cores for this node. Default: all cores of the machine.")
+@click.option("--capacity", type=int, help="Greatest number of operator instances. Default: from memory and cores.")
+@click.option("--executors", type=int, help="Worker processes of an application on this node.")
+@click.option("--state-dir", metavar="DIR", help="Directory of key, grants and known peers; for one agent at a time.")
+@click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent]; flags take precedence.")
+@click.option("--check", is_flag=True, help="Print the effective settings and exit.")
+@click.option("--log-format", type=click.Choice(["console", "json"]), help="Format of log lines.")
 @click.option("--parent-fd", type=int, metavar="N", help="End when this pipe closes (for programs that start agents).")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Log every message.")
 @output_option
@@ -53,11 +56,11 @@ def agent(config_file: str | None, check: bool, output: str, **flags: object) ->
       pi2$ agiledart agent --listen 192.168.1.21:9464 --join -
            (asks for the token and joins the ring; a restart needs none)
 
-    An agent listens on the loopback interface unless told. It takes settings from flags, then from the environment
+    Without --listen an agent listens on the loopback interface. It reads settings from flags, then from the environment
     (AGILEDART_AGENT__ZONE=attic), then from --config, then defaults. SIGTERM or Ctrl-C drains it and ends it.
     """
     if sys.flags.optimize:
-        raise click.UsageError("The agent checks itself with assertions; run it without python -O.")
+        raise click.UsageError("The agent verifies itself with assertions; run it without python -O.")
     from agiledart_agent.settings import AgentSettings
 
     settings = AgentSettings.load(flags, os.environ, Path(config_file) if config_file else None)

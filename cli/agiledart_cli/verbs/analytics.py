@@ -1,4 +1,4 @@
-"""`agiledart analytics list|run`: PySpark jobs on sink logs."""
+"""`agiledart analytics list|run`: run PySpark jobs on sink logs."""
 
 import contextlib
 import os
@@ -23,9 +23,9 @@ MAX_ROWS_SHOWN = 20
 TOKEN_SECONDS = 3_600
 
 
-@click.group(short_help="PySpark jobs on the results that sink logs keep.")
+@click.group(short_help="Run PySpark jobs on the results in sink logs.")
 def analytics() -> None:
-    """PySpark jobs on the results that sink logs keep. Needs the extra: pip install 'agiledart[spark]'.
+    """Run PySpark jobs on the results in sink logs. Needs the extra: pip install 'agiledart[spark]'.
 
     \b
     Example:
@@ -35,10 +35,10 @@ def analytics() -> None:
     """
 
 
-@analytics.command("list", short_help="Which jobs there are.")
+@analytics.command("list", short_help="List the jobs.")
 @output_option
 def list_jobs(output: str) -> int:
-    """Which jobs there are, and the sink that each reads."""
+    """List the jobs, and the sink that each reads."""
     from agiledart_analytics.jobs import JOBS
 
     if output == "json":
@@ -50,16 +50,20 @@ def list_jobs(output: str) -> int:
     return 0
 
 
-@analytics.command(short_help="Run one job on what a log holds now.")
+@analytics.command(short_help="Run one job on the present content of a log.")
 @click.argument("name")
 @click.argument("application", metavar="[APP]", required=False)
-@click.option("--sink", help="The log to read. Default: the job's own.")
-@click.option("--parquet", metavar="DIR", help="Read Parquet files in place of a log.")
-@click.option("--token-file", metavar="FILE", help="A reader's token; without it the agent of this machine makes one.")
-@click.option("--bootstrap", metavar="HOST:PORT,…", help="Agents to ask. Default: those that the token names.")
+@click.option("--sink", help="Log to read. Default: that of the job.")
+@click.option("--parquet", metavar="DIR", help="Read Parquet files instead of a log.")
+@click.option(
+    "--token-file", metavar="FILE", help="Token of a reader; without it the agent of this machine creates one."
+)
+@click.option("--bootstrap", metavar="HOST:PORT,…", help="Agents to ask. Default: the agents that the token names.")
 @click.option("--master", metavar="URL", help="Spark's master, or sc://… of a Connect server. Default: this machine.")
 @click.option("--results", metavar="DIR", help="Also write the result as Parquet to DIR/NAME.")
-@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs the extra [plot].")
+@click.option(
+    "--plot", "picture", metavar="FILE", help="Also draw the result, as .png, .svg or .pdf; needs the extra [plot]."
+)
 @agent_options
 @output_option
 def run(
@@ -76,7 +80,7 @@ def run(
     identity: str | None,
     output: str,
 ) -> int:
-    """Run one job on what a log holds now, and print its result.
+    """Run one job on the present content of a log, and print its result.
 
     \b
     Example:
@@ -85,7 +89,7 @@ def run(
       agiledart analytics run revenue --parquet copied-trips --plot revenue.png
       agiledart analytics run latency frequent-routes
 
-    The jobs about latency need the name of an application: they read what agents sampled at each of its sinks.
+    The jobs about latency need the name of an application: they read the latencies that agents sampled at its sinks.
     """
     from agiledart_analytics.job_run import run_job
     from agiledart_analytics.jobs import find_job
@@ -93,11 +97,11 @@ def run(
 
     job = find_job(name)
     if parquet and not Path(parquet).is_dir():
-        raise ConfigurationError(f"--parquet {parquet} is no folder.")
+        raise ConfigurationError(f"--parquet {parquet} is not a folder.")
     if job.is_about_an_application and not (application or sink or parquet):
-        raise ConfigurationError(f"Of which application?  agiledart analytics run {name} APP")
+        raise ConfigurationError(f"Give the application:  agiledart analytics run {name} APP")
     if application and not job.is_about_an_application:
-        raise ConfigurationError(f"{name} reads a log, not an application: leave {application} out, or give --sink.")
+        raise ConfigurationError(f"{name} reads a log, not an application: omit {application}, or give --sink.")
     if picture:
         check_plot(picture)
     with _reader(job, application, sink, parquet, token_file, bootstrap, agent, identity) as (reader, sinks):
@@ -122,7 +126,7 @@ def run(
     print_outcome(outcome.columns, outcome.rows)
     if outcome.total > MAX_ROWS_SHOWN:
         print_message(
-            paint(f"{count(outcome.total - MAX_ROWS_SHOWN)} rows more; -o json or --results DIR has them", None)
+            paint(f"{count(outcome.total - MAX_ROWS_SHOWN)} more rows; see them with -o json or --results DIR", None)
         )
     if outcome.files:
         print_message(f"Parquet: {outcome.files}")
@@ -130,7 +134,7 @@ def run(
 
 
 def print_outcome(columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...], most: int = MAX_ROWS_SHOWN) -> None:
-    """The first rows of a result as a table; cents as dollars, milliseconds with their unit."""
+    """Print the first rows of a result as a table; cents as dollars, milliseconds with their unit."""
     heads = [name.removesuffix("_cents").removesuffix("_ms").upper() for name in columns]
     numbers = [
         head
@@ -150,7 +154,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value for JSON and tables: times as text."""
+    """Return a value for JSON and tables; times become text."""
     return value.isoformat(" ") if hasattr(value, "isoformat") else value
 
 
@@ -165,8 +169,8 @@ def _reader(
     agent: str | None,
     identity: str | None,
 ) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """Options of the source and the logs to read; without a token's file the agent is asked for a token that is good for them only,
-    or for all when there are several, kept for this run.
+    """Yield the options of the source and the logs to read. Without a token file the agent creates a token for this run, which
+    permits one log, or all logs when there are several.
     """
     options = {"bootstrap": bootstrap} if bootstrap else {}
     first = sink or job.sink or latency_log_name(application or "", 0)
@@ -186,20 +190,20 @@ def _reader(
 
 
 def _latency_logs(client: Any, application: str) -> list[str]:
-    """The logs of an application's latencies, one of each sink. Raises `OperationFailed` when it can have none."""
+    """Return the latency logs of an application, one for each sink. Raises `OperationFailed` when it has none."""
     from agiledart_node.wire.commands import Status
 
-    told = client.ask(Status(application)).get("latency_logs") or {}
-    if not told:
+    logs = client.ask(Status(application)).get("latency_logs") or {}
+    if not logs:
         raise OperationFailed(
-            f"{application} has no latencies: the rows of its sinks do not tell when they were read. Give the row type a field of "
+            f"{application} has no latencies: the rows of its sinks have no read time. Give the row type a field of "
             "the type agiledart.ReadTime."
         )
-    return list(told.values())
+    return list(logs.values())
 
 
 def write_reader_token(client: Any, sink: str, folder: Path) -> Path:
-    """A file of mode 0600 with a token to read one sink ("": all) for an hour, made by the agent of this client."""
+    """Write a token to read one sink ("": all) for an hour into a file of mode 0600, and return its path."""
     from agiledart_node.wire.commands import CreateToken
 
     response = client.ask(

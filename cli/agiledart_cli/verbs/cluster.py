@@ -1,8 +1,8 @@
-"""A throw-away mesh: agents as processes on this machine, in a temporary directory, gone without a trace when it ends.
+"""Temporary mesh: agents as processes on this machine, in a temporary directory that is removed at the end.
 
-However this process ends, the agents end too: each holds the reading end of a pipe (`--parent-fd`) whose writing end
-only we have. A small shell process, the janitor, waits in the same way; when we are killed it sees the agents out and
-removes the directory. Nothing is left in any case: no process, no socket, no file.
+The agents end with this process in any case: each holds the reading end of a pipe (`--parent-fd`) whose writing end only this
+process has. A small shell process, the janitor, waits in the same way: when this process is killed, the janitor ends the
+agents and removes the directory. No process, socket or file remains.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from agiledart_node.wire.commands import CreateToken
 
 MAX_AGENTS = 64
 START_SECONDS = 60.0
-"""For all agents to be in the ring; on a loaded board starting Python takes seconds."""
+"""Timeout until all agents are in the ring; on a loaded board Python needs seconds to start."""
 
 END_SECONDS = 4.0
-"""For agents to end after their pipe has closed; then they are killed."""
+"""Timeout of the agents' end after their pipe has closed; then they are killed."""
 
 MAX_SOCKET_PATH = 100
-"""Linux takes 107 bytes for the path of a Unix socket."""
+"""Greatest length of a socket's path, bytes; Linux accepts 107."""
 
 _POLL_SECONDS = 0.02
 
@@ -62,25 +62,25 @@ class AgentProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs."""
+        """Return whether the process still runs."""
         return self.process.poll() is None
 
     def place(self) -> AgentPlace:
-        """Where it takes control connections."""
+        """Return the address of its control socket."""
         place = in_state_dir(self.folder)
         if place is None:
-            raise OperationFailed(f"{self.name} is gone. {self.log_tail()}".strip())
+            raise OperationFailed(f"{self.name} has ended. {self.log_tail()}".strip())
         return place
 
     def ending(self) -> str:
-        """How it ended, for people."""
+        """Return how the process ended, as text."""
         code = self.process.poll()
         if code is None:
             return "runs"
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
     def log_tail(self, lines: int = 3) -> str:
-        """The end of what it logged."""
+        """Return the last lines of its log."""
         try:
             text = self.log.read_text("utf-8", "replace").strip().splitlines()
         except OSError:
@@ -89,13 +89,13 @@ class AgentProcess:
 
 
 class Mesh:
-    """Agents a1, a2, … that form one ring. A context manager: leaving it removes everything.
+    """Agents a1, a2, … of one ring; a context manager that ends them and removes their files.
 
     Args:
-        count: how many agents.
-        executors: worker processes that an application may have on each.
-        apart: each agent counts as a machine of its own, so that state is spread as on several.
-        environment: settings of the agents, beside those of this process.
+        count: number of agents.
+        executors: worker processes of an application on each agent.
+        apart: each agent counts as a separate machine, so fragments are spread over the agents.
+        environment: environment variables of the agents, in addition to those of this process.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Mesh:
             self._end()
 
     def start(self, on_joined: Callable[[int], None] | None = None) -> None:
-        """Start the agents and wait until all are in the ring; raises `OperationFailed` when one ends before."""
+        """Start the agents and wait until all are in the ring; raises `OperationFailed` when one ends earlier."""
         deadline = time.monotonic() + START_SECONDS
         self._launch("a1")
         self._wait(1, deadline, on_joined)
@@ -149,7 +149,7 @@ class Mesh:
         token.unlink()
 
     def client(self, index: int) -> ControlClient:
-        """A connection to an agent; any number, counted around."""
+        """Return a connection to the agent `index` modulo the number of agents."""
         return ControlClient(self.agents[index % len(self.agents)].place())
 
     def _launch(self, name: str, join: str = "") -> None:
@@ -171,7 +171,7 @@ class Mesh:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=(self._pipe[0],),
-                start_new_session=True,  # Ctrl-C goes to us; we end them in order
+                start_new_session=True,  # Ctrl-C reaches only this process, which ends the agents in order
                 cwd=self.folder,
                 env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
             )
@@ -183,7 +183,7 @@ class Mesh:
                 self._janitor.stdin.flush()
 
     def _wait(self, count: int, deadline: float, on_joined: Callable[[int], None] | None) -> None:
-        """Until so many agents say that they are ready."""
+        """Wait until `count` agents are ready."""
         ready = 0
         while ready < count:
             ready = 0
@@ -199,30 +199,30 @@ class Mesh:
             if ready < count:
                 if time.monotonic() > deadline:
                     missing = ", ".join(agent.name for agent in self.agents if not agent.note)
-                    raise OperationFailed(f"{missing} did not come up within {START_SECONDS:.0f} s.")
+                    raise OperationFailed(f"{missing} did not start within {START_SECONDS:.0f} s.")
                 time.sleep(_POLL_SECONDS)
 
     def _end(self) -> None:
-        """Everything goes, within `END_SECONDS` and a little; called with signals off."""
+        """End all processes and remove all files within `END_SECONDS` and a little; called with signals ignored."""
         for end in self._pipe:
             if end >= 0:
-                os.close(end)  # the agents see it and cut: nobody waits for a drain
+                os.close(end)  # the agents notice it and end at once, without draining
         self._pipe = (-1, -1)
         for agent in self.agents:
             if agent.is_alive and not agent.note:
-                agent.process.terminate()  # it may not yet look at the pipe
+                agent.process.terminate()  # it may not watch the pipe yet
         deadline = time.monotonic() + END_SECONDS
         for agent in self.agents:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 agent.process.wait(max(0.0, deadline - time.monotonic()))
-            # The group also holds executors that lost their agent; they are not waited for.
+            # The process group also has executors that lost their agent; killing the group ends them, too.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(agent.process.pid, signal.SIGKILL)
             agent.process.wait()
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
         if self._janitor is not None:
-            self._janitor.kill()  # its work is done
+            self._janitor.kill()  # nothing is left to clean up
             assert self._janitor.stdin is not None
             with contextlib.suppress(OSError):
                 self._janitor.stdin.close()
@@ -230,7 +230,7 @@ class Mesh:
 
 
 def _short_folder() -> Path:
-    """A new private directory whose sockets' paths are short enough."""
+    """Create a private directory whose socket paths are short enough."""
     folder = Path(tempfile.mkdtemp(prefix="agiledart-"))
     if len(str(folder / "a64" / "control.sock")) <= MAX_SOCKET_PATH:
         return folder

@@ -1,15 +1,15 @@
-"""`agiledart completion`: a shell's script, made by click."""
+"""`agiledart completion`: print the completion script of a shell, made by click."""
 
 import click
 
 VARIABLE = "_AGILEDART_COMPLETE"
-"""The environment variable by which a shell asks `agiledart` for words; click's way of naming it."""
+"""Environment variable by which a shell requests completions; click prescribes its name."""
 
 
-@click.command(short_help="What makes a shell complete agiledart's words.")
+@click.command(short_help="Print a completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """What makes a shell complete agiledart's verbs and options. Bash needs version 4.4.
+    """Print the script with which a shell completes verbs and options. Bash needs version 4.4.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`agiledart config show`: the settings that an agent here would have, and where each came from."""
+"""`agiledart config show`: show the settings of an agent on this machine, and the origin of each."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,9 @@ SECRETS = ("join",)
 """Settings whose value is never printed."""
 
 
-@click.group(short_help="The settings that an agent here would have.")
+@click.group(short_help="Show the settings of an agent on this machine.")
 def config() -> None:
-    """The settings that an agent here would have.
+    """Show the settings that an agent on this machine would use.
 
     \b
     Example:
@@ -21,12 +21,12 @@ def config() -> None:
     """
 
 
-@config.command(short_help="Each setting with its value.")
+@config.command(short_help="Show each setting with its value.")
 @click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent], as for `agent`.")
-@click.option("--origin", is_flag=True, help="Also where each value came from.")
+@click.option("--origin", is_flag=True, help="Also show where each value comes from.")
 @output_option
 def show(config_file: str | None, origin: bool, output: str) -> None:
-    """Each setting with its value: flags over environment over file over default. Secrets are not shown.
+    """Show each setting with its value: flags take precedence over environment, file and default. Secrets are hidden.
 
     \b
     Example:

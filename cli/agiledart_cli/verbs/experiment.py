@@ -1,4 +1,4 @@
-"""`agiledart experiment list|run`: what the papers measured, measured here."""
+"""`agiledart experiment list|run`: repeat the measurements of the papers on this machine."""
 
 import gc
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ import click
 from agiledart_cli.output import BAD, GOOD, duration, output_option, paint, print_json, print_message, print_table
 
 
-@click.group(short_help="What the papers measured, measured here.")
+@click.group(short_help="Repeat the measurements of the papers on this machine.")
 def experiment() -> None:
-    """What the papers measured, measured here: in the simulator, by the same code that the agents run.
+    """Repeat the measurements of the papers on this machine, in the simulator, with the code that the agents run.
 
     \b
     Example:
@@ -22,26 +22,26 @@ def experiment() -> None:
     """
 
 
-@experiment.command("list", short_help="Which experiments there are.")
+@experiment.command("list", short_help="List the experiments.")
 @output_option
 def list_experiments(output: str) -> int:
-    """Which experiments there are, and where their figure was published."""
+    """List the experiments, and where their figures were published."""
     from agiledart_experiments.registry import EXPERIMENTS
 
     if output == "json":
         print_json(
-            [{"name": each.name, "answers": each.answers, "source": each.source} for each in EXPERIMENTS.values()]
+            [{"name": entry.name, "answers": entry.answers, "source": entry.source} for entry in EXPERIMENTS.values()]
         )
     else:
         print_table(
-            ["NAME", "ANSWERS", "SOURCE"], [[each.name, each.answers, each.source] for each in EXPERIMENTS.values()]
+            ["NAME", "ANSWERS", "SOURCE"], [[entry.name, entry.answers, entry.source] for entry in EXPERIMENTS.values()]
         )
     return 0
 
 
 @experiment.command(short_help="Run one experiment.")
 @click.argument("name")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of everything random.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of all random choices.")
 @click.option(
     "--scale",
     type=click.Choice(["small", "paper"]),
@@ -53,24 +53,32 @@ def list_experiments(output: str) -> int:
     "--sizes",
     metavar="N,N,…",
     default="",
-    help="Only these values of the x axis, as nodes or applications, in place of those of the scale.",
+    help="Only these values of the x axis, such as numbers of nodes, instead of those of the scale.",
 )
 @click.option(
-    "--policy", metavar="NAME", default="", help="Only this scaling policy: secant, paper, ds2, or one of a package."
+    "--policy",
+    metavar="NAME",
+    default="",
+    help="Only this scaling policy: secant, paper, ds2, or a policy of a package.",
 )
-@click.option("--fault", metavar="NAME", default="", help="What happens to hosts: kill, power or executor.")
+@click.option("--fault", metavar="NAME", default="", help="Fault of the hosts: kill, power or executor.")
 @click.option(
-    "--runs", type=click.IntRange(min=1), default=None, help="How often it happens, in place of the scale's number."
+    "--runs",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Number of runs with the fault, instead of that of the scale.",
 )
 @click.option(
     "--replica-nodes",
     type=click.IntRange(min=1),
     default=None,
-    help="So many of those who keep fragments of a host's state die with it: all choices, one after another.",
+    help="Number of replica nodes that fail together with a host: all combinations, one after the other.",
 )
-@click.option("--again", is_flag=True, help="They die while that state is brought back.")
-@click.option("--code", metavar="M+K", default="", help="Only this code of fragments: 1+2, 2+2 or 4+2.")
-@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs matplotlib.")
+@click.option("--again", is_flag=True, help="The replica nodes fail while the state is being restored.")
+@click.option("--code", metavar="M+K", default="", help="Only this erasure code: 1+2, 2+2 or 4+2.")
+@click.option(
+    "--plot", "picture", metavar="FILE", help="Also draw the results, as .png, .svg or .pdf; needs matplotlib."
+)
 @output_option
 def run(
     name: str,
@@ -86,7 +94,7 @@ def run(
     picture: str | None,
     output: str,
 ) -> int:
-    """Run one experiment; print its figures beside the published ones, and which goals they meet.
+    """Run one experiment; print its figures beside the published ones, and the goals that they meet.
 
     The same seed gives the same figures. Exit code 1 when a goal is missed.
 
@@ -103,16 +111,16 @@ def run(
     from agiledart_experiments.registry import find, run_experiment
     from agiledart_experiments.report import Settings
 
-    found = find(name)
+    chosen = find(name)
     if picture:
         check_plot(picture)
     settings = Settings(
         seed, scale, _numbers(sizes), policy, fault, runs or 0, replica_nodes or 0, again, code, print_message
     )
     with _last_work_of_process():
-        report, document = run_experiment(found, settings)
+        report, document = run_experiment(chosen, settings)
     if picture:
-        plot(found, report, picture)
+        plot(chosen, report, picture)
     if output == "json":
         print_json(document)
     else:
@@ -122,9 +130,9 @@ def run(
 
 @contextmanager
 def _last_work_of_process() -> Iterator[None]:
-    """What the last ring leaves goes with the process: nobody looks for circles in it, neither now nor at the end.
+    """Disable the garbage collector for the last work of this process, whose memory ends with it.
 
-    A simulated node is full of circles; to find those of 2,000 nodes took 2 s of CPU.
+    A simulated node has many reference cycles; collecting those of 2,000 nodes took 2 s of CPU.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -137,11 +145,11 @@ def _last_work_of_process() -> Iterator[None]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """`10,100` as numbers. Raises click.BadParameter."""
+    """Return `10,100` as numbers. Raises click.BadParameter."""
     try:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:
-        raise click.BadParameter(f"{text}: numbers with commas between them, as 1000,10000.") from None
+        raise click.BadParameter(f"{text}: use numbers separated by commas, such as 1000,10000.") from None
 
 
 def _print_report(document: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`agiledart identity`: who you are to agents on other machines."""
+"""`agiledart identity`: manage your identities for agents on other machines."""
 
 import contextlib
 import time
@@ -16,29 +16,29 @@ from agiledart_kernel.grants import decode_link
 COUNT_SECONDS = 5.0
 
 
-@click.group(short_help="Who you are to agents on other machines.")
+@click.group(short_help="Manage your identities for agents on other machines.")
 def identity() -> None:
-    """Who you are to agents on other machines.
+    """Manage your identities for agents on other machines.
 
     \b
     Example:
       agiledart identity add work @submitter.token
       agiledart list --agent pi1:9464 --identity work
-      agiledart identity renew work                (a member for as long again)
-      agiledart identity rotate work --token @FILE (another key, when others may have this one)
-      agiledart identity export --authority FILE   (the network's own key, for a safe)
+      agiledart identity renew work                (renews the membership)
+      agiledart identity rotate work --token @FILE (another key, if this one may be compromised)
+      agiledart identity export --authority FILE   (the authority key, for a safe)
 
-    The first command that uses a token keeps a key of your own (in ~/.config/agiledart/identities, for you alone), so that
-    later ones go on when the token lets nobody in any more. A key that is lost cannot be made again without its token.
+    The first command that uses a token stores a key of your own (in ~/.config/agiledart/identities, readable by you only), so
+    later commands work after the token has expired. A lost key cannot be restored without its token.
     """
 
 
-@identity.command(short_help="Give who holds a token a name.")
+@identity.command(short_help="Give the holder of a token a name.")
 @click.argument("name")
 @click.argument("token", metavar="TOKEN|@FILE|-")
 @output_option
 def add(name: str, token: str, output: str) -> None:
-    """Give who holds a token a name for `--identity`, and have its use counted by an agent that the token names.
+    """Give the holder of a token a name for `--identity`, and register the use of the token with an agent.
 
     \b
     Example:
@@ -54,17 +54,17 @@ def add(name: str, token: str, output: str) -> None:
     if output == "json":
         print_json({"name": name, "file": str(path), "counted_by": counted_by})
         return
-    print_message(f"You are {name} from now on, where you say --identity {name}. Kept in {path}.", colour=GOOD)
+    print_message(f"Use --identity {name} from now on. The identity is stored in {path}.", colour=GOOD)
     if known is not None and not counted_by:
         left = known.record.join_before - time.time()
         if left > 0:
             print_message(
-                f"No agent of the network answered: use it within {duration(left)}, or the token lets you in no more."
+                f"No agent of the network answered: use the identity within {duration(left)}, before the token expires."
             )
 
 
 def _admitted_by(name: str, addresses: tuple[str, ...]) -> str:
-    """The first agent that lets us in; empty: none could be reached. Raises OperationFailed when one refuses us."""
+    """Return the first agent that admits the user; empty when none is reachable. Raises OperationFailed when one refuses."""
     from agiledart_cli.remote import RemoteConnection
 
     for address in addresses:
@@ -74,13 +74,13 @@ def _admitted_by(name: str, addresses: tuple[str, ...]) -> str:
     return ""
 
 
-@identity.command(short_help="Role, scope, key and time of an identity.")
+@identity.command(short_help="Show role, scope, key and time of an identity.")
 @click.argument("name", metavar="NAME|@FILE", required=False)
 @state_dir_option
 @output_option
 def show(name: str | None, state_dir: Path | None, output: str) -> None:
-    """Role, scope, key and time of an identity; without a name: of this machine's node. A user's key is what others share
-    applications with: `agiledart share`.
+    """Show role, scope, key and time of an identity; without NAME of this machine's node. Other users share applications with
+    your key: `agiledart share`.
 
     \b
     Example:
@@ -94,9 +94,7 @@ def show(name: str | None, state_dir: Path | None, output: str) -> None:
     left = body["until"] - time.time()
     click.echo(f" role     {body['role']}{' of ' + body['scope'] if body['scope'] else ''}")
     click.echo(f" key      {body['key']}")
-    click.echo(
-        f" member   {'for ' + duration(left) + ' more' if left > 0 else 'no more: ended ' + duration(-left) + ' ago'}"
-    )
+    click.echo(f" member   {'for ' + duration(left) + ' more' if left > 0 else 'ended ' + duration(-left) + ' ago'}")
     if quota := " ".join(f"{what}={most}" for what, most in body.get("quota", {}).items() if most):
         click.echo(f" quota    {quota}")
     click.echo(f" network  {body['network'][:16]}…")
@@ -106,10 +104,10 @@ def show(name: str | None, state_dir: Path | None, output: str) -> None:
         )
 
 
-@identity.command(name="list", short_help="The identities that are kept here.")
+@identity.command(name="list", short_help="List the identities on this machine.")
 @output_option
 def list_identities(output: str) -> None:
-    """The identities that are kept here, also those of tokens that were used without a name.
+    """List the identities on this machine, including those of tokens that were used without a name.
 
     \b
     Example:
@@ -121,7 +119,7 @@ def list_identities(output: str) -> None:
     if output == "json":
         print_json({"identities": bodies})
     elif not bodies:
-        click.echo("None is kept. The first command with --identity @FILE keeps one.")
+        click.echo("No identity is stored. The first command with --identity @FILE stores one.")
     else:
         rows = [[body["name"], body["role"], body["scope"], body["key"][:16], body["network"][:16]] for body in bodies]
         print_table(["name", "role", "scope", "key", "network"], rows)

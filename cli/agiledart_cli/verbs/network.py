@@ -1,4 +1,4 @@
-"""Verbs about the network: `nodes` and `route`, and who is shut out of it: `ban`, `unban`, `bans`."""
+"""Verbs for the network: `nodes`, `route`, `ban`, `unban`, `bans`."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -32,20 +32,20 @@ from agiledart_node.wire.commands import ListBans, Nodes, SetBan, TraceRoute
 HEX_DIGITS = 64
 
 
-@click.command(short_help="The nodes that an agent knows.")
+@click.command(short_help="List the nodes that an agent knows.")
 @agent_options
 @output_option
 def nodes(agent: str | None, identity: str | None, output: str) -> None:
-    """The nodes that an agent knows, with what they run.
+    """List the nodes that an agent knows, with their applications.
 
     \b
     Example:
       agiledart nodes
       agiledart nodes --agent pi1:9464 --identity @reader.token -o json
 
-    A node knows its neighbours on the ring, not every node: in a small ring that is everyone. `used` and `free` are
-    operator instances (agiledart agent --capacity); `schedules` says how many applications a node serves as scheduler:
-    most nodes are none.
+    A node knows its neighbours on the ring; in a small ring these are all nodes. `used` and `free` count operator instances
+    (agiledart agent --capacity). `schedules` is the number of applications that the node serves as scheduler; it is empty for
+    nodes that are no scheduler.
     """
     with connect(agent, identity) as client:
         response = client.ask(Nodes())
@@ -70,28 +70,32 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         ["rtt", "used", "free", "schedules"],
     )
     if response["known"] > len(rows):
-        print_message(f"{response['known'] - len(rows):,} more are known.")
-    if alone := response.get("isolation_warning"):
-        print_message(paint(alone, BAD))
+        print_message(f"The agent knows {response['known'] - len(rows):,} more nodes.")
+    if isolation := response.get("isolation_warning"):
+        print_message(paint(isolation, BAD))
     if mixed := _versions(response["nodes"]):
         print_message(paint(mixed, WATCH))
     for clock in response.get("clocks") or ():
         print_message(paint(clock, BAD))
     if refused := response.get("refused"):
         print_message(
-            "turned away here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items()))
+            "refused here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items()))
         )
 
 
 def _versions(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Who runs which version, when not all run the same; empty: all do."""
+    """Return the nodes by version; empty when all nodes run the same version."""
     from agiledart_dataflow.plan.specification import release
 
     by: dict[str, list[str]] = {}
     for node in nodes:
         if node["answers"]:
             by.setdefault(release(node.get("software", ""), node.get("specification", 0)), []).append(node["name"])
-    return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in sorted(by.items())) if len(by) > 1 else ""
+    return (
+        "; ".join(f"{version}: {', '.join(sorted(names))}" for version, names in sorted(by.items()))
+        if len(by) > 1
+        else ""
+    )
 
 
 def _load(node: Mapping[str, Any]) -> list[str]:
@@ -111,12 +115,12 @@ def _load(node: Mapping[str, Any]) -> list[str]:
     ]
 
 
-@click.command(short_help="The hops that a key takes over the ring.")
+@click.command(short_help="Show the hops of a key over the ring.")
 @click.argument("key")
 @agent_options
 @output_option
 def route(key: str, agent: str | None, identity: str | None, output: str) -> None:
-    """The hops that a key takes from an agent to the node that is responsible for it.
+    """Show the hops of a key from an agent to the node that is responsible for it.
 
     \b
     Example:
@@ -140,25 +144,25 @@ def route(key: str, agent: str | None, identity: str | None, output: str) -> Non
     print_table(["hop", "node", "id", "rtt from here"], rows, ["hop", "rtt from here"])
 
 
-@click.command(short_help="Shut a node, a key or a token out of the network.")
+@click.command(short_help="Ban a node, a key or a token from the network.")
 @click.argument("target", metavar="NODE|KEY|TOKEN|@FILE")
-@click.option("--reason", default="", help="For people: why.")
+@click.option("--reason", default="", help="Reason, shown to people.")
 @click.option(
-    "--until", "span", callback=time_span, metavar="SPAN", default=None, help="For how long. Default: for good."
+    "--until", "span", callback=time_span, metavar="SPAN", default=None, help="Length of the ban. Default: without end."
 )
 @agent_options
 @output_option
 def ban(target: str, reason: str, span: timedelta | None, agent: str | None, identity: str | None, output: str) -> None:
-    """Shut a node, a key or a token out of the network: its links close everywhere within seconds, and it gets no new ones.
+    """Ban a node, a key or a token from the network: all nodes close its links within seconds and accept no new ones.
 
     \b
     Example:
       agiledart ban pi7 --reason "stolen"
       agiledart ban 6d0b… --until 30d              (a key: 64 hex digits, as `status` shows it)
-      agiledart ban @pi7.token                     (everybody who came in by this token)
+      agiledart ban @pi7.token                     (all members of this token)
 
-    Ask an agent that holds the network's authority key (the one that founded it), or with the token of an admin. Whoever
-    is banned may come back by another token: ban the token as well, or it makes the next key a member.
+    Ask an agent that holds the network's authority key (the founding agent), or use the token of an admin. A banned key may
+    return with another token: ban the token as well, or it admits the next key.
     """
     if len(reason) > MAX_REASON or not reason.isprintable():
         raise ConfigurationError(f"--reason has at most {MAX_REASON} printable characters.")
@@ -169,12 +173,12 @@ def ban(target: str, reason: str, span: timedelta | None, agent: str | None, ide
     _print_result(response, output, f"{target} is banned{'' if span is None else f' for {duration(seconds)}'}.")
 
 
-@click.command(short_help="Take a ban back.")
+@click.command(short_help="Revoke a ban.")
 @click.argument("target", metavar="KEY|TOKEN|@FILE")
 @agent_options
 @output_option
 def unban(target: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Take a ban back. `agiledart bans` shows what is banned; a node that was shut out has to be started again.
+    """Revoke a ban. `agiledart bans` lists the bans; a node that was banned must be restarted.
 
     \b
     Example:
@@ -185,14 +189,14 @@ def unban(target: str, agent: str | None, identity: str | None, output: str) -> 
         matching = [key for key in known if key.startswith(target.lower())] if len(target) >= 8 else []
         key = matching[0] if len(matching) == 1 else _key_of(client, target)
         response = client.ask(SetBan(key, 0))
-    _print_result(response, output, f"{key[:16]}… is banned no more.")
+    _print_result(response, output, f"{key[:16]}… is no longer banned.")
 
 
-@click.command(short_help="What is banned, and was.")
+@click.command(short_help="List the bans, also those that have ended.")
 @agent_options
 @output_option
 def bans(agent: str | None, identity: str | None, output: str) -> None:
-    """What is banned, and was, as the asked agent knows it; all agents learn it within seconds.
+    """List the bans that the asked agent knows, also those that have ended; all agents learn of a ban within seconds.
 
     \b
     Example:
@@ -218,23 +222,23 @@ def _print_result(response: dict[str, Any], output: str, text: str) -> None:
 def _print(response: dict[str, Any]) -> None:
     now = time.time()
     rows = []
-    for one in response["bans"]:
-        left = one["until_ms"] / 1_000 - now
-        state = f"for {duration(left)}" if one["in_force"] else "no more"
+    for ban_row in response["bans"]:
+        left = ban_row["until_ms"] / 1_000 - now
+        state = f"for {duration(left)}" if ban_row["in_force"] else "ended"
         rows.append(
             [
-                one["target"][:16],
+                ban_row["target"][:16],
                 state,
-                duration(max(0.0, now - one["given_ms"] / 1_000)),
-                one["by"][:16],
-                one["reason"],
+                duration(max(0.0, now - ban_row["given_ms"] / 1_000)),
+                ban_row["by"][:16],
+                ban_row["reason"],
             ]
         )
-    print_table(["banned", "still", "given ago", "by", "reason"], rows)
+    print_table(["banned", "in force", "issued ago", "by", "reason"], rows)
 
 
 def _key_of(client: ControlClient, target: str) -> str:
-    """The 64 hex digits that are meant: a key, a token's link, or the key of a node by its name or id."""
+    """Return 64 hex digits: a key, the hash of a token's link, or the key of a node given by name or id."""
     if len(target) == HEX_DIGITS and all(c in "0123456789abcdefABCDEF" for c in target):
         return target.lower()
     if target.startswith(("@", "adart1")) or target == "-":
@@ -242,12 +246,12 @@ def _key_of(client: ControlClient, target: str) -> str:
 
         return parse_token(read_token(target)).record.token.hex()
     rows = client.ask(Nodes())["nodes"]
-    found = [row for row in rows if target in (row["name"], row["node_id"])]
-    if len(found) != 1:
+    matching = [row for row in rows if target in (row["name"], row["node_id"])]
+    if len(matching) != 1:
         names = ", ".join(sorted(str(row["name"]) for row in rows)[:20])
-        what = "is no node that this agent knows" if not found else "is the name of several nodes: give its key"
-        raise ConfigurationError(f"{target} {what}. Known: {names}")
-    if not found[0]["key"]:
-        print_message(f"{target} has no link with the agent that was asked.", colour=BAD)
+        fault = "is not a node that this agent knows" if not matching else "is the name of several nodes: give its key"
+        raise ConfigurationError(f"{target} {fault}. Known: {names}")
+    if not matching[0]["key"]:
+        print_message(f"{target} has no link with the asked agent.", colour=BAD)
         raise ConfigurationError(f"Ask an agent that has one, or give the key of {target}: 64 hex digits.")
-    return str(found[0]["key"])
+    return str(matching[0]["key"])

@@ -1,4 +1,4 @@
-"""`agiledart plugins`: which sources, sinks and formats there are here."""
+"""`agiledart plugins`: list the available sources, sinks and formats."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from agiledart_connectors.plugins import Plugin
 
 
-@click.group(short_help="Sources, sinks and formats that can be used here.")
+@click.group(short_help="List the available sources, sinks and formats.")
 def plugins() -> None:
-    """Sources, sinks and formats that can be used here, with what other installed packages bring.
+    """List the available sources, sinks and formats, including those of other installed packages.
 
     \b
     Example:
@@ -21,10 +21,10 @@ def plugins() -> None:
     """
 
 
-@plugins.command("list", short_help="What there is, from where, and what it guarantees.")
+@plugins.command("list", short_help="List them with package, version and guarantee.")
 @output_option
 def list_plugins(output: str) -> int:
-    """What there is, from where, and what it guarantees.
+    """List sources, sinks and formats with their package, version and guarantee.
 
     \b
     Example:
@@ -32,7 +32,7 @@ def list_plugins(output: str) -> int:
       agiledart plugins list -o json
 
     A package adds a source, sink or format by an entry point in the group agiledart.sources, agiledart.sinks or
-    agiledart.codecs. One that is broken is shown with what is wrong. With -o json also the options of each.
+    agiledart.codecs. A broken plugin is listed with its fault. With -o json the list also has the options of each.
     """
     from agiledart_connectors.plugins import all_plugins
 
@@ -41,17 +41,17 @@ def list_plugins(output: str) -> int:
         print_json({"plugins": [asdict(plugin) for plugin in found]})
         return 0
     for role in ("source", "sink", "format"):
-        heads = [role, "from", "version", "after a crash" if role != "format" else "", "what"]
+        heads = [role, "from", "version", "after a failure" if role != "format" else "", "about"]
         print_table(heads, [_line(plugin) for plugin in found if plugin.role == role])
         click.echo()
     return 0
 
 
 def _line(plugin: "Plugin") -> list[str]:
-    what = plugin.what
+    about = plugin.what
     if plugin.fault:
-        what = paint(plugin.fault, BAD)
+        about = paint(plugin.fault, BAD)
     elif plugin.extra:
-        what += "   " + paint(f"not here:  pip install '{plugin.extra}'", WATCH)
+        about += "   " + paint(f"not installed:  pip install '{plugin.extra}'", WATCH)
     duplicates = plugin.guarantee.duplicates if plugin.guarantee is not None else ""
-    return [plugin.name, plugin.origin, plugin.version, duplicates, what]
+    return [plugin.name, plugin.origin, plugin.version, duplicates, about]

@@ -1,4 +1,4 @@
-"""`agiledart run`: a topology in this process, for development and for small jobs."""
+"""`agiledart run`: run a topology in this process, for development and for small jobs."""
 
 import sys
 import time
@@ -11,6 +11,7 @@ from agiledart_cli.options import parallelism_by_step, parallelism_option, parse
 from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, print_message
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.targets import load_target
+from agiledart_cli.verbs.application_view import malformed_text
 
 if TYPE_CHECKING:
     from agiledart_dataflow.counts.statistics import Summary
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="FILE:NAME")
 @set_option
 @parallelism_option
-@click.option("--seed", type=int, default=None, help="Run the steps in a random order made from this seed (for tests).")
+@click.option("--seed", type=int, default=None, help="Run the steps in a random order from this seed (for tests).")
 @output_option
 def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], seed: int | None, output: str) -> int:
     """Run a topology here, in one process, without a mesh.
@@ -34,7 +35,7 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
 
     FILE:NAME is a Python file (or a dotted module) and the function in it that returns a Topology; its parameters are
     set with --set. Sources and sinks are written KIND:PATH?OPTION=VALUE. The same command with `submit` runs it on the
-    mesh; here breakpoints work and @NODE is ignored. Ctrl-C ends it. Figures go to stderr when it is done, or to
+    mesh; here breakpoints work and @NODE is ignored. Ctrl-C ends the run. Its figures go to stderr at the end, or to
     stdout as JSON with -o json. Exit code 1 when all records of a source were malformed.
     """
     from agiledart_executor.local_runs.local_run import run_topology
@@ -53,13 +54,13 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
         report(topology.name, done)
     for source in done.useless_sources:
         print_message(
-            f"{source}: not one record could be read, all were malformed: see above what is wrong with the first of them"
+            f"{source}: all records were malformed; the messages above show what is wrong with the first of them"
         )
     return INTERRUPTED if done.interrupted else FAILED if done.useless_sources else 0
 
 
 class ProgressLine:
-    """One line that is written over while a run goes on, when stderr is a terminal. A context manager."""
+    """Progress line on stderr that is overwritten during a run, on terminals only. A context manager."""
 
     def __init__(self) -> None:
         self._on = sys.stderr is not None and sys.stderr.isatty()
@@ -74,7 +75,7 @@ class ProgressLine:
             click.echo("\r\x1b[K", nl=False, err=True)
 
     def show(self, summary: "Summary") -> None:
-        """Draw the counts so far."""
+        """Print the counts so far."""
         if self._on:
             self._has_printed = True
             rate = summary.records_in / max(time.monotonic() - self._began, 1e-9)
@@ -82,19 +83,19 @@ class ProgressLine:
             click.echo(f"\r\x1b[K {text}", nl=False, err=True)
 
     def print_message(self, text: str) -> None:
-        """Print lines above it."""
+        """Print lines above the progress line."""
         if self._has_printed:
             click.echo("\r\x1b[K", nl=False, err=True)
         print_message(text)
 
 
 def results_of(summary: "Summary") -> int:
-    """Rows written to all sinks."""
+    """Return how many rows all sinks have written."""
     return sum(summary.results.values())
 
 
 def document(name: str, done: "LocalRun") -> dict[str, Any]:
-    """The JSON object of `agiledart run -o json`."""
+    """Return the JSON object of `agiledart run -o json`."""
     import msgspec
 
     summary = msgspec.to_builtins(done.summary)
@@ -109,28 +110,26 @@ def document(name: str, done: "LocalRun") -> dict[str, Any]:
 
 
 def report(name: str, done: "LocalRun") -> None:
-    """What a run did, on stderr: stdout belongs to the topology's own sinks."""
+    """Print the figures of a run on stderr; stdout belongs to the topology's sinks."""
     summary = done.summary
     rate = summary.records_in / done.wall_seconds if done.wall_seconds else 0.0
     how = "interrupted after" if done.interrupted else "done in"
     print_message(f"{name}: {how} {duration(done.wall_seconds)}, read {count(summary.records_in)} ({per_second(rate)})")
     if summary.malformed:
-        print_message(
-            f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}"
-        )
+        print_message(f"  malformed: {malformed_text(summary.malformed)}")
     if summary.late:
         print_message(f"  late: {count(summary.late)}")
     if summary.shed:
         print_message(f"  shed: {', '.join(f'{number:,} {reason}' for reason, number in summary.shed.items())}")
     for step, counts in summary.steps.items():
         others = (
-            (counts.dropped, "left nothing"),
+            (counts.dropped, "dropped"),
             (counts.skipped, "skipped after errors"),
             (counts.dead_letters, "dead letters"),
             (counts.failed, "results not made"),
             (counts.late, "late"),
         )
-        rest = "".join(f", {count(number)} {what}" for number, what in others if number)
+        rest = "".join(f", {count(number)} {text}" for number, text in others if number)
         print_message(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
     for sink, latency in summary.latency.items():
         kind = "latency" if summary.paced else "backlog (not paced)"

@@ -1,4 +1,4 @@
-"""`agiledart simulate`: the simulator, for one seed or for a night."""
+"""`agiledart simulate`: run the simulator for one seed, a range of seeds, or a time."""
 
 import sys
 import time
@@ -21,29 +21,29 @@ _HELP = {
     "nodes": "Nodes at the start.",
     "id_bits": "Length of ids: 8, 16, 32, 64 or 128.",
     "leaf_count": "Size of a leaf set.",
-    "steps": "How many hostile things happen.",
-    "step_ms": "Most time between two of them.",
-    "kinds": "Which things may happen, separated by commas.",
-    "loss": "Chance that a message is lost.",
-    "duplicate": "Chance that a message arrives twice.",
-    "reorder": "Chance that a message overtakes others.",
-    "burst": "Chance that a burst of losses begins.",
-    "spike": "Chance that a message is very late.",
-    "spike_ms": "How late that is, at most.",
-    "host_rate": "Bytes a second in and out of a node; 0: no limit.",
-    "drift_ppm": "How wrong clocks may be.",
-    "zones": "Groups of nodes that are near to each other; 0: none.",
+    "steps": "Number of faults.",
+    "step_ms": "Longest time between two faults.",
+    "kinds": "Kinds of faults, separated by commas.",
+    "loss": "Probability that a message is lost.",
+    "duplicate": "Probability that a message arrives twice.",
+    "reorder": "Probability that a message overtakes others.",
+    "burst": "Probability that a burst of losses begins.",
+    "spike": "Probability that a message is very late.",
+    "spike_ms": "Greatest delay of such a message.",
+    "host_rate": "Bytes a second of a node, in and out; 0: no limit.",
+    "drift_ppm": "Greatest drift of clocks.",
+    "zones": "Groups of nodes with short latencies; 0: none.",
     "max_down": "Most nodes down or cut off at one time.",
     "max_pause_ms": "Longest sleep of a node.",
-    "seeds_each": "Peers that a starting node is told of.",
+    "seeds_each": "Number of peers that a starting node knows.",
     "preset": "Figures of the overlay: lan, wan or simulation.  [default: wan with --latency, else lan]",
-    "permanent": "What stays broken at the end: none, dead, mute, deaf, oneway, stutter or flap.",
-    "queue": "Order of events at one time: heap or wheel.",
-    "quiet_s": "Seconds after the last fault in which all must be right.",
-    "link_ms": "Longest way of a message; 0: a quiet local network.",
-    "cluster": "Most ids lie within so many of each other; 0: anywhere.",
+    "permanent": "Fault that persists at the end: none, dead, mute, deaf, oneway, stutter or flap.",
+    "queue": "Order of simultaneous events: heap or wheel.",
+    "quiet_s": "Seconds after the last fault in which the ring must recover.",
+    "link_ms": "Longest delay of a message; 0: a quiet local network.",
+    "cluster": "Greatest distance between most ids; 0: anywhere.",
 }
-"""Options of a scenario; one that is not given is drawn from the seed."""
+"""Options of a scenario and their help; an absent option is drawn from the seed."""
 
 _FLOATS = ("loss", "duplicate", "reorder", "burst", "spike")
 _TEXTS = ("kinds", "preset", "permanent", "queue")
@@ -56,14 +56,20 @@ def _scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(short_help="Hostile runs of a virtual ring, repeatable from a seed.")
+@click.command(short_help="Run a simulated ring with faults, repeatable from a seed.")
 @click.argument("scenario", default="swarm", metavar="[SCENARIO]")
 @click.option("--seed", type=click.IntRange(min=0), help="Run this seed.  [default: 1]")
 @click.option("--seeds", metavar="A-B", help="Run these seeds, one after the other.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="Run seeds from --seed on for so long.")
-@click.option("--most-nodes", type=click.IntRange(min=3), default=25, show_default=True, help="When drawn.")
-@click.option("--latency", "latency_file", metavar="FILE", help="Measured round trips: where the nodes are.")
-@click.option("--list", "lists", is_flag=True, help="Which scenarios there are.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Run seeds from --seed on for this time.")
+@click.option(
+    "--most-nodes",
+    type=click.IntRange(min=3),
+    default=25,
+    show_default=True,
+    help="Greatest drawn number of nodes.",
+)
+@click.option("--latency", "latency_file", metavar="FILE", help="Measured round trips between the nodes.")
+@click.option("--list", "lists", is_flag=True, help="List the scenarios.")
 @click.option("--keep", metavar="FILE", help="Also write the JSON document to a file.")
 @_scenario_options
 @output_option
@@ -79,10 +85,10 @@ def simulate(
     output: str,
     **options: Any,
 ) -> int:
-    """Let a virtual ring of the agents' own code be harassed, then look whether everything is right again.
+    """Run a simulated ring of the agents' own code with faults, then check that it has recovered.
 
-    Everything that is not fixed by an option is drawn from the seed and printed; the same seed and options give the same run,
-    event for event, on every machine. Exit code 1 when something was wrong; then the command that replays the run is printed.
+    The seed determines all values that no option fixes, and the command prints them; the same seed and options give the same
+    run, event for event, on every machine. Exit code 1 when a check failed; the command then prints how to replay the run.
 
     \b
     Example:
@@ -111,7 +117,7 @@ def simulate(
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     is_one = seeds is None and minutes is None
 
-    def goes_on(drawn: "Scenario", report: "RunReport") -> bool:
+    def continue_after(drawn: "Scenario", report: "RunReport") -> bool:
         if report.violations or is_one:
             _print_run(drawn, report)
         elif len(campaign.runs) % 20 == 0:
@@ -119,7 +125,7 @@ def simulate(
         return deadline is None or time.monotonic() < deadline
 
     try:
-        campaign.run(numbers, goes_on)
+        campaign.run(numbers, continue_after)
     except KeyboardInterrupt:
         if not campaign.runs:
             raise
@@ -163,7 +169,7 @@ def _list(output: str) -> int:
 
 
 def _print_run(scenario: "Scenario", report: "RunReport") -> None:
-    """One run on stderr: all options, and what was wrong."""
+    """Print one run on stderr: all options, and the violations."""
     print_message(" ".join(f"{field.name}={getattr(scenario, field.name)}" for field in fields(scenario)))
     for line in report.violations[:10]:
         print_message(f"  {line}", colour=BAD)
@@ -187,7 +193,7 @@ def _print(campaign: "Campaign") -> None:
         right = ("SEED", "NODES", "EVENTS", "VIRTUAL", "QUIET AFTER")
         print_table(["SEED", "NODES", "EVENTS", "VIRTUAL", "QUIET AFTER", "DIGEST", "RESULT"], rows, right)
     if len(campaign.runs) > 1:
-        faults = sum(number for what, number in campaign.reached.items() if not what.startswith("message-"))
+        faults = sum(number for kind, number in campaign.reached.items() if not kind.startswith("message-"))
         events = sum(report.events for _, report in campaign.runs)
         print_message(f"{len(campaign.runs)} runs, {len(campaign.failed)} failed, {faults} faults, {events} events.")
     if campaign.unreached:

@@ -1,4 +1,4 @@
-"""`agiledart submit`: from a function in a file to an application on the mesh."""
+"""`agiledart submit`: run the topology of a function in a file as an application on the mesh."""
 
 import time
 from pathlib import Path
@@ -28,12 +28,12 @@ from agiledart_node.records.application import SPECIFICATION_CODEC
 from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, RequestedParallelism, Status, Stop, Submit
 
 NEVER_MAY = ("verb", "role", "scope", "owner", "command")
-"""Why who asks may not, also when what runs has ended."""
+"""Reasons of refusals that remain after the running application has ended."""
 
 POLL_SECONDS = 0.3
 
 SUBMIT_SECONDS = 1_900.0
-"""Without a word from the agent, which gives up by itself before: it may wait for room."""
+"""Longest silence of the agent, which may wait for free capacity; the agent gives up earlier by itself."""
 
 
 def make_submission(
@@ -47,24 +47,24 @@ def make_submission(
     paths: tuple[str, ...] = (),
     delivery: str = "",
 ) -> Submit:
-    """The command that submits `FILE:NAME` with these settings; raises what the user has to read.
+    """Return the command that submits `FILE:NAME` with these settings; raises errors for the user.
 
     Args:
-        delivery: empty: as the topology says.
+        delivery: delivery guarantee; empty for that of the topology.
 
-    The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
+    The topology is built from the bundle as on the nodes, so that a fault appears here first.
     """
     from agiledart_executor.user_code.user_builder import build, encode_bundle, load_bundle, make_bundle
     from agiledart_executor.user_code.user_files import file_there, refuse_overwriting
     from agiledart_kernel.codec import encode
 
     builder = load_target(target)
-    here = build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
+    here = build(builder, settings, Path.cwd())  # a traceback then shows the user's own file names
     if here.local_only:
         example = f"--set {here.local_only[0]}=csv:FILE"
         raise ConfigurationError(
             f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
-            f" not have. Make them parameters and give files, for example {example}, or use agiledart run."
+            f" not have. Make them parameters and pass files, for example {example}, or use agiledart run."
         )
     refuse_overwriting(here, file_there)
     bundle = make_bundle(builder, settings, application=name, paths=paths)
@@ -76,13 +76,13 @@ def make_submission(
 
 
 def _paths(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """What `--paths` says; () when it is not given."""
+    """Return the value of `--paths`; () when it is absent."""
     from agiledart_dataflow.plan.paths import MODES, paths_from
 
     if value is None:
         return ()
     try:
-        return paths_from(value if value in MODES else [one.strip() for one in value.split(",")])
+        return paths_from(value if value in MODES else [node.strip() for node in value.split(",")])
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -96,20 +96,26 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option(
     "--paths",
     callback=_paths,
-    metavar="WAYS",
-    help="Which ways rows take between nodes: auto, warm, direct, or NODE[,NODE] that shall lead. Default: as the topology says.",
+    metavar="PATHS",
+    help="Routes of rows between nodes: auto, warm, direct, or relays NODE[,NODE]. Default: those of the topology.",
 )
 @click.option(
     "--delivery",
     type=click.Choice(DELIVERIES),
     default=None,
-    help="What becomes of it when a node dies: exactly-once brings it back from what neighbours keep, at-least-once, too, but shows"
-    " rows at once, so that some are seen again, at-most-once ends it. Default: as the topology says, else at-most-once.",
+    help="Behaviour when a node dies: exactly-once restores the application from neighbours, at-least-once too, but emits rows at"
+    " once, so that some are duplicated; at-most-once ends it. Default: that of the topology, else at-most-once.",
 )
-@click.option("--replace", is_flag=True, help="Drain the application of this name first, if one runs.")
-@click.option("--dry-run", is_flag=True, help="Show what would run where, and whether it could; start nothing.")
-@click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed, or could read nothing.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Give up waiting after this time (it runs on).")
+@click.option("--replace", is_flag=True, help="First drain the running application of this name.")
+@click.option("--dry-run", is_flag=True, help="Check and show the placement; start nothing.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait for the end of the application; exit 1 if it failed or all records were malformed.",
+)
+@click.option(
+    "--timeout", type=float, metavar="SECONDS", help="Stop waiting after this time; the application keeps running."
+)
 @agent_options
 @output_option
 def submit(
@@ -137,11 +143,11 @@ def submit(
       agiledart submit --dry-run taxi.py:frequent_routes
       agiledart submit --paths warm taxi.py:frequent_routes
       agiledart submit --delivery at-least-once taxi.py:frequent_routes     (survives nodes that die)
-      agiledart submit --replace taxi.py:frequent_routes     (drains the one that runs)
+      agiledart submit --replace taxi.py:frequent_routes     (drains the running one first)
 
     The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
-    builds another graph there. @NODE says where a source or sink runs; without it that is the agent you ask.
-    Paths are made absolute here; the file must exist on the node where its source runs.
+    builds another graph there. @NODE sets the node of a source or sink; the default is the asked agent.
+    This command makes paths absolute; the file must exist on the node of its source.
     """
     from agiledart_executor.user_code.parameter import parse_settings
 
@@ -170,7 +176,7 @@ def submit(
             final = wait_for_end(client, response["name"], timeout)
         except KeyboardInterrupt:
             print_message(
-                f"Not waiting any longer: {response['name']} runs on. Stop it: agiledart stop {response['name']}"
+                f"Not waiting any longer: {response['name']} keeps running. Stop it: agiledart stop {response['name']}"
             )
             raise
     if output == "json":
@@ -180,15 +186,13 @@ def submit(
     if final["state"] == "failed" or final["state"] not in FINAL_STATES:
         return FAILED
     if all_malformed(final.get("summary") or {}):
-        print_message(
-            f"Not one record could be read, all were malformed. The first of them: agiledart logs {response['name']}"
-        )
+        print_message(f"All records were malformed. The first of them: agiledart logs {response['name']}")
         return FAILED
     return 0
 
 
 def show_plan(response: Any, command: Submit, asked: str | None) -> None:
-    """What runs where, and what becomes of it with one of these nodes where nobody has said what shall."""
+    """Show the placement; warn if the loss of one node would end the application."""
     print_plan(harmless_document(response), dry_run=command.dry_run)
     used = dict.fromkeys(node for nodes in response["placement"].values() for node in nodes)
     if asked is None and not Delivery.named(command.delivery).is_saved and len(used) > 1:
@@ -197,16 +201,16 @@ def show_plan(response: Any, command: Submit, asked: str | None) -> None:
         )
         word = Delivery.AT_LEAST_ONCE
         click.echo(
-            f" It ends when one of these nodes dies. To go on: submit it with --delivery {word}   About it: {about}"
+            f" It ends when one of these nodes dies. To survive that: submit with --delivery {word}   Details: {about}"
         )
 
 
 class _PendingCapacity(Exception):
-    """It is not running yet, and will once there is room."""
+    """The application waits for free capacity."""
 
 
 def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
-    """The answer to a submission; None when it waits for room and nobody wants to wait with it."""
+    """Return the response to a submission; None when it waits for capacity and `wait` is false."""
 
     def on_progress(text: str) -> None:
         print_message(f"  {text}")
@@ -221,25 +225,25 @@ def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
         if not command.dry_run:
             name = name_of(command)
             print_message(
-                f"{name} is being started and goes on. Look: agiledart status {name}   Stop it: agiledart stop {name}"
+                f"{name} is still being started. Watch: agiledart status {name}   Stop it: agiledart stop {name}"
             )
         raise
 
 
 def _stop_previous(client: ControlClient, command: Submit) -> None:
-    """End what runs under the name of a submission, having let out what it has read; nothing when nothing does.
+    """Drain and end the running application of a submission's name, if there is one.
 
-    It goes on when its successor could not run in any case, for a place that does not exist, code that does not load, or a log that
-    is somebody else's. Room and what one of both only can have (a port) is not looked at: that becomes free.
+    The running application stays when its successor cannot run in any case: for an unknown node, code that does not load, or a
+    log of another owner. Capacity and exclusive resources (a port) are not checked, because the end of the old run frees them.
 
     Raises:
-        AnsweredNoError: so it is.
+        CommandRefusedError: the successor cannot run.
     """
     name = name_of(command)
     try:
         if client.ask(Status(name))["state"] in FINAL_STATES:
             return
-    except CommandRefusedError:  # there is none
+    except CommandRefusedError:  # no such application
         return
     faults: list[str] = []
     try:
@@ -250,38 +254,38 @@ def _stop_previous(client: ControlClient, command: Submit) -> None:
     except CommandRefusedError as error:
         if error.exit_code == USAGE or error.reason in NEVER_MAY:
             raise CommandRefusedError(
-                f"{str(error).rstrip('.')}. {name} runs on, as it was.", error.exit_code
+                f"{str(error).rstrip('.')}. {name} keeps running unchanged.", error.exit_code
             ) from None
     if faults:
-        raise CommandRefusedError(f"{'; '.join(faults)}. {name} runs on, as it was.", FAILED)
+        raise CommandRefusedError(f"{'; '.join(faults)}. {name} keeps running unchanged.", FAILED)
     _drain(client, name)
 
 
 def _drain(client: ControlClient, name: str) -> None:
-    print_message(f"  {name} runs: draining it first")
+    print_message(f"  {name} is running: draining it first")
     try:
         client.ask(Stop(name), on_progress=lambda text: print_message(f"  {text}"), timeout=STOP_SECONDS)
     except CommandRefusedError:
-        if client.ask(Status(name))["state"] not in FINAL_STATES:  # else it ended by itself meanwhile
+        if client.ask(Status(name))["state"] not in FINAL_STATES:  # else it has ended by itself in the meantime
             raise
     except KeyboardInterrupt:
-        print_message(f"{name} is being drained and will stop; nothing new was submitted.")
+        print_message(f"{name} is being drained and will stop; no application was submitted.")
         raise
 
 
 def name_of(command: Submit) -> str:
-    """Under which an application is to run."""
+    """Return the name under which an application runs."""
     return command.name or SPECIFICATION_CODEC.decode(command.specification).name
 
 
 def wait_for_end(client: ControlClient, name: str, timeout: float | None) -> Any:
-    """The status of an application when it has ended, or after `timeout` seconds."""
+    """Return the status of an application after its end, or after `timeout` seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         response = client.ask(Status(name))
         if response["state"] in FINAL_STATES:
             return response
         if deadline is not None and time.monotonic() >= deadline:
-            print_message(f"{name} still is {response['state']}; not waiting any longer.", colour=BAD)
+            print_message(f"{name} is still {response['state']}; not waiting any longer.", colour=BAD)
             return response
         time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""`agiledart tap`: some of the rows that leave a step, live."""
+"""`agiledart tap`: show a live sample of the rows that leave a step."""
 
 import csv
 import io
@@ -25,14 +25,14 @@ POLL_SECONDS = 0.4
 RATE_SECONDS = 1.0
 
 _C1 = re.compile("[\x7f-\x9f]")
-"""Control characters that JSON allows as they are, but that some terminals obey."""
+"""Control characters that JSON allows unescaped and some terminals interpret."""
 
 
-@click.command(short_help="Sample the rows that leave a step, live.")
+@click.command(short_help="Show a live sample of the rows that leave a step.")
 @click.argument("name")
 @click.argument("step")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many rows (with --rate: lines).")
-@click.option("--rate", is_flag=True, help="How many rows leave the step each second, instead of the rows.")
+@click.option("--rate", is_flag=True, help="Show the number of rows a second instead of the rows.")
 @agent_options
 @click.option(
     "-o",
@@ -40,12 +40,12 @@ _C1 = re.compile("[\x7f-\x9f]")
     type=click.Choice(["json", "table", "csv"]),
     default="json",
     show_default=True,
-    help="JSON: an object a line. Table: for people. CSV: time, node, instance, then the row's fields.",
+    help="json: an object a line; table: text; csv: time, node, instance, then the fields of the row.",
 )
 def tap(
     name: str, step: str, limit: int | None, rate: bool, agent: str | None, identity: str | None, output: str
 ) -> int:
-    """Sample the rows that leave a step, live, from all nodes that run it.
+    """Show a live sample of the rows that leave a step, from all nodes that run it.
 
     \b
     Example:
@@ -53,8 +53,8 @@ def tap(
       agiledart tap frequent-routes count --limit 5 -o table
       agiledart tap frequent-routes trips --rate
 
-    At most 50 rows a second of each instance are shown, long ones cut; the job never waits for a tap, and nothing is
-    looked at while nobody asks. Of a sink: the rows that it wrote. Ends with Ctrl-C, with the application, or at --limit.
+    Shows at most 50 rows a second of each instance, and shortens long rows. The application never waits for a tap, and samples
+    nothing without one. For a sink: the rows that it wrote. Ends with Ctrl-C, with the application, or at --limit.
     """
     with connect(agent, identity) as client:
         if rate:
@@ -77,7 +77,7 @@ def _rows(client: ControlClient, command: Tap, limit: int | None, output: str) -
         if (missing := ", ".join(response["silent_nodes"])) != silent:
             silent = missing
             if missing:
-                print_message(f"No answer from {missing}: their rows are not here.", colour=BAD)
+                print_message(f"No answer from {missing}: their rows are missing.", colour=BAD)
         if response["state"] in FINAL_STATES:
             return _ended(command.name, response["state"], shown)
         command = Tap(command.name, command.step, response["after"])
@@ -86,14 +86,14 @@ def _rows(client: ControlClient, command: Tap, limit: int | None, output: str) -
 
 def _ended(name: str, state: str, shown: int) -> int:
     if not shown:
-        print_message(f"{name} has ended ({state}): nothing flows any more.")
+        print_message(f"{name} has ended ({state}): no rows to show.")
         return FAILED
     print_message(f"{name} is {state}.")
     return FAILED if state == "failed" else 0
 
 
 def time_text(time_ms: int | None) -> str:
-    """Event time in UTC; the number itself when it is beyond the calendar, a dash where it does not travel with the rows."""
+    """Return an event time in UTC; the number itself when it is outside the calendar, a dash for rows without one."""
     if time_ms is None:
         return "-"
     try:
@@ -105,7 +105,7 @@ def time_text(time_ms: int | None) -> str:
 def _show_json(row: Mapping[str, Any]) -> None:
     line = {"time": time_text(row["time_ms"]), "node": row["node"], "instance": row["instance"], "row": row["row"]}
     text = json.dumps(line, ensure_ascii=False)
-    click.echo(_C1.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
+    click.echo(_C1.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 
 def _show_line(row: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ def _cell(value: Any) -> str:
 
 
 def _rates(client: ControlClient, name: str, step: str, limit: int | None, output: str) -> int:
-    """A line each second: rows that left the step meanwhile, from the figures that its instances report."""
+    """Print a line each second with the rate of the step, from the figures of its instances."""
     response = client.ask(Status(name))
     known = [word for stage in response["stages"] for word in stage["name"].split("+")]
     if known and step not in known:
@@ -159,5 +159,5 @@ def _rates(client: ControlClient, name: str, step: str, limit: int | None, outpu
 
 
 def _left(response: Mapping[str, Any], step: str) -> int:
-    """Rows that have left a step so far."""
+    """Return how many rows have left a step so far."""
     return int((response.get("summary") or {}).get("steps", {}).get(step, {}).get("rows_out", 0))

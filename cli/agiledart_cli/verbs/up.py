@@ -1,4 +1,4 @@
-"""`agiledart up`: a throw-away mesh that stays until Ctrl-C."""
+"""`agiledart up`: run a temporary mesh until Ctrl-C."""
 
 import contextlib
 import json
@@ -19,12 +19,14 @@ from agiledart_cli.verbs.cluster import MAX_AGENTS, Mesh
 _LOOK_SECONDS = 0.2
 
 
-@click.command(short_help="A throw-away mesh of agents on this machine.")
-@click.option("--agents", type=click.IntRange(1, MAX_AGENTS), default=3, show_default=True, help="How many.")
-@click.option("--executors", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes of each.")
+@click.command(short_help="Run a temporary mesh of agents on this machine.")
+@click.option("--agents", type=click.IntRange(1, MAX_AGENTS), default=3, show_default=True, help="Number of agents.")
+@click.option(
+    "--executors", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes of each agent."
+)
 @output_option
 def up(agents: int, executors: int, output: str) -> int:
-    """A throw-away mesh of agents on this machine, until Ctrl-C.
+    """Run a temporary mesh of agents on this machine, until Ctrl-C.
 
     \b
     Example:
@@ -33,8 +35,8 @@ def up(agents: int, executors: int, output: str) -> int:
       agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
       agiledart status frequent-routes
 
-    Other commands find its first agent by themselves; --agent DIR chooses another one. Agents are called a1, a2, …; try
-    kill -9 on one of them. When `up` ends, everything is gone: processes, sockets, files.
+    Other commands find its first agent automatically; --agent DIR chooses another one. The agents are a1, a2, …; try kill -9
+    on one of them. When `up` ends, it removes all processes, sockets and files.
     """
     began = time.monotonic()
     with unwound_by_signals(), Mesh(agents, executors) as mesh:
@@ -57,12 +59,12 @@ def up(agents: int, executors: int, output: str) -> int:
                 print_table(
                     ["agent", "pid", "links at", "state directory"], [list(row.values()) for row in rows], ["pid"]
                 )
-            print_message("Other commands find it by themselves. Ctrl-C stops everything.")
+            print_message("Other commands find this mesh automatically. Ctrl-C stops everything.")
             return _watch(mesh)
 
 
 def _watch(mesh: Mesh) -> int:
-    """Until all agents have ended; says which one did."""
+    """Report each agent that ends, until all have ended."""
     alive = list(mesh.agents)
     while alive:
         time.sleep(_LOOK_SECONDS)
@@ -75,7 +77,7 @@ def _watch(mesh: Mesh) -> int:
 
 @contextlib.contextmanager
 def _announced(folders: list[object]) -> Iterator[None]:
-    """Leave a note in the user's state directory, so that other commands find the mesh; a running mesh keeps its own."""
+    """Write a note into the user's state directory, so that other commands find the mesh; a running mesh keeps its note."""
     path = default_state_dir() / MESH_FILE
     other = read_note(path)
     written = False
@@ -85,7 +87,9 @@ def _announced(folders: list[object]) -> Iterator[None]:
             path.write_text(json.dumps({"pid": os.getpid(), "agents": folders}))
             written = True
     if not written:
-        print_message(f"Another mesh runs already (or {path.parent} is read-only): use --agent {Path(str(folders[0]))}")
+        print_message(
+            f"Another mesh is already running (or {path.parent} is read-only): use --agent {Path(str(folders[0]))}"
+        )
     try:
         yield
     finally:

@@ -155,7 +155,7 @@ def test_export_writes_a_complete_private_file(
     told = capsys.readouterr()
     assert "newest committed epoch" in told.err
     assert run_cli(["checkpoint", "export", "job", "--output", str(target)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert run_cli(["checkpoint", "export", "job", "--output", str(target), "--force", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["file"] == str(target)
     assert run_cli(["checkpoint", "export", "job", "--output", str(tmp_path / "no" / "x")]) == 2
@@ -206,7 +206,7 @@ def test_remove_reports_where_the_checkpoint_was(
 
     monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Removing())
     assert run_cli(["checkpoint", "remove", "pause"]) == 0
-    assert "pause of job is gone from a1, a2." in capsys.readouterr().err
+    assert "pause of job is removed from a1, a2." in capsys.readouterr().err
 
 
 TOPOLOGY = """
@@ -276,7 +276,7 @@ def test_restore_uploads_the_file_and_submits_with_it(
     assert command.delivery == "exactly-once"
     assert command.origin is not None
     assert (command.origin.kind, command.origin.about) == ("whole", "checkpoint pause of job v1, epoch 7")
-    assert "rows reads on" in capsys.readouterr().err
+    assert "rows continues reading" in capsys.readouterr().err
 
 
 def test_a_dry_run_uploads_nothing(site: tuple[Taking, Path], capsys: pytest.CaptureFixture[str]) -> None:

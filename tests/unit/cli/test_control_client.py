@@ -50,7 +50,7 @@ def test_a_refusal_carries_its_exit_code(tmp_path: Path) -> None:
 def test_an_agent_that_disconnects_counts_as_gone(tmp_path: Path) -> None:
     error = _refused_ask(tmp_path, lambda _: [None])
     assert isinstance(error, NoAgentError)
-    assert "went away" in str(error)
+    assert "was lost" in str(error)
 
 
 def test_a_silent_agent_counts_as_gone(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_silent_agent_counts_as_gone(tmp_path: Path) -> None:
 def test_a_malformed_answer_of_an_agent_gives_no_traceback(tmp_path: Path, raw: bytes) -> None:
     error = _refused_ask(tmp_path, lambda _: [raw])
     assert isinstance(error, OperationFailed)
-    assert "another language" in str(error)
+    assert "another protocol version" in str(error)
 
 
 def test_without_an_agent_the_message_lists_the_paths_tried(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_report_adds_up(result: DemoResult, capsys: pytest.CaptureFixture[st
     print_report(result)
     text = capsys.readouterr().out
     assert "(250 + 200 trips/s of frequent-routes + profitable-areas)" in text
-    assert "each query reads the stream for itself" in text
+    assert "each query reads its own copy of the stream" in text
 
 
 def test_an_unpaced_run_reports_a_backlog(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +91,7 @@ def test_an_input_is_checked_before_anything_starts(tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv.gz"
     for content in (b"no gzip", b"", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff"):
         bad.write_bytes(content)
-        with pytest.raises(ConfigurationError, match="is no gzip file"):
+        with pytest.raises(ConfigurationError, match="is not a gzip file"):
             check_input(bad, "bad.csv.gz")
     bad.write_bytes(gzip.compress(b"a,b\n"))
     check_input(bad, "bad.csv.gz")

@@ -57,7 +57,7 @@ def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.Captu
     assert costs["more"].startswith("rows after the last checkpoint are read again from its log on the node's disk")
     assert costs["sums"].startswith("its state by key is restored from the last checkpoint")
     assert "its rows wait" not in costs["sums"], "windows are saved in slices"
-    assert costs["out"].startswith("readers see each row once, when its checkpoint is committed, each once")
+    assert costs["out"].startswith("readers see each row once, when its checkpoint is committed")
     assert not any(step["refused"] for step in told["steps"])
     assert any("clocks" in text for text in told["user_code_must_not"])
 

@@ -31,7 +31,7 @@ def test_ctrl_c_during_a_start_reports_that_it_continues(
     monkeypatch.setattr(control_client.UnixConnection, "receive", interrupted)
     assert ask(SUBMIT, ["placing", STARTED])[0] == 130
     told = capsys.readouterr().err
-    assert "small is being started and goes on." in told
+    assert "small is still being started." in told
     assert "agiledart stop small" in told
     assert "Traceback" not in told
 
@@ -56,7 +56,7 @@ def test_replace_drains_the_running_application_and_starts_again(
     assert [type(command) for command in asked] == [Status, Submit, Stop, Submit]
     assert [command.dry_run for command in asked if isinstance(command, Submit)] == [True, False]
     assert asked[2] == Stop("small", now=False)
-    assert "small runs: draining it first" in capsys.readouterr().err
+    assert "small is running: draining it first" in capsys.readouterr().err
 
 
 CODE = {"stage": "", "node": "a2", "connector": "", "is_good": False, "text": "No module named 'only_here'"}
@@ -68,14 +68,14 @@ CODE = {"stage": "", "node": "a2", "connector": "", "is_good": False, "text": "N
         (
             ControlRefusal(2, "rows: no node, zone or host is called 'a9'. Nodes: a1", 2),
             2,
-            "called 'a9'. Nodes: a1. small runs on",
+            "called 'a9'. Nodes: a1. small keeps running",
         ),
         (
             ControlRefusal(2, "The log routes belongs to the key 12ab…, not to you: you may not write it", 1, "owner"),
             1,
-            "not write it. small runs on, as it was.",
+            "not write it. small keeps running unchanged.",
         ),
-        ({"checks": [CODE]}, 1, "a2: No module named 'only_here'. small runs on, as it was."),
+        ({"checks": [CODE]}, 1, "a2: No module named 'only_here'. small keeps running unchanged."),
     ],
 )
 def test_replace_by_an_invalid_application_ends_nothing(

@@ -73,7 +73,7 @@ def test_invalid_parallelism_is_rejected(argument: str, capsys: pytest.CaptureFi
     [
         (["run", "x.py:y", "--set", "a=1", "--set", "a=2"], "a is set 2 times"),
         (["submit", "x.py:y", "--set", "a=1", "--set", "a =2"], "a is set 2 times"),
-        (["submit", "x.py:y", "--name", ""], "'--name': it is empty"),
+        (["submit", "x.py:y", "--name", ""], "'--name': the value is empty"),
         (
             ["list", "--identity", "adart1x"],
             "--identity is for an agent at HOST:PORT, but no --agent HOST:PORT is given",

@@ -149,7 +149,7 @@ def test_top_prints_once_and_as_json(serve: Serve, capsys: Out, monkeypatch: pyt
         assert run_cli(["top", "--once", "--agent", str(agent.folder)]) == 0
         told = capsys.readouterr().out
         assert run_cli(["top", "-o", "json", "--agent", str(agent.folder)]) == 0
-    assert "2 nodes   1 application at work" in told
+    assert "2 nodes   1 application running" in told
     assert "\x1b" not in told
     body = json.loads(capsys.readouterr().out)
     assert [step["step"] for step in body["steps"]] == ["readings", "warm", "mean", "report"]
@@ -265,7 +265,7 @@ def test_tap_of_an_unknown_or_ended_application_fails(serve: Serve, capsys: Out)
         assert run_cli(["tap", "rooms", "wram", "--agent", str(agent.folder)]) == 2
         assert "Did you mean warm?" in capsys.readouterr().err
         assert run_cli(["tap", "rooms", "warm", "--agent", str(agent.folder)]) == 1
-    assert "nothing flows any more" in capsys.readouterr().err
+    assert "no rows to show" in capsys.readouterr().err
 
 
 def test_tap_rate_is_parsed(serve: Serve, capsys: Out) -> None:

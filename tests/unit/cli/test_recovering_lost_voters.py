@@ -57,7 +57,7 @@ def test_a_confirmed_recovery_is_carried_out(client: Client, capsys: pytest.Capt
     assert run_cli([*WORDS, "--yes"]) == 0
     assert client.asked == [LOOK, DO]
     told = capsys.readouterr().err
-    assert "job goes on from epoch 7 without a4, a5, in generation 1. Its voters: a1, a2, a3." in told
+    assert "job continues from checkpoint 7 without a4, a5, in generation 1. Its voters: a1, a2, a3." in told
     assert NOTES[1] in told
 
 

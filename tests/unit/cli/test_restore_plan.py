@@ -62,7 +62,7 @@ def test_another_number_of_instances_restores_the_state_of_steps() -> None:
     before = graph(instances=2)
     found = plan_restore(before, graph(instances=3), snapshots(before), {"out": 0}, ())
     assert found.kind == "steps"
-    assert dict(found.taken)["sums"] == "200 bytes, on 3 instances in place of 2"
+    assert dict(found.taken)["sums"] == "200 bytes, on 3 instances instead of 2"
     assert [(one.stage, one.index) for one in found.snapshots] == [(0, 0), (1, 0), (1, 1), (2, 0)], (
         "the sink knows its file"
     )
@@ -71,7 +71,7 @@ def test_another_number_of_instances_restores_the_state_of_steps() -> None:
 def test_new_steps_begin_empty_and_dropped_ones_are_left_out() -> None:
     before = graph()
     found = plan_restore(before, graph(sums="totals", more=True), snapshots(before), {}, ("sums",))
-    assert found.taken == (("rows", "reads on"),)
+    assert found.taken == (("rows", "continues reading"),)
     assert found.dropped == ("sums",)
     assert sorted(found.empty) == ["more", "totals"]
     assert [one.stage for one in found.snapshots] == [0, 2], "the sink knows its file"
@@ -81,10 +81,10 @@ def test_new_steps_begin_empty_and_dropped_ones_are_left_out() -> None:
     ("after", "said"),
     [
         (graph(sums="totals"), "the state of sums, and the topology has no such step"),
-        (graph(stateful_steps=False), "the state of sums, which keeps none now"),
+        (graph(stateful_steps=False), "the state of sums, which has no state now"),
         (graph(source="lines"), "the position of source rows, and the topology has no such step"),
         (graph(by=lambda row: str(row.key), returns=str), "sums had keys of type int, and now of str"),
-        (graph(width=70), "sums means something else than when it was saved (window: "),
+        (graph(width=70), "sums has changed since it was saved (window: "),
     ],
     ids=["renamed", "stateless", "source", "keys", "window"],
 )
@@ -108,7 +108,7 @@ def test_waiting_rows_are_restored_in_the_same_topology_only() -> None:
     before = graph()
     assert plan_restore(before, graph(), snapshots(before), {"sums": 2}, ()).kind == "whole"
     for after in (graph(more=True), graph(instances=2)):
-        with pytest.raises(ConfigurationError, match="rows wait to be merged \\(2 before sums\\)"):
+        with pytest.raises(ConfigurationError, match="rows that wait to be merged \\(2 before sums\\)"):
             plan_restore(before, after, snapshots(before), {"sums": 2}, ())
 
 

@@ -72,8 +72,8 @@ def test_run_writes_results_and_prints_figures(project: Path, capsys: pytest.Cap
     told = capsys.readouterr()
     assert told.out == ""
     assert "small: done in" in told.err
-    assert "malformed: 1 columns" in told.err
-    assert "positive: 3 in, 2 out, 1 left nothing" in told.err
+    assert "malformed: wrong number of columns or line too long: 1" in told.err
+    assert "positive: 3 in, 2 out, 1 dropped" in told.err
     assert len((project / "out.csv").read_text().splitlines()) == 2
 
 
@@ -88,7 +88,7 @@ def test_run_reports_malformed_input_and_fails_when_all_of_it_is(
     told = capsys.readouterr().err
     assert told.count("1 column, not 2") == 5
     assert "rows: 21 of 21 records malformed: 21 columns" in told
-    assert "rows: not one record could be read" in told
+    assert "rows: all records were malformed" in told
     assert run_cli([*words, "-o", "json"]) == 1
     (project / "rows.csv").write_text("")
     assert run_cli(words) == 0
@@ -175,7 +175,7 @@ def test_interrupting_a_wait_prints_that_the_application_continues(
     started = {"name": "small", "version": 1, "state": "running", "placement": {}, "seconds_to_running": 0.1}
     monkeypatch.setattr("agiledart_cli.verbs.submit.time.sleep", interrupt)
     assert ask(["submit", "small.py", "--set", "rows=csv:rows.csv", "--wait"], [started], [started])[0] == 130
-    assert "small runs on. Stop it: agiledart stop small" in capsys.readouterr().err
+    assert "small keeps running. Stop it: agiledart stop small" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["run", "submit"])

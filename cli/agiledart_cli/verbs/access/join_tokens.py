@@ -1,4 +1,4 @@
-"""`agiledart token`: join tokens, who came by them, and which let nobody in any more."""
+"""`agiledart token`: create, list, show and revoke join tokens."""
 
 import time
 from datetime import timedelta
@@ -32,7 +32,7 @@ MIN_PREFIX = 8
 
 
 def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) -> timedelta | None:
-    """The time span of an option, such as `24h`, `30m`, `365d`; None when it was not given."""
+    """Return the time span of an option, such as `24h`, `30m`, `365d`; None when the option is absent."""
     if text is None:
         return None
     from agiledart_executor.user_code.parameter import parse_span
@@ -40,53 +40,53 @@ def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     try:
         span = parse_span(text)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no time span; write 24h, 30m or 7d.", ctx, parameter) from None
+        raise click.BadParameter(f"{text!r} is not a time span; write 24h, 30m or 7d.", ctx, parameter) from None
     if span < timedelta(seconds=1):
         raise click.BadParameter(f"{text!r} is too short.", ctx, parameter)
     return span
 
 
 def quota_of(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> Quota:
-    """What several `WHAT=NUMBER` say together."""
+    """Return the quota of several `WHAT=NUMBER` options."""
     given: dict[str, int] = {}
     for text in texts:
         name, _, number = text.partition("=")
         if name not in Quota.__struct_fields__ or not (number.isdecimal() and 0 < int(number) <= 2**40):
             words = ", ".join(Quota.__struct_fields__)
             raise click.BadParameter(
-                f"{text!r} is no quota; write WHAT=NUMBER, WHAT is one of {words}.", ctx, parameter
+                f"{text!r} is not a quota; write WHAT=NUMBER, where WHAT is one of {words}.", ctx, parameter
             )
         given[name] = int(number)
     return Quota(**given)
 
 
-@click.group(short_help="Make join tokens, see who came by them, revoke them.")
+@click.group(short_help="Create join tokens, list their members, revoke them.")
 def token() -> None:
-    """Make join tokens, see who came by them, revoke them.
+    """Create join tokens, list their members, revoke them.
 
     \b
     Example:
       agiledart token create --output pi2.token    (then, on pi2: agiledart agent --join @pi2.token)
       agiledart token create --role reader --expires 7d
       agiledart token show @pi2.token
-      agiledart token list                         (who came by which)
-      agiledart token revoke @pi2.token            (it lets nobody in any more)
+      agiledart token list                         (with the members of each)
+      agiledart token revoke @pi2.token            (it admits no further member)
       agiledart token redeem @reader.token reader.identity
 
-    A token is a secret: whoever has it can become a member until it expires or is used up.
+    A token is a secret: its holder can become a member until it expires or is used up.
     """
 
 
-@token.command(short_help="Make a token.")
+@token.command(short_help="Create a token.")
 @click.option("--role", type=click.Choice(TOKEN_ROLES), default="agent", show_default=True)
-@click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
+@click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may join with it.")
 @click.option(
     "--expires",
     callback=time_span,
     metavar="SPAN",
     default="24h",
     show_default=True,
-    help="How long it lets anyone in.",
+    help="How long the token admits members.",
 )
 @click.option(
     "--member-for",
@@ -112,7 +112,7 @@ def token() -> None:
     default="table",
     callback=not_empty,
     show_default=True,
-    help="How to print; or a file that only you can read, into which the token goes.",
+    help="Output format, or a file for the token; only you can read the file.",
 )
 def create(
     role: str,
@@ -125,7 +125,7 @@ def create(
     identity: str | None,
     output: str,
 ) -> None:
-    """Make a token, signed by an agent that holds the network's authority key (the one that founded it).
+    """Create a token, signed by an agent that holds the network's authority key (the founding agent).
 
     \b
     Example:
@@ -150,7 +150,7 @@ def create(
 
 
 def _write_secret(file: Path, text: str) -> None:
-    """A file that only this user can read, from its first moment on."""
+    """Write a file that only this user can read from its creation on."""
     from agiledart_agent.state_files.durable_file import write_durably
 
     try:
@@ -159,11 +159,11 @@ def _write_secret(file: Path, text: str) -> None:
         raise ConfigurationError(f"--output {file}: {error.strerror}") from None
 
 
-@token.command(short_help="What a token is for, without its secret.")
+@token.command(short_help="Show what a token permits, without its secret.")
 @click.argument("text", metavar="TOKEN|@FILE|-")
 @output_option
 def show(text: str, output: str) -> int:
-    """What a token is for, without its secret. Asks no agent.
+    """Show what a token permits, without its secret. Asks no agent.
 
     \b
     Example:
@@ -178,16 +178,16 @@ def show(text: str, output: str) -> int:
         print_json(response)
     else:
         left = found.join_before - now
-        until = f"for {duration(left)} more" if left > 0 else paint(f"no more: expired {duration(-left)} ago", "red")
+        until = f"for {duration(left)}" if left > 0 else paint(f"expired {duration(-left)} ago", "red")
         click.echo(f" role        {found.role}{f' of {found.scope}' if found.scope else ''}")
-        click.echo(f" uses        {found.uses} (how many are left:  agiledart token list)")
-        click.echo(f" lets in     {until}")
+        click.echo(f" uses        {found.uses} (remaining uses:  agiledart token list)")
+        click.echo(f" admits      {until}")
         click.echo(f" members for {duration(found.member_for)}")
         if quota := " ".join(f"{name}={most}" for name, most in found.quota.items() if most):
             click.echo(f" quota       {quota}")
         click.echo(f" issued by   {found.issued_by}")
         click.echo(f" network     {found.network[:16]}…")
-        click.echo(f" begins at   {', '.join(found.addresses) or 'no address'}")
+        click.echo(f" agents      {', '.join(found.addresses) or 'no address'}")
     return FAILED if found.is_expired else 0
 
 
@@ -196,7 +196,7 @@ def show(text: str, output: str) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @output_option
 def redeem(text: str, file: Path, output: str) -> None:
-    """Turn a reader's token into an identity file, for jobs that read sink logs for longer than the token lets anyone in.
+    """Turn a reader's token into an identity file, for jobs that read sink logs after the token has expired.
 
     \b
     Example:
@@ -212,34 +212,34 @@ def redeem(text: str, file: Path, output: str) -> None:
         print_json({"file": str(file), "addresses": list(addresses)})
         return
     print_message(
-        f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}."
+        f"Wrote {file}. Readers use it as identityFile; their first agents are {', '.join(addresses) or 'no address'}."
     )
 
 
-@token.command("list", short_help="The network's tokens, and who came by them.")
+@token.command("list", short_help="List the network's tokens and their members.")
 @agent_options
 @output_option
 def list_tokens(agent: str | None, identity: str | None, output: str) -> None:
-    """The network's tokens, and who came by them; never the tokens themselves, which are secrets.
+    """List the network's tokens and their members; never the tokens themselves, which are secrets.
 
     \b
     Example:
       agiledart token list
       agiledart token list -o json                 (with the key of each member)
 
-    `used` counts keys, not starts: a node that comes back is no further use. More than the token allows came where two parts of
-    the network could not reach each other and counted apart; they stay members.
+    `used` counts keys, not starts: a node that restarts does not count again. It can exceed the limit after a network partition,
+    when both sides counted separately; all of them remain members.
     """
     with connect(agent, identity) as client:
         response = client.ask(Tokens())
     if output == "json":
         print_json(response)
         return
-    rows = [_row(one) for one in harmless_document(response)["tokens"]]
+    rows = [_row(row) for row in harmless_document(response)["tokens"]]
     if not rows:
-        click.echo("No token has been made here.")
+        click.echo("This network has no tokens.")
         return
-    print_table(["token", "role", "used", "state", "lets in", "came by it"], rows, ["used"])
+    print_table(["token", "role", "used", "state", "admits", "members"], rows, ["used"])
 
 
 def _row(one: dict[str, Any]) -> list[str]:
@@ -250,25 +250,25 @@ def _row(one: dict[str, Any]) -> list[str]:
     shown = " ".join(nodes[:8]) + (f" and {len(nodes) - 8:,} more" if len(nodes) > 8 else "")
     role = f"{one['role']} of {one['scope']}" if one["scope"] else one["role"]
     used = f"{one['used']:,} of {one['uses']:,}" if one["uses"] else "0"
-    lets_in = f"for {duration(left)}" if left > 0 else f"no more, for {duration(-left)}"
+    lets_in = f"for {duration(left)}" if left > 0 else f"expired {duration(-left)} ago"
     return [one["token"][:16], role, used, one["state"], lets_in, shown]
 
 
-@token.command(short_help="Have a token let nobody in any more.")
+@token.command(short_help="Revoke a token: it admits no further member.")
 @click.argument("token", metavar="TOKEN|@FILE|-|HASH")
-@click.option("--reason", default="", help="For people: why.")
-@click.option("--undo", is_flag=True, help="Have it let others in again, within its uses and its time.")
+@click.option("--reason", default="", help="Reason, shown to people.")
+@click.option("--undo", is_flag=True, help="Let the token admit members again, within its uses and its time.")
 @agent_options
 @output_option
 def revoke(token: str, reason: str, undo: bool, agent: str | None, identity: str | None, output: str) -> None:
-    """Have a token let nobody in any more. Those who came by it stay; to shut them out, too:  agiledart ban @FILE
+    """Revoke a token: it admits no further member. Its members stay; to ban them, too:  agiledart ban @FILE
 
     \b
     Example:
       agiledart token revoke @pi.token
       agiledart token revoke 6d0b12f4              (as `token list` shows it)
 
-    Ask an agent that holds the network's authority key (the one that founded it), or with the token of an admin.
+    Ask an agent that holds the network's authority key (the founding agent), or use the token of an admin.
     """
     if len(reason) > MAX_REASON - 32 or not reason.isprintable():
         raise ConfigurationError(f"--reason has at most {MAX_REASON - 32} printable characters.")
@@ -281,22 +281,24 @@ def revoke(token: str, reason: str, undo: bool, agent: str | None, identity: str
     if output == "json":
         print_json({**response, "token": link.hex()})
     elif undo:
-        print_message(f"Token {link.hex()[:16]}… lets others in again, within its uses and its time.", colour=GOOD)
+        print_message(f"Token {link.hex()[:16]}… admits members again, within its uses and its time.", colour=GOOD)
     else:
-        print_message(f"Token {link.hex()[:16]}… lets nobody in any more; who came by it stays.", colour=GOOD)
+        print_message(
+            f"Token {link.hex()[:16]}… is revoked: it admits no further member; its members stay.", colour=GOOD
+        )
 
 
 def _link_of(client: ControlClient, text: str) -> bytes:
-    """The hash of a token's link, from the token or from the beginning of that hash."""
+    """Return the hash of a token's link, from the token or from a prefix of that hash."""
     if text.startswith(("@", "adart1")) or text == "-":
         from agiledart_agent.identity.tokens import parse_token, read_token
 
         return parse_token(read_token(text)).record.token
     known = [str(row["token"]) for row in client.ask(Tokens())["tokens"]]
-    found = [one for one in known if one.startswith(text.lower())] if len(text) >= MIN_PREFIX else []
-    if len(found) != 1:
+    matching = [link for link in known if link.startswith(text.lower())] if len(text) >= MIN_PREFIX else []
+    if len(matching) != 1:
         raise ConfigurationError(
-            f"{text} is no token that this network knows. Give its file as @FILE, or at least {MIN_PREFIX} of the hex digits that "
+            f"This network has no token {text}. Give its file as @FILE, or at least {MIN_PREFIX} of the hex digits that "
             "`agiledart token list` shows."
         )
-    return bytes.fromhex(found[0])
+    return bytes.fromhex(matching[0])

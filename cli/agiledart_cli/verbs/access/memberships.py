@@ -1,4 +1,4 @@
-"""`agiledart identity renew|rotate|export`: how long you are a member, by which key, and where the network's own key lies."""
+"""`agiledart identity renew|rotate|export`: renew memberships, change keys, copy the network's authority key."""
 
 import contextlib
 import time
@@ -14,24 +14,27 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import ListApplications, RenewUserMembership, ShareApplication
 
 state_dir_option = click.option(
-    "--state-dir", metavar="DIR", type=click.Path(path_type=Path), help="Of the node. Default: the usual one."
+    "--state-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="State directory of the node.",
 )
 
 
 def directory(given: Path | None) -> Path:
-    """The state directory that is meant."""
+    """Return the given state directory, else the default one."""
     from agiledart_agent.settings import default_state_dir
 
     return (given or default_state_dir()).expanduser().absolute()
 
 
-@click.command(short_help="Be a member for as long again.")
+@click.command(short_help="Renew a membership.")
 @click.argument("name", required=False)
 @agent_options
 @output_option
 def renew(name: str | None, agent: str | None, identity: str | None, output: str) -> None:
-    """Have a membership signed anew by an agent that holds the network's authority key, or an admin's: that of NAME, an identity
-    that is kept here, or without a name that of the agent. Agents do this by themselves in the last tenth of theirs.
+    """Renew a membership: that of NAME, an identity stored on this machine, or without NAME that of the agent. An agent with the
+    network's authority key or an admin's key signs it. Agents renew their own in the last tenth of its time.
 
     \b
     Example:
@@ -41,16 +44,16 @@ def renew(name: str | None, agent: str | None, identity: str | None, output: str
     if name is None:
         with connect(agent, identity) as client:
             response = client.ask(RenewUserMembership())
-        whose = "The agent is"
+        subject = "The agent is"
     else:
         if identity is not None:
-            raise ConfigurationError("NAME says whose membership it is; leave --identity out.")
+            raise ConfigurationError("NAME already says which membership to renew; omit --identity.")
         response = _renew_user(name, agent)
-        whose = f"{name} is"
+        subject = f"{name} is"
     if output == "json":
         print_json({"name": name or "", "until": response["until"]})
     else:
-        print_message(f"{whose} a member for {duration(response['until'] - time.time())} more.", colour=GOOD)
+        print_message(f"{subject} a member for {duration(response['until'] - time.time())} more.", colour=GOOD)
 
 
 def _renew_user(name: str, agent: str | None) -> dict[str, int]:
@@ -58,7 +61,7 @@ def _renew_user(name: str, agent: str | None) -> dict[str, int]:
     from agiledart_agent.identity.user_identity import identity_of, kept_addresses
 
     found = identity_of(name)
-    error: Exception = ConfigurationError(f"{name} names no agent to ask. Say which:  --agent HOST:PORT")
+    error: Exception = ConfigurationError(f"{name} names no agent to ask. Name one:  --agent HOST:PORT")
     for address in (agent,) if agent else kept_addresses(name):
         try:
             with connect(address, name) as client:
@@ -71,29 +74,29 @@ def _renew_user(name: str, agent: str | None) -> dict[str, int]:
     raise error
 
 
-@click.command(short_help="Another key in the place of one that others may have.")
+@click.command(short_help="Replace a key that may be compromised.")
 @click.argument("name", required=False)
 @click.option(
     "--token",
     "text",
     metavar="TOKEN|@FILE|-",
-    help="That lets the new key in. Not needed by who holds the authority's key.",
+    help="Token that admits the new key. Not needed on a node with the authority key.",
 )
 @state_dir_option
-@click.option("--agent", metavar="HOST:PORT", help="To ask for NAME. Default: those that the token names.")
+@click.option("--agent", metavar="HOST:PORT", help="Agent to ask for NAME. Default: the agents that the token names.")
 @output_option
 def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: str | None, output: str) -> None:
-    """Take another key: for NAME, an identity that is kept here, or without a name for the stopped node of a state directory.
+    """Replace a key: that of NAME, an identity stored on this machine, or without NAME that of the stopped node here.
 
     \b
     Example:
       agiledart identity rotate --token @pi2.token          (then start the agent again)
       agiledart identity rotate work --token @new.token
 
-    The old key stays good until an admin bans it; the command for that is printed. A node with another key is another node of the
-    ring: its logs go on, what it kept for others is made anew elsewhere, and secrets have to be set for it again. Applications with
-    delivery="exactly-once" that read or write there wait for the old key: drain it before, or stop them. What NAME owns is shared
-    with its new key.
+    The old key stays valid until an admin bans it; this command prints how. A node with another key is another node of the ring:
+    its logs continue, other nodes replace the fragments that it stored, and you must set its secrets again. Applications with
+    delivery="exactly-once" that read or write there wait for the old key: drain the node before, or stop them. The applications
+    of NAME are shared with its new key.
     """
     from agiledart_agent.identity.rotation import rotate_node
     from agiledart_agent.identity.tokens import parse_token, read_token
@@ -105,7 +108,7 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
         keys = rotate_node(directory(state_dir), token)
         old, new, shared, runs, aside = keys.old, keys.new, list[str](), keys.runs, keys.aside
     elif token is None:
-        raise ConfigurationError(f"A new key for {name} needs a token that lets it in:  --token @FILE")
+        raise ConfigurationError(f"A new key for {name} needs a token that admits it:  --token @FILE")
     else:
         from agiledart_agent.identity.rotation import rotate_user
         from agiledart_agent.identity.user_identity import identity_of, last_link
@@ -117,31 +120,31 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
     if output == "json":
         print_json({"name": name or "", "old": old.hex(), "key": new.hex(), "shared": shared, "runs": list(runs)})
         return
-    print_message(f"The key is {new.hex()} now.", colour=GOOD)
+    print_message(f"The new key is {new.hex()}.", colour=GOOD)
     if runs and aside is not None:
         _report_runs(runs, aside)
     if name is not None:
-        said = (
+        shared_text = (
             f"{plural(len(shared), 'application')} of the old key {'is' if len(shared) == 1 else 'are'} shared with it"
         )
-        print_message(f"{said}; the old key is kept as {name}.old.")
-    print_message(f"Shut the old one out (an admin):  agiledart ban {old.hex()} --reason 'key changed'")
+        print_message(f"{shared_text}; the old key is stored as {name}.old.")
+    print_message(f"An admin can ban the old key:  agiledart ban {old.hex()} --reason 'key changed'")
 
 
 def _report_runs(runs: tuple[str, ...], aside: Path) -> None:
-    """What becomes of the runs of a node that has another key."""
+    """Print what to do about the runs of a node whose key has changed."""
     print_message(
-        f"This node had a part in {', '.join(runs)}: what others cannot bring back waits for the old key. End and submit it again:"
+        f"This node took part in {', '.join(runs)}. Parts that other nodes cannot restart wait for the old key. Stop and resubmit:"
     )
-    for one in runs:
-        print_message(f"  agiledart stop {one} --now", colour=WATCH)
+    for application in runs:
+        print_message(f"  agiledart stop {application} --now", colour=WATCH)
     print_message(
-        f"The files of {'that run' if len(runs) == 1 else 'those runs'} are in {aside} now; remove it when they are over."
+        f"The files of {'that run' if len(runs) == 1 else 'those runs'} are now in {aside}; remove it after they have ended."
     )
 
 
 def _share(name: str, old: bytes, new: bytes, addresses: tuple[str, ...]) -> list[str]:
-    """The old key gives what it owns to the new one. Names of what was shared."""
+    """Share the applications of the old key with the new one, and return their names."""
     shared = []
     for address in addresses:
         with contextlib.suppress(NoAgentError):
@@ -152,7 +155,7 @@ def _share(name: str, old: bytes, new: bytes, addresses: tuple[str, ...]) -> lis
                         shared.append(str(row["name"]))
             return shared
     raise OperationFailed(
-        f"The key is changed, but no agent answered: share what the old one owns yourself:  agiledart share APP {new.hex()} "
+        f"The key is changed, but no agent answered. Share the applications of the old key:  agiledart share APP {new.hex()} "
         f"--identity {name}"
     )
 
@@ -160,12 +163,12 @@ def _share(name: str, old: bytes, new: bytes, addresses: tuple[str, ...]) -> lis
 @click.command(short_help="Copy the network's authority key to a safe place.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--authority", is_flag=True, help="The authority's key; it must be said, for who has it can let anybody in."
+    "--authority", is_flag=True, help="Confirm that you copy the authority key; its holder can admit any member."
 )
 @click.option(
     "--remove",
     is_flag=True,
-    help="Leave none in the state directory: then this node signs nothing from its next start on.",
+    help="Remove it from the state directory; this node signs nothing after its next start.",
 )
 @state_dir_option
 @output_option
@@ -177,16 +180,14 @@ def export(file: Path, authority: bool, remove: bool, state_dir: Path | None, ou
       agiledart identity export --authority /media/stick/authority.key
       agiledart identity export --authority /media/stick/authority.key --remove
 
-    The network runs without it. Tokens, bans and renewals are signed by an agent that has it: put it back as authority.key into
-    the state directory of any agent of the network, 0600, and start that again. A network whose authority key is lost lets nobody
-    new in.
+    The network runs without it. An agent needs the key to sign tokens, bans and renewals: copy it as authority.key (mode 0600)
+    into the state directory of any agent of the network, and restart that agent. A network whose authority key is lost admits no
+    new members.
     """
     from agiledart_agent.identity.rotation import export_authority
 
     if not authority:
-        raise ConfigurationError(
-            "Say --authority: it is the network's own key that is copied, and nothing else can be."
-        )
+        raise ConfigurationError("Add --authority: this command copies the network's authority key only.")
     export_authority(directory(state_dir), file, remove=remove)
     if output == "json":
         print_json({"file": str(file), "removed": remove})
@@ -194,5 +195,5 @@ def export(file: Path, authority: bool, remove: bool, state_dir: Path | None, ou
     print_message(f"Wrote {file}; only you can read it.", colour=GOOD)
     if remove:
         print_message(
-            "It is gone from the state directory; a running agent has it in memory until it is started again."
+            "The key is removed from the state directory; a running agent has it in memory until its restart."
         )

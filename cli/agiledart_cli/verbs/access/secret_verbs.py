@@ -1,4 +1,4 @@
-"""`agiledart secret`: passwords of connectors, sealed to the nodes that may open them."""
+"""`agiledart secret`: manage passwords of connectors, each encrypted for the nodes that may use it."""
 
 import sys
 from typing import Any
@@ -21,21 +21,21 @@ _TO = click.option(
 _FOR = click.option("--for", "application", required=True, metavar="APP", help="The application that may use it.")
 
 
-@click.group(short_help="Passwords of connectors, for the nodes that need them.")
+@click.group(short_help="Manage the passwords of connectors on nodes.")
 def secret() -> None:
-    """Passwords of connectors, sealed to the nodes that need them. A connector names one as any credential: ?credentials=NAME.
+    """Manage passwords of connectors, each encrypted for the nodes that need it. A connector refers to one: ?credentials=NAME.
 
     \b
     Example:
-      agiledart secret set broker --to pi1 --to pi2 --for rooms     (asks for it, or reads a pipe)
+      agiledart secret set broker --to pi1 --to pi2 --for rooms     (prompts for it, or reads a pipe)
       agiledart submit rooms.py:rooms --set "readings=mqtts://host/rooms/+?credentials=broker"
 
-    Only the nodes can open it, and only executors of that application get it, when they start, of runs that whoever set it submits.
-    It stands in no record, log or list of processes.
+    Only the named nodes can decrypt it. Only executors of that application receive it, at their start, in runs submitted by the
+    user who set it. No record, log or process list contains it.
     """
 
 
-@secret.command(name="set", short_help="Give a secret to nodes.")
+@secret.command(name="set", short_help="Set a secret on nodes.")
 @click.argument("name")
 @_TO
 @_FOR
@@ -44,13 +44,13 @@ def secret() -> None:
 def set_secret(
     name: str, nodes: tuple[str, ...], application: str, agent: str | None, identity: str | None, output: str
 ) -> None:
-    """Give a secret to nodes. Its text comes from a pipe, or is asked for; it never stands in the command line.
+    """Set a secret on nodes. The command reads its text from a pipe or prompts for it, never from the command line.
 
     \b
     Example:
       agiledart secret set broker --to pi1 --for rooms < broker.txt
 
-    For MQTT the text is user:password, for HTTP the token, for SQL the whole URL. Runs that go on keep what they were started with.
+    For MQTT the text is user:password, for HTTP the token, for SQL the whole URL. Running applications keep their old secret.
     """
     from agiledart_agent.executors.secret_store import sealed_for
 
@@ -61,10 +61,10 @@ def set_secret(
         for node in _found(client, nodes):
             sealed = sealed_for(bytes.fromhex(node["key"]), application, name, text)
             rows += client.ask(SetSecret(application, node["node_id"], name, sealed))["secrets"]
-    _print_result(rows, output, f"{name} is kept by {', '.join(nodes)} for {application}.")
+    _print_result(rows, output, f"{name} is set on {', '.join(nodes)} for {application}.")
 
 
-@secret.command(short_help="Have nodes forget a secret.")
+@secret.command(short_help="Remove a secret from nodes.")
 @click.argument("name")
 @_TO
 @_FOR
@@ -73,7 +73,7 @@ def set_secret(
 def remove(
     name: str, nodes: tuple[str, ...], application: str, agent: str | None, identity: str | None, output: str
 ) -> None:
-    """Have nodes forget a secret that you have set. Runs that go on keep what they were started with.
+    """Remove a secret that you have set from nodes. Running applications keep it.
 
     \b
     Example:
@@ -83,15 +83,15 @@ def remove(
     with connect(agent, identity) as client:
         for node in _found(client, nodes, needs_key=False):
             client.ask(SetSecret(application, node["node_id"], name, b""))
-    _print_result([], output, f"{name} is forgotten by {', '.join(nodes)}.")
+    _print_result([], output, f"{name} is removed from {', '.join(nodes)}.")
 
 
-@secret.command(name="list", short_help="Which secrets are kept where.")
+@secret.command(name="list", short_help="List the secrets and their nodes.")
 @click.option("--for", "application", default="", metavar="APP", help="Only those of this application.")
 @agent_options
 @output_option
 def list_secrets(application: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Which secrets are kept where, never their texts: yours, and all of them for an admin.
+    """List your secrets and their nodes, never their texts; an admin sees all secrets.
 
     \b
     Example:
@@ -104,7 +104,7 @@ def list_secrets(application: str, agent: str | None, identity: str | None, outp
         return
     shown = harmless_document(response)
     if not shown["secrets"]:
-        click.echo("No node keeps a secret.")
+        click.echo("No node has a secret.")
     else:
         rows = [
             [row["name"], row["application"], row["node"], row["owner"][:16], when(row["set_ms"])]
@@ -112,18 +112,18 @@ def list_secrets(application: str, agent: str | None, identity: str | None, outp
         ]
         print_table(["name", "for", "on", "set by", "when"], rows)
     if shown["silent_nodes"]:
-        print_message(f"No answer from {', '.join(shown['silent_nodes'])}: theirs are not here.", colour=BAD)
+        print_message(f"No answer from {', '.join(shown['silent_nodes'])}: their secrets are missing.", colour=BAD)
 
 
 def _check_name(name: str) -> None:
     if not name.isprintable() or "/" in name or name.startswith(".") or not 1 <= len(name) <= MAX_SECRET_NAME:
         raise ConfigurationError(
-            f"{name!r} is no name of a secret: up to {MAX_SECRET_NAME} characters, without / and no . first."
+            f"invalid name of a secret {name!r}: use up to {MAX_SECRET_NAME} characters, no / and no . at the beginning."
         )
 
 
 def _read_text(name: str) -> str:
-    """From a pipe, or from the user, who does not see it."""
+    """Return the text of a secret from a pipe, or from a prompt without echo."""
     if sys.stdin.isatty():
         text = click.prompt(f"{name}", hide_input=True, confirmation_prompt="again", err=True)
     else:
@@ -137,27 +137,27 @@ def _read_text(name: str) -> str:
 
 
 def _found(client: ControlClient, nodes: tuple[str, ...], *, needs_key: bool = True) -> list[dict[str, Any]]:
-    """The rows of these nodes; that a key belongs to its node's id is computed here, not believed."""
+    """Return the rows of these nodes. The command verifies that each key matches its node id."""
     rows = client.ask(Nodes())["nodes"]
-    found = []
+    chosen = []
     for node in dict.fromkeys(nodes):
         if len(node) == HEX_DIGITS:
             key = bytes.fromhex(node)
-            found.append({"node_id": node_id_of_key(key).hex, "key": node.lower()})
+            chosen.append({"node_id": node_id_of_key(key).hex, "key": node.lower()})
             continue
         matching = [row for row in rows if node in (row["name"], row["node_id"])]
         if len(matching) != 1:
-            what = "is no node that this agent knows" if not matching else "is the name of several nodes: give its id"
+            fault = (
+                "is not a node that this agent knows" if not matching else "is the name of several nodes: give its id"
+            )
             raise ConfigurationError(
-                f"{node} {what}. Known: {', '.join(sorted(str(row['name']) for row in rows)[:20])}"
+                f"{node} {fault}. Known: {', '.join(sorted(str(row['name']) for row in rows)[:20])}"
             )
         row = matching[0]
         if needs_key and (not row["key"] or node_id_of_key(bytes.fromhex(row["key"])).hex != row["node_id"]):
-            raise ConfigurationError(
-                f"The agent that was asked has no link with {node}: ask that one, or give its key."
-            )
-        found.append(row)
-    return found
+            raise ConfigurationError(f"The asked agent has no link with {node}: ask {node} itself, or give its key.")
+        chosen.append(row)
+    return chosen
 
 
 def _print_result(rows: list[dict[str, Any]], output: str, text: str) -> None:

@@ -1,1 +1,1 @@
-"""Verbs about the state of applications: what is safe of it, and what outlives a run."""
+"""Verbs for the saved state of applications: checkpoints, restore, recovery without lost voters."""

@@ -1,4 +1,4 @@
-"""`agiledart checkpoint`: what is safe of an application, an epoch now, and state as a file that outlives it."""
+"""`agiledart checkpoint`: list, take, export, restore and remove checkpoints of an application."""
 
 from pathlib import Path
 
@@ -17,12 +17,12 @@ from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
 
 TAKE_SECONDS = 120.0
-"""For an epoch to be committed; the agent gives up by itself before."""
+"""Timeout of the commit of a checkpoint; the agent gives up earlier by itself."""
 
 
-@click.group(short_help="What is safe of an application; export, restore.")
+@click.group(short_help="List, take, export and restore checkpoints.")
 def checkpoint() -> None:
-    """What is safe of an application with delivery="exactly-once", an epoch now, and its state as a file.
+    """List, take, export and restore checkpoints of an application with delivery="exactly-once".
 
     \b
     Example:
@@ -35,15 +35,15 @@ def checkpoint() -> None:
     """
 
 
-@checkpoint.command(name="list", short_help="What each instance saved, who keeps it, and what outlives the run.")
+@checkpoint.command(name="list", short_help="List the snapshots of each instance and the retained checkpoints.")
 @click.argument("name")
 @agent_options
 @output_option
 def list_checkpoints(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """What each instance of an application saved for the last two committed epochs, and who keeps it; and the checkpoints of it
-    that were kept under a name (`stop --checkpoint`). NAME may be such a checkpoint's, too.
+    """List the snapshots of each instance in the last two committed checkpoints with their replica nodes, and the retained
+    checkpoints (`stop --checkpoint`). NAME may also be a retained checkpoint.
 
-    SURVIVES in `agiledart status` is what follows from that: how many machines may be lost at once.
+    `agiledart status` shows the result of this: how many machines may be lost at once.
 
     \b
     Example:
@@ -59,12 +59,12 @@ def list_checkpoints(name: str, agent: str | None, identity: str | None, output:
         print_checkpoints(harmless_document(response))
 
 
-@checkpoint.command(short_help="Begin an epoch now, and wait until it is committed.")
+@checkpoint.command(short_help="Take a checkpoint now, and wait until it is committed.")
 @click.argument("name")
 @agent_options
 @output_option
 def take(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Begin an epoch now, unless one is under way, and wait until it is committed: what the sinks took until then counts.
+    """Take a checkpoint now, unless one is in progress, and wait until it is committed; rows in the sinks are then committed.
 
     \b
     Example:
@@ -78,13 +78,13 @@ def take(name: str, agent: str | None, identity: str | None, output: str) -> Non
         print_checkpoints(harmless_document(response))
 
 
-@checkpoint.command(short_help="Keep a checkpoint no longer.")
+@checkpoint.command(short_help="Remove a retained checkpoint.")
 @click.argument("name", metavar="S")
 @agent_options
 @output_option
 def remove(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Let a checkpoint that was kept under a name go, on all nodes that keep it. It is gone for good. Where several have one name,
-    the hash of the file says which one: it is in the refusal, and in  checkpoint list -o json.
+    """Remove a retained checkpoint for good from all nodes that store it. If several have the same name, give the hash of the
+    file: the refusal shows it, and  checkpoint list -o json.
 
     \b
     Example:
@@ -97,32 +97,31 @@ def remove(name: str, agent: str | None, identity: str | None, output: str) -> N
     else:
         response = harmless_document(response)
         print_message(
-            f"{response['name']} of {response['application']} is gone from {', '.join(response['nodes'])}.", colour=GOOD
+            f"{response['name']} of {response['application']} is removed from {', '.join(response['nodes'])}.",
+            colour=GOOD,
         )
 
 
-@checkpoint.command(short_help="The state of an application as one file.")
+@checkpoint.command(short_help="Write the state of an application into one file.")
 @click.argument("name", metavar="APP|S")
 @click.option("--output", "-f", "path", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @agent_options
-@click.option(
-    "-o", "output", type=click.Choice(["text", "json"]), default="text", help="What to print when it is done."
-)
+@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", help="Format of the final message.")
 def export(name: str, path: Path, force: bool, agent: str | None, identity: str | None, output: str) -> None:
-    """Write the newest committed epoch of an application that runs, or a checkpoint that is kept under a name, into one file.
+    """Write the newest committed checkpoint of a running application, or a retained checkpoint, into one file.
 
     \b
     Example:
       agiledart checkpoint export frequent-routes --output routes.checkpoint
       agiledart checkpoint export before-the-change --output routes.checkpoint --agent pi1:9464 --identity me
 
-    The file is whole or not there, readable by you alone, and checked to its last byte before it has its name. It is not
-    encrypted: who has it can read the state. The application goes on meanwhile. An application that runs comes before a checkpoint
-    of its name.
+    The file appears under its name only after it is complete and verified, and only you can read it. It is not encrypted: its
+    readers see the state. The application keeps running. A running application takes precedence over a retained checkpoint of
+    the same name.
     """
     if path.exists() and not force:
-        raise ConfigurationError(f"{path} is there already: take another name, or --force to write over it.")
+        raise ConfigurationError(f"{path} exists already: use another name, or --force to overwrite it.")
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
     with connect(agent, identity) as client:
@@ -135,7 +134,8 @@ def export(name: str, path: Path, force: bool, agent: str | None, identity: str 
     else:
         response = harmless_document(response)
         print_message(
-            f"{path}: {response['application']} v{response['version']}, epoch {response['epoch']}, {count(response['bytes'])} bytes.",
+            f"{path}: {response['application']} v{response['version']}, checkpoint {response['epoch']},"
+            f" {count(response['bytes'])} bytes.",
             colour=GOOD,
         )
 

@@ -1,4 +1,4 @@
-"""`agiledart checkpoint recover`: an application goes on without the majority of its voters, which is gone for ever."""
+"""`agiledart checkpoint recover`: continue an application whose majority of voters is lost for good."""
 
 import sys
 from typing import Any
@@ -13,21 +13,21 @@ from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import RecoverRun
 
 RECOVER_SECONDS = 180.0
-"""For the new voters to take their first value; the agent gives up by itself before."""
+"""Timeout of the first value on the new voters; the agent gives up earlier by itself."""
 
 
-@click.command(short_help="Go on without voters that are gone for ever.")
+@click.command(short_help="Continue without voters that are lost for good.")
 @click.argument("name")
 @click.option("--without", "without", multiple=True, required=True, metavar="NODE",
-              help="A voter that is gone for ever, by its name or id; once for each.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do it without asking.")
-@click.option("--dry-run", is_flag=True, help="Say what would come of it, and change nothing.")
+              help="Name or id of a voter that is lost for good; repeat the option for each.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show the consequences and change nothing.")
 @agent_options
 @output_option
 def recover(
     name: str, without: tuple[str, ...], yes: bool, dry_run: bool, agent: str | None, identity: str | None, output: str
 ) -> None:
-    """Have an application with delivery="exactly-once" go on when the majority of its voters is gone for ever. Admins only.
+    """Continue an application with delivery="exactly-once" after the majority of its voters is lost for good. Admins only.
 
     \b
     Example:
@@ -35,14 +35,14 @@ def recover(
       agiledart checkpoint recover frequent-routes --without pi3 --without pi4 --dry-run
       agiledart checkpoint recover frequent-routes --without pi3 --without pi4
 
-    What counts of an application is in its register, on three or five voters; without most of them nothing more counts, and it
-    waits for them: `agiledart status` says for whom. Where they come back, it goes on by itself and loses nothing. Where they do
-    not, this gives it new voters and the newest state that those that are left know of.
+    Three or five voters store the register of an application. Without their majority it commits nothing and waits for them:
+    `agiledart status` names them. If they return, the application continues by itself and loses nothing. If they do not, this
+    command gives it new voters and the newest state that the remaining voters know.
 
-    It asks before it does it, and says: from which epoch it goes on; that rows which the lost voters committed after that may
-    appear twice; what waits, or cannot be rebuilt, as it was on the lost nodes alone. It is refused while a majority answers, and
-    while a voter that does not answer was not named. A voter that comes back later changes nothing: it lets go.
-    Give the order once, and never on both sides of a cut network: each side would go on by itself.
+    The command asks for confirmation. It shows from which checkpoint the application continues, that rows which the lost voters
+    committed after it may be duplicated, and which parts wait or cannot be rebuilt. The agent refuses it while a majority
+    answers, or while a voter that does not answer is not named. A lost voter that returns later has no effect.
+    Run it once, and never on both sides of a network partition: each side would continue separately.
     """
     with connect(agent, identity) as client:
         found = client.ask(RecoverRun(name, without, check=True))
@@ -56,14 +56,14 @@ def recover(
 
 
 def _carried_out(client: ControlClient, command: RecoverRun) -> dict[str, Any]:
-    found: dict[str, Any] = client.ask(
+    outcome: dict[str, Any] = client.ask(
         command, on_progress=lambda text: print_message(f"  {text}"), timeout=RECOVER_SECONDS
     )
-    return found
+    return outcome
 
 
 def _confirm(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> None:
-    """Raises ConfigurationError where nobody says yes."""
+    """Ask for confirmation; raises ConfigurationError without it."""
     if yes:
         return
     shown = harmless_document(found)
@@ -71,10 +71,10 @@ def _confirm(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> N
         print_message(f"  {note}")
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            f"Nothing was changed: {shown['name']} would lose what only {', '.join(shown['lost_voters'])} knew. To do it:  "
-            f"agiledart checkpoint recover {shown['name']} {' '.join(f'--without {one}' for one in without)} --yes"
+            f"Nothing was changed: {shown['name']} would lose what only {', '.join(shown['lost_voters'])} stored. To confirm:  "
+            f"agiledart checkpoint recover {shown['name']} {' '.join(f'--without {voter}' for voter in without)} --yes"
         )
-    if not click.confirm(f"Have {shown['name']} go on without {', '.join(shown['lost_voters'])}?", err=True):
+    if not click.confirm(f"Continue {shown['name']} without {', '.join(shown['lost_voters'])}?", err=True):
         raise ConfigurationError("Nothing was changed.")
 
 
@@ -84,15 +84,15 @@ def _print(response: dict[str, Any]) -> None:
     lost = ", ".join(response["lost_voters"])
     if response["done"]:
         print_message(
-            f"{response['name']} goes on from epoch {response['epoch']} without {lost}, in generation {response['quorum_generation']}."
-            f" Its voters: {', '.join(response['voters'])}.",
+            f"{response['name']} continues from checkpoint {response['epoch']} without {lost}, in generation"
+            f" {response['quorum_generation']}. Its voters: {', '.join(response['voters'])}.",
             colour=GOOD,
         )
         print_message(f" Watch: agiledart status {response['name']}")
     else:
         click.echo(
             paint(
-                f"{response['name']} would go on from epoch {response['epoch']} without {lost}; nothing was changed.",
+                f"{response['name']} would continue from checkpoint {response['epoch']} without {lost}; nothing was changed.",
                 WATCH,
             )
         )

@@ -1,12 +1,12 @@
-"""What a topology can begin with of a checkpoint: steps by their names. Pure functions.
+"""Match of a checkpoint with a topology by the names of steps; pure functions.
 
 | the checkpoint has | the topology has | |
 |---|---|---|
 | a source, or a step with state | the same step | taken |
-| | a step of this name with other keys, of another kind or meaning | refused; with `--drop` it begins empty |
-| | none, or one that keeps nothing | refused; with `--drop` it is left out |
-| nothing | a source, or a step with state | it begins empty, which is said |
-| rows that wait to be merged | the same stages and numbers of instances | taken |
+| | a step of this name with other keys, of another kind or meaning | refused; with `--drop` it starts empty |
+| | no such step, or one without state | refused; with `--drop` it is omitted |
+| nothing | a source, or a step with state | it starts empty, and the command reports it |
+| rows waiting to be merged | the same stages and numbers of instances | taken |
 | | others | refused |
 """
 
@@ -25,18 +25,18 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.wire.commands import ImportedSnapshot
 
 HARMLESS: Final = (PATHS, "keep", "scale", "if_lost", "on_error", "time_to_live_ms")
-"""Options of a step that say nothing of what its state means."""
+"""Options of a step that do not change the meaning of its state."""
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """How a run begins.
+    """How a run starts from a checkpoint.
 
     Args:
         kind: `whole` or `steps`.
-        taken: names of steps, each with what it brings, in words.
-        dropped: names of steps of the checkpoint that are left out; `empty`: of the topology, that begin with nothing.
-        elements: those that are taken, by stages of the topology.
+        taken: names of restored steps, each with a text about its state.
+        dropped: names of steps of the checkpoint that are omitted; `empty`: steps of the topology that start empty.
+        snapshots: the restored snapshots, by stages of the topology.
     """
 
     kind: str
@@ -48,25 +48,26 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class PlannedTopology:
-    """A topology as data, and the stages into which it is cut."""
+    """A topology's specification and its plan of stages."""
 
     specification: Specification
     plan: StagePlan
 
     def stateful_steps(self) -> dict[str, tuple[Stage, StepSpecification]]:
-        """By the name of their step: sources, which have a position, and stages with state."""
+        """Return sources (which have a position) and stages with state, by the name of their step."""
         heads = ((stage, self.specification.steps[stage.steps[0]]) for stage in self.plan.stages)
         return {step.name: (stage, step) for stage, step in heads if stage.kind == "source" or stage.has_state}
 
     @property
     def shape(self) -> object:
-        """What must be the same so that rows that wait keep their place."""
+        """The properties that must be equal so that waiting rows keep their place."""
         stages = [
-            (one.name, one.kind, one.parallelism, one.generation, one.owners, one.keyed, one.has_state)
-            for one in self.plan.stages
+            (stage.name, stage.kind, stage.parallelism, stage.generation, stage.owners, stage.keyed, stage.has_state)
+            for stage in self.plan.stages
         ]
         edges = [
-            (one.source, one.target, one.partitioning, one.row_type, one.carries, one.side) for one in self.plan.edges
+            (edge.source, edge.target, edge.partitioning, edge.row_type, edge.carries, edge.side)
+            for edge in self.plan.edges
         ]
         return stages, edges
 
@@ -78,15 +79,15 @@ def plan_restore(
     waiting: Mapping[str, int],
     drops: Sequence[str],
 ) -> RestorePlan:
-    """What of a checkpoint a topology begins with.
+    """Return what a topology restores from a checkpoint.
 
     Args:
-        elements: of the checkpoint.
-        waiting: rows that wait to be merged, by the name of the stage that they wait for.
-        drops: steps whose state is to be left out.
+        snapshots: of the checkpoint.
+        waiting: number of rows waiting to be merged, by the name of their stage.
+        drops: steps whose state is omitted.
 
     Raises:
-        ConfigurationError: it cannot; says of which step, and what would help.
+        ConfigurationError: it cannot be restored; the message names the step and what helps.
     """
     had, has = before.stateful_steps(), after.stateful_steps()
     _refuse_unknown(drops, had)
@@ -98,21 +99,21 @@ def plan_restore(
     if rows and not is_same:
         where = ", ".join(f"{count:,} before {name}" for name, count in rows.items())
         raise ConfigurationError(
-            f"In the checkpoint rows wait to be merged ({where}), which have their place in its own topology only: restore it with"
+            f"The checkpoint has rows that wait to be merged ({where}); they fit its own topology only: restore it with"
             " the same steps and numbers of instances (--parallelism)."
         )
-    kept = [name for name in had if name not in drops]
+    restored = [name for name in had if name not in drops]
     return RestorePlan(
         WHOLE if is_same else STEPS,
-        tuple((name, _restored_text(*had[name], has[name][0], snapshots)) for name in kept),
+        tuple((name, _restored_text(*had[name], has[name][0], snapshots)) for name in restored),
         tuple(name for name in had if name in drops),
-        tuple(name for name in has if name not in kept),
-        _all_of(snapshots) if is_same else _of_steps(_targets(kept, before, after), snapshots),
+        tuple(name for name in has if name not in restored),
+        _all_of(snapshots) if is_same else _of_steps(_targets(restored, before, after), snapshots),
     )
 
 
 def _targets(kept: Sequence[str], before: PlannedTopology, after: PlannedTopology) -> dict[int, int]:
-    """Stage of the checkpoint → stage of the topology: of what is taken, and of sinks, whose files are looked at."""
+    """Return stage of the checkpoint → stage of the topology, for restored steps and for sinks, whose files are checked."""
     had, has = before.stateful_steps(), after.stateful_steps()
     sinks = [
         {stage.name: stage.index for stage in graph.plan.stages if stage.kind == "sink"} for graph in (before, after)
@@ -127,7 +128,7 @@ def _refuse_unknown(drops: Sequence[str], had: Mapping[str, object]) -> None:
             near = get_close_matches(name, list(had), n=1)
             guess = f" Did you mean {near[0]}?" if near else ""
             raise ConfigurationError(
-                f"--drop {name}: the checkpoint has no state of such a step.{guess} It has: {', '.join(had)}"
+                f"--drop {name}: the checkpoint has no state of this step.{guess} It has: {', '.join(had)}"
             )
 
 
@@ -141,19 +142,19 @@ def _fault(
     what = "the position of source" if stage.kind == "source" else "the state of"
     drop = f"--drop {name}"
     if name not in has:
-        is_there = any(one.name == name for one in after.specification.steps)
-        why = "which keeps none now" if is_there else "and the topology has no such step"
-        return f"The checkpoint has {what} {name}, {why}: name it so, or leave that out with {drop}."
+        is_there = any(step.name == name for step in after.specification.steps)
+        why = "which has no state now" if is_there else "and the topology has no such step"
+        return f"The checkpoint has {what} {name}, {why}: rename a step, or omit it with {drop}."
     now_stage, now = has[name]
     if (stage.kind, step.kind) != (now_stage.kind, now.kind):
-        return f"{name} was {_kind(step)} when it was saved, and is {_kind(now)} now: begin it anew with {drop}."
+        return f"{name} was {_kind(step)} when it was saved, and is {_kind(now)} now: start it empty with {drop}."
     if step.key_type != now.key_type:
-        return f"{name} had keys of type {step.key_type}, and now of {now.key_type}: begin it anew with {drop}."
-    connectors = [one.connector.kind if one.connector is not None else "" for one in (step, now)]
+        return f"{name} had keys of type {step.key_type}, and now of {now.key_type}: start it empty with {drop}."
+    connectors = [version.connector.kind if version.connector is not None else "" for version in (step, now)]
     if stage.kind == "source" and connectors[0] != connectors[1]:
-        return f"{name} read from {connectors[0]}: when it was saved, and now from {connectors[1]}: begin it anew with {drop}."
+        return f"{name} read from {connectors[0]}: when it was saved, and now from {connectors[1]}: start it empty with {drop}."
     if stage.kind != "source" and (changed := _changed(step, now)):
-        return f"{name} means something else than when it was saved ({changed}): begin it anew with {drop}."
+        return f"{name} has changed since it was saved ({changed}): start it empty with {drop}."
     return ""
 
 
@@ -168,11 +169,11 @@ def _changed(before: StepSpecification, after: StepSpecification) -> str:
 
 
 def _restored_text(stage: Stage, step: StepSpecification, now: Stage, snapshots: Sequence[ArchivedSnapshot]) -> str:
-    size = sum(one.length for one in snapshots if one.stage == stage.index)
+    size = sum(snapshot.length for snapshot in snapshots if snapshot.stage == stage.index)
     if stage.kind == "source":
-        return "reads on"
+        return "continues reading"
     spread = (
-        f", on {now.parallelism} instances in place of {stage.parallelism}"
+        f", on {now.parallelism} instances instead of {stage.parallelism}"
         if now.parallelism != stage.parallelism
         else ""
     )
@@ -180,24 +181,24 @@ def _restored_text(stage: Stage, step: StepSpecification, now: Stage, snapshots:
 
 
 def _all_of(snapshots: Sequence[ArchivedSnapshot]) -> tuple[ImportedSnapshot, ...]:
-    return tuple(ImportedSnapshot(one.stage, one.index, one.digest, one.length) for one in snapshots)
+    return tuple(ImportedSnapshot(saved.stage, saved.index, saved.digest, saved.length) for saved in snapshots)
 
 
 def _of_steps(targets: Mapping[int, int], snapshots: Sequence[ArchivedSnapshot]) -> tuple[ImportedSnapshot, ...]:
     return tuple(
-        ImportedSnapshot(targets[one.stage], one.index, one.digest, one.length)
-        for one in snapshots
-        if one.stage in targets
+        ImportedSnapshot(targets[saved.stage], saved.index, saved.digest, saved.length)
+        for saved in snapshots
+        if saved.stage in targets
     )
 
 
 def graph_of(specification: bytes, plan: bytes, where: str) -> PlannedTopology:
-    """As a checkpoint has it. Raises ConfigurationError."""
+    """Decode the topology of a checkpoint. Raises ConfigurationError."""
     try:
         return PlannedTopology(
             msgspec.msgpack.decode(specification, type=Specification), msgspec.msgpack.decode(plan, type=StagePlan)
         )
     except msgspec.MsgspecError as error:
         raise ConfigurationError(
-            f"{where}: its topology cannot be read by this version of agiledart ({error}). Take the one that made it."
+            f"{where}: its topology cannot be read by this version of agiledart ({error}). Use the version that wrote it."
         ) from None

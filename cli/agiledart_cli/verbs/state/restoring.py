@@ -1,4 +1,4 @@
-"""`agiledart checkpoint restore`: a topology begins with the state that another run left."""
+"""`agiledart checkpoint restore`: start a topology with the state of a checkpoint."""
 
 import contextlib
 import tempfile
@@ -30,18 +30,16 @@ from agiledart_node.wire.commands import (
 )
 
 
-@click.command(short_help="Begin a topology with the state that a run left.")
+@click.command(short_help="Start a topology with the state of a checkpoint.")
 @click.argument("origin", metavar="S|FILE")
 @click.argument("target", metavar="FILE:NAME")
 @set_option
 @parallelism_option
 @click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
-@click.option(
-    "--drop", "drops", multiple=True, metavar="STEP", help="Leave the state of this step out; may be repeated."
-)
+@click.option("--drop", "drops", multiple=True, metavar="STEP", help="Omit the state of this step; may be repeated.")
 @click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
 @click.option(
-    "--dry-run", is_flag=True, help="Show what would be taken, dropped and begin empty, and what would run where."
+    "--dry-run", is_flag=True, help="Show which steps would be restored, omitted or empty, and the placement."
 )
 @agent_options
 @output_option
@@ -58,7 +56,7 @@ def restore(
     identity: str | None,
     output: str,
 ) -> int:
-    """Run a topology that begins with the state of a checkpoint: one that is kept as S, or a FILE that `export` wrote.
+    """Run a topology with the state of a checkpoint: the retained checkpoint S, or a FILE that `export` wrote.
 
     \b
     Example:
@@ -66,10 +64,10 @@ def restore(
       agiledart checkpoint restore routes.checkpoint taxi.py:frequent_routes --parallelism routes=4 --dry-run
       agiledart checkpoint restore before-the-change taxi.py:frequent_routes --drop old_step --name routes-2
 
-    Steps are matched by their names: a source reads on where it stood, a step with state goes on with it, on as many instances as
-    it has now. What is new begins empty, which is said. A step of the checkpoint that the topology does not have, or that has other
-    keys or another meaning there, is refused, unless --drop leaves its state out. What is under way in the checkpoint (rows that
-    wait to be merged) can be taken by the same topology only. A FILE is told from S by a dot or slash in it, or by being there.
+    Steps are matched by name: a source continues at its position, a step continues with its state, on its present number of
+    instances. New steps start empty, and the command names them. It refuses a step of the checkpoint that the topology does not
+    have, or that has other keys or another meaning there, unless --drop omits its state. Rows that wait to be merged fit the same
+    topology only. ORIGIN is a FILE when it exists or has a dot or a slash, else the name S.
     """
     from agiledart_executor.user_code.parameter import parse_settings
 
@@ -94,8 +92,8 @@ def restore(
             )
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=SUBMIT_SECONDS)
     if output == "json":
-        told = {"from": about, "kind": found.kind, "taken": [each for each, _ in found.taken]}
-        print_json({**response, "checkpoint": {**told, "dropped": list(found.dropped), "empty": list(found.empty)}})
+        taken = {"from": about, "kind": found.kind, "taken": [name for name, _ in found.taken]}
+        print_json({**response, "checkpoint": {**taken, "dropped": list(found.dropped), "empty": list(found.empty)}})
     else:
         print_plan(harmless_document(response), dry_run=dry_run)
     return 0
@@ -103,7 +101,7 @@ def restore(
 
 @contextlib.contextmanager
 def _file_of(client: ControlClient, origin: str) -> Iterator[Path]:
-    """The file of a checkpoint, fetched when it is kept under a name."""
+    """Yield the file of a checkpoint; a retained checkpoint is downloaded first."""
     path = Path(origin)
     if path.is_file():
         yield path
@@ -114,7 +112,7 @@ def _file_of(client: ControlClient, origin: str) -> Iterator[Path]:
             with _fetched(client, response) as got:
                 yield got
             return
-        raise ConfigurationError(f"There is no file {origin}, and no checkpoint of that name is kept.")
+        raise ConfigurationError(f"There is no file {origin}, and no retained checkpoint of that name.")
     response = client.ask(
         ExportCheckpoint(origin), on_progress=lambda text: print_message(f"  {text}"), timeout=KEEP_SECONDS
     )
@@ -131,7 +129,7 @@ def _fetched(client: ControlClient, response: dict[str, Any]) -> Iterator[Path]:
 
 
 def _matched(path: Path, origin: str, command: Submit, drops: tuple[str, ...]) -> tuple[RestorePlan, str, bytes]:
-    """What the topology takes of a file, whose state it is, and its hash. Raises what the user has to read."""
+    """Return what the topology restores of a file, a text about the file, and its hash. Raises errors for the user."""
     from agiledart_agent.checkpoints.checkpoint_file import InvalidCheckpointFile, verify
     from agiledart_agent.checkpoints.pending_merge_rows import pending_merge_rows
     from agiledart_dataflow.plan.specification import Specification
@@ -157,28 +155,28 @@ def _matched(path: Path, origin: str, command: Submit, drops: tuple[str, ...]) -
 
 def _print_matched(found: RestorePlan, about: str) -> None:
     print_message(f"From {harmless(about)}:")
-    for name, what in found.taken:
-        print_message(f"  {name} {what}")
+    for name, text in found.taken:
+        print_message(f"  {name} {text}")
     if found.dropped:
-        print_message(f"  left out: {', '.join(found.dropped)}", colour=WATCH)
+        print_message(f"  omitted: {', '.join(found.dropped)}", colour=WATCH)
     if found.empty:
         print_message(
-            f"  {plural(len(found.empty), 'step')} with nothing in it, new or left out: {', '.join(found.empty)}",
+            f"  {plural(len(found.empty), 'step')} without state, new or omitted: {', '.join(found.empty)}",
             colour=WATCH,
         )
 
 
 def _upload(client: ControlClient, path: Path, digest: bytes, command: Submit) -> None:
-    """Have the file on the agent that is asked; it may be there already."""
+    """Upload the file to the asked agent; chunks that it has already are skipped."""
     size, at = path.stat().st_size, 0
     name = name_of(command)
     with path.open("rb") as file:
         while True:
             file.seek(at)
             data = file.read(MAX_UPLOAD_CHUNK_BYTES)
-            told = client.ask(UploadCheckpoint(name, digest.hex(), size, at, data))
-            if told["is_whole"]:
+            progress = client.ask(UploadCheckpoint(name, digest.hex(), size, at, data))
+            if progress["is_whole"]:
                 return
-            if not data or int(told["have"]) <= at:
-                raise OperationFailed(f"The agent took {count(at)} of {count(size)} bytes, and no more. Try again.")
-            at = int(told["have"])
+            if not data or int(progress["have"]) <= at:
+                raise OperationFailed(f"The agent accepted only {count(at)} of {count(size)} bytes. Try again.")
+            at = int(progress["have"])
