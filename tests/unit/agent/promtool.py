@@ -15,7 +15,7 @@ def promtool() -> str:
 
 
 def lint(*words: str, text: str = "") -> str:
-    """What it says about something that must be in order."""
+    """Promtool's output about a valid file."""
     ran = subprocess.run([promtool(), *words], input=text, capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""What was altered or taken out of an audit shows, over restarts and rotations; floods push nothing out."""
+"""An altered or removed audit line is detected, over restarts and rotations; floods push nothing out."""
 
 import asyncio
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def test_a_kill_before_the_first_lines_are_on_disk_is_not_an_alteration(tmp_path
     chain.open()
     for number, line in enumerate(LINES, 1):
         chain.append(line, number)
-    chain.close()  # no `syncing`: what it wrote is there, as the system keeps it
+    chain.close()  # no `syncing`: its writes are there, as the system keeps them
     assert is_whole(again(tmp_path))
     (tmp_path / "x.log").write_bytes(b"".join((tmp_path / "x.log").read_bytes().splitlines(keepends=True)[1:]))
     assert not is_whole(again(tmp_path))

@@ -16,7 +16,7 @@ from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorEvents
 
 @pytest.fixture(autouse=True)
 def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits until the rest of a start is done."""
+    """No caller waits until the rest of a start is done."""
     monkeypatch.setattr(bare_process, "REST_SECONDS", 0.0)
 
 

@@ -44,7 +44,7 @@ class Away:
 
     def __init__(self) -> None:
         self.desks: dict[NodeId, CheckpointService] = {}
-        self.caller = NodeId(2)  # who takes a whole checkpoint
+        self.caller = NodeId(2)  # receivers of a whole checkpoint
         self.spoils: Callable[[bytes], bytes] = lambda data: data
 
     async def take(self, peer: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
@@ -81,7 +81,7 @@ class Site:
     def saved(
         self, number: int, stage: int, role: str = "stage", *, unread: int = 0, size: int = 5_000
     ) -> SnapshotLocation:
-        """What an instance on a node has saved."""
+        """A snapshot of an instance on a node."""
         header = SnapshotHeader(1, 1, 7, stage, 0, (f"step{stage}",), unread=unread)
         digest, length = write_snapshot(run_folder(self.folder(number), *_pair(RUN)), header, [os.urandom(size)])
         return SnapshotLocation(self.peers[number], stage, 1, 0, role, digest, length + 100)

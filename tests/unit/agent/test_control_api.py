@@ -1,4 +1,4 @@
-"""Requests are numbered, roles checked, answers brought to who asked and to nobody else."""
+"""Requests are numbered, roles checked, answers sent to the requester only."""
 
 import asyncio
 import json
@@ -145,7 +145,7 @@ def test_every_command_is_checked_against_every_role(
 
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
 def test_a_scope_restricts_every_command(api: ControlApi, asked: Asked, refused: list[str], command: Command) -> None:
-    """What is about another application, or the network, goes no further; a list is made for the asker, a renewal is its own."""
+    """Entries about another application, or the network, are hidden; a list is made for the asker, a renewal is its own."""
     caller = Caller(api, "admin", "app:mine")
     caller.ask(1, command)
     allowed = isinstance(command, ListApplications | Secrets | RenewUserMembership)
@@ -274,10 +274,10 @@ LOOKS_ONLY = (
     ExplainRecovery,
     Checkpoints,
     ReadCheckpoint,
-    UploadCheckpoint,  # who begins something with it signs that
+    UploadCheckpoint,  # the user that begins a change with it signs that
     Audit,
     Secrets,
-    RenewUserMembership,  # its chain of grants says who asks
+    RenewUserMembership,  # its chain of grants identifies the requester
 )
 
 

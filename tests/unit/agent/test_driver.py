@@ -12,7 +12,7 @@ from agiledart_overlay.wire.messages import Departing, Refute
 
 
 class Script:
-    """A node that answers events with what it was told to."""
+    """A node that answers events with preset answers."""
 
     def __init__(self, *answers: list[Effect]) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""Rolled files of a run that has ended: what is committed of them gets its names, though no process of the run is left."""
+"""Rolled files of a run that has ended: committed files get their names, though no process of the run is left."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a run's register has committed is seen in its logs, also when nobody who wrote them is left."""
+"""Rows committed in a run's register are visible in its logs, also when their writer is gone."""
 
 import contextlib
 import os

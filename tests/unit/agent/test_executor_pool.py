@@ -13,7 +13,7 @@ from agiledart_executor.wire.agent_messages import InstanceFailure, InstanceName
 
 
 class FakeProcess:
-    """Ends when it is told to."""
+    """Ends on request."""
 
     pid = 2**30
 
@@ -22,7 +22,7 @@ class FakeProcess:
 
 
 class FakeWriter:
-    """Remembers whether the agent let go."""
+    """Remembers whether the agent released it."""
 
     closed = False
 
@@ -33,7 +33,7 @@ class FakeWriter:
         return self.closed
 
     def write(self, data: bytes) -> None:
-        """To nobody."""
+        """A message without a receiver."""
 
 
 class SlowPool(ExecutorPool):

@@ -1,4 +1,4 @@
-"""What an agent's executors are asked to do, in any order: who is stopped before a process of it is there does not get one."""
+"""Requests to an agent's executors, in any order: a run stopped before its process exists does not get one."""
 
 import asyncio
 from pathlib import Path

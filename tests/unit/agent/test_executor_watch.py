@@ -1,4 +1,4 @@
-"""What an agent makes of an executor's silence, memory and end."""
+"""An agent's reaction to an executor's silence, memory and end."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Fragments that the disk has damaged are found before somebody needs them."""
+"""Fragments that the disk has damaged are found before they are needed."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

@@ -213,7 +213,7 @@ class _PeerInfo:
 
 
 class Wire:
-    """One end of a link; what it sends arrives at the other end in the next turn of the loop."""
+    """One end of a link; its messages arrive at the other end in the next iteration of the loop."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer, self.remote, self.closed = _PeerInfo(peer), peer.name, False
@@ -234,7 +234,7 @@ class Wire:
 
 
 class Bench:
-    """A holder and somebody who dials it."""
+    """A replica node and a node that dials it."""
 
     def __init__(self, folder: Path, refused: tuple[str, str] = ("", "")) -> None:
         self.store, self.thread = FragmentFileStore(folder), ThreadPoolExecutor(1)

@@ -126,7 +126,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="chmod 600"):
         fresh(tmp_path)
     (tmp_path / "node.key").chmod(0o600)
-    fresh(tmp_path)  # the failed attempt let go of the lock
+    fresh(tmp_path)  # the failed attempt released the lock
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Join tokens: made by who may, redeemed by who holds them, silent about their secret."""
+"""Join tokens: issued with the right to, redeemed by their bearers, silent about their secret."""
 
 import base64
 from pathlib import Path
@@ -135,7 +135,7 @@ def test_any_damage_is_detected_and_not_echoed() -> None:
 
 
 def test_a_token_with_mismatched_parts_is_refused() -> None:
-    """A checksum is no signature: somebody who makes it right still cannot change uses, or lend another's record."""
+    """A checksum is no signature: a forger that corrects it still cannot change uses, or transfer another's record."""
     import msgspec
 
     from agiledart_agent.identity import tokens

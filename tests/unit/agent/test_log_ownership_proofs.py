@@ -1,4 +1,4 @@
-"""Logs that begin on a node and are somebody else's: what the ring says of them, by whose word, and what is kept."""
+"""Logs that begin on a node and belong to another owner: the ring's answer, its proof, and the kept copy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -84,7 +84,7 @@ def test_an_unsigned_claim_makes_no_owner(tmp_path: Path) -> None:
 def test_without_an_answer_of_the_ring_a_possibly_owned_log_is_not_begun(tmp_path: Path) -> None:
     silent = on_the_ring("", reason="timeout")
     assert "The owner of the log routes is unknown" in ask(tmp_path, silent, ADMIN)[1]
-    assert ask(tmp_path, silent, EVE) == ((), "")  # what she begins is hers
+    assert ask(tmp_path, silent, EVE) == ((), "")  # a log that she begins is hers
 
 
 def test_a_user_without_write_permission_begins_no_log(tmp_path: Path) -> None:

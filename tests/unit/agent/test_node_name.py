@@ -1,4 +1,4 @@
-"""Two agents of one machine that nobody named are called differently, and keep their names."""
+"""Two unnamed agents of one machine get different names, and keep them."""
 
 import uuid
 from pathlib import Path

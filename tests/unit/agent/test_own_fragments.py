@@ -1,4 +1,4 @@
-"""Who takes a state over may hold a fragment of it: that one is read from its own disk."""
+"""A successor may hold a fragment of a state: that one is read from its own disk."""
 
 import asyncio
 from pathlib import Path

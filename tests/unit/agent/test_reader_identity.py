@@ -1,4 +1,4 @@
-"""Readers' identities: made from tokens, kept in files that only their owner reads, told in words when they are none."""
+"""Readers' identities: made from tokens, kept in private files, with a clear error when they are none."""
 
 import pickle
 import time

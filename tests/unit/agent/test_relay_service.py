@@ -130,7 +130,7 @@ def test_two_ends_verify_each_other_through_any_relay(names: tuple[str, ...]) ->
     async def scenario(a: Relay, *between: Relay) -> None:
         *relays, b = between
         via = await a.relay_service.circuit(b.node.node_id)
-        link = await a.connect("192.0.2.1:1", via=via, expect=b.node.node_id)  # nobody is at that address
+        link = await a.connect("192.0.2.1:1", via=via, expect=b.node.node_id)  # no process is at that address
         assert link.peer.node_id == b.node.node_id
         link.send(FrameKind.CONTROL, b"row" * 100_000)
         assert await b.came.get() == b"row" * 100_000
@@ -183,7 +183,7 @@ def test_a_disabled_relay_relays_for_no_peer() -> None:
 
 
 async def asked(a: Relay, r: Relay, *questions: RelayMessage, node: Node | None = None) -> list[RelayMessage]:
-    """What the relay answers to raw questions, of the asker or of another node."""
+    """Answers of the relay to raw requests, of the dialler or of another node."""
     answers: asyncio.Queue[RelayMessage] = asyncio.Queue()
     who = node or a.node
     link = await connect(
@@ -256,7 +256,7 @@ def test_a_peer_that_requests_thousands_of_circuits_holds_eight() -> None:
 
 
 async def knocks(at: Relay, says: bytes, from_host: str = "127.0.0.1") -> bytes:
-    """What a caller hears that says this, until the other end closes."""
+    """Bytes that a caller receives after sending this, until the other end closes."""
     loop = asyncio.get_running_loop()
     with socket.socket() as caller:
         caller.setblocking(False)

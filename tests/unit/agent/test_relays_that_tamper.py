@@ -1,4 +1,4 @@
-"""A relay sees ciphertext and can only break a circuit: what it flips, drops, repeats or cuts is never taken for a row."""
+"""A relay sees ciphertext and can only break a circuit: flipped, dropped, repeated or cut bytes are never taken for a row."""
 
 import asyncio
 from collections.abc import Callable

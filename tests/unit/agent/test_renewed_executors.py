@@ -1,4 +1,4 @@
-"""What an executor shows is renewed while it runs: before its grant or its certificate ends, for the same key."""
+"""An executor's credentials are renewed while it runs: before its grant or its certificate ends, for the same key."""
 
 import ssl
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ DAY = 86_400
 
 
 class Process:
-    """An executor that keeps what it is told."""
+    """An executor that keeps received credentials."""
 
     application = "taxi"
 
@@ -58,7 +58,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def later(desk: Desk, days: float) -> float:
-    """Time passes; what the clock shows then."""
+    """Time passes; return the new time."""
     now = desk._identity.wall_seconds() + days * DAY
     desk._identity.wall_seconds = lambda: now
     return now

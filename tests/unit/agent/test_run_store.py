@@ -59,7 +59,7 @@ WHOLE = {name: b"\x91" + name.encode() * 5 for name in NAMES}
 
 
 def without(name: str) -> dict[str, bytes]:
-    """What is left: who does not know its last life goes on with nothing that it hosted then."""
+    """Remains of runs: a host that does not know its last attempt continues with no instance from it."""
     gone = {name, "part", "record"} if name == "life" else {name}
     return {one: content for one, content in WHOLE.items() if one not in gone}
 
@@ -156,7 +156,7 @@ def test_snapshots_of_a_forgotten_run_are_removed_with_it(tmp_path: Path) -> Non
 
 
 def test_an_unfinished_removal_is_completed_by_the_next_process(tmp_path: Path) -> None:
-    """The agent died while files of the run were getting their names: nothing of it is told to the node."""
+    """The agent died while files of the run were getting their names: no such file is reported to the node."""
     folder = kept(tmp_path, "n1")
     effect = ForgetRun("app", 1, (b"one", b"two"), "user code raised")
 

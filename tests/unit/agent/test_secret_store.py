@@ -1,4 +1,4 @@
-"""A node keeps sealed secrets, gives them to the runs of who set them, and shows none."""
+"""A node keeps sealed secrets, gives them to their owner's runs, and shows none."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""systemd is told what it asked for, and nobody is told when nobody asked."""
+"""systemd is notified on request, and no service manager when none asked."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ def test_the_environment_is_read_once_and_not_passed_on(tmp_path: Path) -> None:
     supervisor = ServiceManager.from_environment(environment)
     assert environment == {"A": "1"}
     assert supervisor.watchdog_seconds == 30
-    supervisor.notify("READY=1")  # nobody listens there
+    supervisor.notify("READY=1")  # no process listens there
 
 
 @pytest.mark.parametrize(

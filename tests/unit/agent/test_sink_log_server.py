@@ -1,4 +1,4 @@
-"""The service `sink_log` without a network: who may ask what, long polls, bounds, words."""
+"""The service `sink_log` without a network: permissions, long polls, bounds, messages."""
 
 import asyncio
 import os
@@ -154,7 +154,7 @@ def test_logs_are_listed_with_the_fields_readers_need(tmp_path: Path, monkeypatc
         assert isinstance(where, Located)
         assert (where.node_id, where.address, where.partitions) == (ME.node, ME.address, 2)
         link.ask(Locate(2, "nothing"))
-        assert (await link.answer(2)).reason == "unavailable"  # the ring may not have been told yet
+        assert (await link.answer(2)).reason == "unavailable"  # the ring may not have been notified yet
         monkeypatch.setattr(sink_log_server, "STARTUP_GRACE_SECONDS", 0.0)
         link.ask(Locate(3, "nothing"))
         assert (await link.answer(3)).reason == "unknown sink"
@@ -306,7 +306,7 @@ def test_without_an_answer_of_the_ring_no_reader_is_refused(tmp_path: Path, monk
         assert isinstance(await friend.answer(2), EndsReply)
         bench.is_silent = True
         friend.ask(Ends(3, "x"))
-        assert isinstance(await friend.answer(3), EndsReply)  # what the ring said last counts on
+        assert isinstance(await friend.answer(3), EndsReply)  # the ring's last answer stays valid
         stranger = bench.connect(role="submitter", key=STRANGER)
         stranger.ask(Ends(4, "x"))
         assert (await stranger.answer(4)).reason == "unavailable"
@@ -337,7 +337,7 @@ def test_a_user_with_an_applications_scope_learns_no_log_names(tmp_path: Path, m
 
 
 def test_user_files_in_a_log_neither_stop_nor_redirect_the_agent(tmp_path: Path) -> None:
-    """It can write there: links to others' rows, pipes that nobody fills, a description that is endless or makes no sense."""
+    """It can write there: links to others' rows, pipes without a writer, a description that is endless or invalid."""
     log = writer(tmp_path, "theirs", 1, owner=OWNER)
     append(log, 0, [1, 2, 3])
     log.close()
@@ -362,7 +362,7 @@ def test_user_files_in_a_log_neither_stop_nor_redirect_the_agent(tmp_path: Path)
         ends = await asked(bench, Ends(1, "mine"))
         assert isinstance(ends, EndsReply)
         assert ends.partitions == (PartitionEnds(0, 0, 0, 0),)
-        for name in ("log.json", "log.json.good"):  # what it is, is the other's, too: then so is its owner
+        for name in ("log.json", "log.json.good"):  # its owner is the other's, too: then so is its owner
             (mine / name).unlink()
             (mine / name).symlink_to(tmp_path / "sink-logs" / "theirs" / name)
         answer = await asked(bench, Fetch(2, "mine", 0, 0))

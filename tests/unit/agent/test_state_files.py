@@ -1,4 +1,4 @@
-"""Whatever happens to a file of the state directory: the agent comes up as who it was, or says file, cause and command."""
+"""Whatever happens to a file of the state directory: the agent keeps its identity, or reports file, cause and command."""
 
 import asyncio
 import io
@@ -109,7 +109,7 @@ def test_the_last_good_copy_is_used_and_reported(member: tuple[Path, bytes, Path
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_founder_without_its_authority_key_continues_as_a_member(tmp_path: Path, damage: Damage) -> None:
-    """It has no copy: who takes it to a safe leaves none behind, and that is in order."""
+    """It has no copy: moving it to safe storage leaves no copy here, as intended."""
     keys = {}
     for name in ("founder", "stranger"):
         identity = Identity.load_or_create(tmp_path / name)
@@ -274,7 +274,7 @@ def test_a_network_of_one_is_not_isolated_and_a_member_without_addresses_is(tmp_
 
 
 def test_a_node_that_leaves_a_network_removes_its_copies(tmp_path: Path) -> None:
-    """A network that nobody misses is left for a token's: no copy of the old one brings it back."""
+    """An unused network is left for a token's: no copy of the old one brings it back."""
     founder = Identity.load_or_create(tmp_path / "founder")
     founder.create_network()
     text = create_token(founder.issuer(), now_seconds=NOW, role="agent", uses=1, expires=3600, addresses=())

@@ -1,4 +1,4 @@
-"""What an agent keeps of taps: bounded, numbered, forgotten when nobody reads."""
+"""Taps kept by an agent: bounded, numbered, forgotten without a reader."""
 
 from agiledart_agent.executors.taps import FORGET_SECONDS, MAX_ROWS, MAX_TAPS, Taps
 from agiledart_executor.wire.agent_messages import InstanceName, SampledRow, TapSample

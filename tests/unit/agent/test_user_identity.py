@@ -1,4 +1,4 @@
-"""A token is redeemed once for a key that is kept: commands go on when the token lets nobody in any more."""
+"""A token is redeemed once for a key that is kept: commands continue when the token admits no node any more."""
 
 from pathlib import Path
 from typing import Any

@@ -196,7 +196,7 @@ def test_two_results_need_two_files(tmp_path: Path) -> None:
 
 
 def leave(*_: Any) -> Any:
-    """What user code must not call."""
+    """Calls that user code must not make."""
     sys.exit()
 
 

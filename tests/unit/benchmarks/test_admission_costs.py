@@ -1,4 +1,4 @@
-"""What is compared in the benchmark of admission is what it says."""
+"""The benchmark of admission compares the intended quantities."""
 
 from benchmarks.admission_costs import GOALS, confining, memory
 

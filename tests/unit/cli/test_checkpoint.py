@@ -60,7 +60,7 @@ KEPT = {
 
 
 class Exported:
-    """Somebody who can be asked."""
+    """An agent that can be asked."""
 
     def __enter__(self) -> Any:
         return self

@@ -1,4 +1,4 @@
-"""The Spark part of the demo, without Spark: what it says where that is missing, and while that takes its time."""
+"""The Spark part of the demo, without Spark: its messages when Spark is missing or slow."""
 
 import io
 import os

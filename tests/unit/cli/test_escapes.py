@@ -1,4 +1,4 @@
-"""What users' code prints or raises reaches an operator's terminal spelt out, in every verb and form."""
+"""Terminal control characters printed or raised by user code are escaped, in every verb and form."""
 
 from collections.abc import Callable
 from pathlib import Path

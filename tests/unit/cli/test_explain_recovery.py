@@ -1,4 +1,4 @@
-"""`explain recovery`: what a failure costs, of a file that is only built here and of what an agent tells."""
+"""`explain recovery`: the cost of a failure, for a file built here and for an agent's application."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the command line says on somebody's first day: Ctrl-C, no room, replacing, forgetting, logs without a line."""
+"""Output of the command line on a user's first day: Ctrl-C, no room, replacing, forgetting, logs without a line."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_missing_capacity_is_reported_at_once_with_a_fix(
 ) -> None:
     line = f"small {WAITING_FOR_CAPACITY}: no node has room. Start more agents. It starts by itself when there is room."
     began = time.monotonic()
-    assert ask(SUBMIT, [line])[0] == 1  # no answer comes: nobody waits for one
+    assert ask(SUBMIT, [line])[0] == 1  # no answer comes: no caller waits for one
     assert time.monotonic() - began < control_client.ANSWER_SECONDS
     assert line in capsys.readouterr().err
     assert ask([*SUBMIT, "--wait"], [line, STARTED], [{**STARTED, "state": "finished"}])[0] == 0

@@ -175,7 +175,7 @@ def test_a_closed_pipe_is_no_error_message(tmp_path: Path) -> None:
 
 
 def _started(arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """What a shell gets from the console script with these arguments and redirections."""
+    """Output of the console script in a shell with these arguments and redirections."""
     program = f"{sys.executable} -c 'from agiledart_cli.start import main; main()'"
     return subprocess.run(
         ["sh", "-c", f"{program} {arguments}"],

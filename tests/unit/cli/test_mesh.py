@@ -100,7 +100,7 @@ def test_nothing_is_left_however_up_ends(place: Path, number: signal.Signals) ->
     _, talk = mesh.communicate(timeout=GONE_SECONDS)
     assert mesh.returncode == {signal.SIGINT: 130, signal.SIGKILL: -9}.get(number, 143)
     assert "Traceback" not in talk
-    if number == signal.SIGKILL:  # nobody was left to remove the note; it names a process that is gone
+    if number == signal.SIGKILL:  # no process was left to remove the note; it names a process that is gone
         (place / "state" / "agiledart" / "mesh.json").unlink()
     _nothing_left(place)
 

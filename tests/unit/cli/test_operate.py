@@ -1,4 +1,4 @@
-"""`top`, `tap`, `doctor`, `config` and `completion`: what they show, against an agent that only answers."""
+"""`top`, `tap`, `doctor`, `config` and `completion`: their output, against an agent that only answers."""
 
 import json
 import os

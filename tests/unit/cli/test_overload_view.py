@@ -1,4 +1,4 @@
-"""What `status` and `top` show of overload and of user errors, and that they show nothing of it when there is none."""
+"""Overload and user errors in `status` and `top`, which omit them when there are none."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a topology begins with of a checkpoint, and each refusal with its sentence."""
+"""Initial state of a topology from a checkpoint, and each refusal with its sentence."""
 
 from collections.abc import Callable
 from datetime import timedelta

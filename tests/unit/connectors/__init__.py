@@ -1,1 +1,1 @@
-"""Sources and sinks: what they read, write, refuse and count."""
+"""Sources and sinks: inputs, outputs, refusals and counters."""

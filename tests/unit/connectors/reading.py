@@ -10,7 +10,7 @@ SECONDS = 60.0
 
 
 class Taken:
-    """What has been read of a reader."""
+    """Rows read from a reader."""
 
     def __init__(self, reader: Any) -> None:
         self.reader = reader

@@ -1,4 +1,4 @@
-"""What users are told of input that is none: place, field and value of the first of each reason; a header; the policy."""
+"""Messages about malformed input: place, field and value of the first of each reason; a header; the policy."""
 
 import gzip
 import socket
@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 
 
 class City(NamedTuple):
-    """What the people of Sense Your City measured, as one would write it."""
+    """Measurements of Sense Your City, written in the usual way."""
 
     city: str
     celsius: Annotated[float, Alias("temperature")]
@@ -35,7 +35,7 @@ class City(NamedTuple):
 
 
 def told_of(connector: Any, rows: Any = Reading, **words: Any) -> tuple[LocalRun, list[str]]:
-    """A run from a source to `collect`, and what its user was told."""
+    """A run from a source to `collect`, and its messages to the user."""
     texts: list[str] = []
     topology = Topology("told")
     topology.source("readings", connector, rows=rows, **words).sink("out", collect)
@@ -126,7 +126,7 @@ def test_one_malformed_record_may_end_the_run(tmp_path: Path, columns: bool) -> 
         told_of(csv(path, malformed="fail"))
     with pytest.raises(OperationFailed, match=r"malformed=fail allows none: readings.csv:2 celsius: 'x' is no int"):
         told_of(csv(path), malformed="fail")
-    run, _ = told_of(csv(path, malformed="fail"), malformed="count")  # what the source says counts more
+    run, _ = told_of(csv(path, malformed="fail"), malformed="count")  # the source's option overrides it
     assert sum(run.summary.malformed.values()) == 1
     with pytest.raises(TopologyError, match="malformed is one of count, fail, dead_letter, not 'forget'"):
         told_of(csv(path), malformed="forget")

@@ -41,7 +41,7 @@ TABLE = pa.table(
 
 
 def run(source: Any, *, by_rows: bool) -> list[Any]:
-    """What expressions make of it."""
+    """Results of expressions over it."""
     topology = Topology("batches")
     stream = topology.source("trips", source, event_time="at", rows=Trip)
     if by_rows:

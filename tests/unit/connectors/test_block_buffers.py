@@ -1,4 +1,4 @@
-"""Blocks are read into memory that nobody looks at any more, and never into memory that somebody does."""
+"""Blocks are read into unreferenced memory, and never into referenced memory."""
 
 from io import BufferedReader
 from pathlib import Path

@@ -53,7 +53,7 @@ def read_all(reader: Any, at_once: int = 7) -> Reading:
 
 
 def read(data: bytes, tmp_path: Path, row_type: Any = Row) -> Reading:
-    """What the reader makes of a file."""
+    """Result of reading a file."""
     path = tmp_path / "data.csv"
     path.write_bytes(data)
     return read_all(CsvReader(FileLines(str(path)), row_type))

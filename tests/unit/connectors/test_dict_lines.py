@@ -1,4 +1,4 @@
-"""Rows without types: what JSON has is what user code sees, as lines, as CSV with a header, and as a NamedTuple would."""
+"""Rows without types: user code sees the JSON values, as lines, as CSV with a header, and as a NamedTuple would."""
 
 import json
 from datetime import datetime, timedelta

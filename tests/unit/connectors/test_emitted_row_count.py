@@ -1,4 +1,6 @@
-"""What a sink was given is counted where its process's death does not lose it; what a later life brings again is told by life."""
+"""Rows given to a sink are counted where its process's death does not lose the count; duplicates of a later attempt are
+reported by attempt.
+"""
 
 import time
 from pathlib import Path
@@ -22,7 +24,7 @@ def test_an_attempt_emits_again_the_rows_after_its_starting_epoch(tmp_path: Path
     first.count(60)
     assert told(first) == (0, [], True)
 
-    second = EmittedRowCount(path, begins=False)  # nobody closed the first one: its process was killed
+    second = EmittedRowCount(path, begins=False)  # the first one was not closed: its process was killed
     second.resume_at(100, 2)
     assert told(second) == (60, [(2, 60)], True)
     second.count(30)

@@ -30,7 +30,7 @@ ROWS = [Row(i, f"text {i}") for i in range(2_000)]
 
 
 def passed(source: Any, sink: Any = collect, rows: Any = Row) -> Any:
-    """What comes from a source to a sink."""
+    """Rows that come from a source to a sink."""
     topology = Topology("passing")
     topology.source("rows", source, rows=rows).sink("out", sink)
     return run_topology(topology)

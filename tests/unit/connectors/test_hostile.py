@@ -1,4 +1,4 @@
-"""What a hostile or broken sender may do: it costs no more memory than it should, holds nobody up, and is counted by its reason."""
+"""Attacks of a hostile or broken sender: memory stays bounded, no other sender is blocked, and it is counted by its reason."""
 
 import http.client
 import json
@@ -103,7 +103,7 @@ def test_a_flood_of_messages_is_bounded_and_counted(tmp_path: Path) -> None:
 
         def flood() -> None:
             client.publish("a", b"x" * LARGE, 1).wait_for_publish(60)
-            for number in range(12_000):  # nobody reads meanwhile
+            for number in range(12_000):  # no reader meanwhile
                 told = client.publish(f"topic/{number}", GOOD, 0)
             told.wait_for_publish(60)
             found.until(lambda it: len(it.rows) + it.malformed.get("overflow", 0) >= 12_000)

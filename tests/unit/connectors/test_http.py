@@ -1,4 +1,4 @@
-"""HTTP: what is posted becomes rows, 202 comes no sooner than they are taken; hostile clients; webhooks that are tried again."""
+"""HTTP: posted bodies become rows, 202 comes no sooner than they are taken; hostile clients; webhooks that are tried again."""
 
 import contextlib
 import http.client
@@ -38,7 +38,7 @@ def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Source:
-    """A push source that is read as an executor does, by a thread, until it is told to stop."""
+    """A push source, read by a thread as an executor does, until it is stopped."""
 
     def __init__(self, options: str = "", kind: Any = Row) -> None:
         self.reader: Any = open_source(parse_connector(f"http://:0/in?listen=1{options}"), kind)

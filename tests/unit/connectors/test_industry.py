@@ -161,7 +161,7 @@ def test_adjacent_registers_are_read_in_one_request(plan: str) -> None:
     ]  # fmt: skip
     many = [DeviceValue(f"v{i}", "input", 4 * i, "float64", None, None, "big") for i in range(100)]
     assert [one.count for one in register_reads(many)] == [124, 124, 124, 28]
-    assert register_reads(many[::2])[0] == RegisterRead("input", 0, 4, (many[0],))  # no register that nobody named
+    assert register_reads(many[::2])[0] == RegisterRead("input", 0, 4, (many[0],))  # no unnamed register
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def crossed(ours: int) -> Iterator[str]:
 
 
 def opened(reader: Any, ours: int, line: bytes) -> Taken:
-    """Write a line again and again until one has been read: what comes while a line is opened is thrown away."""
+    """Write a line again and again until one has been read: lines that come while the port is opened are discarded."""
     found = Taken(reader)
 
     def has_come(it: Taken) -> bool:

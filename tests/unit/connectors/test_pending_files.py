@@ -84,7 +84,7 @@ class Run:
                 self.sink.commit(self.committed[0], 1)
 
     def crash(self) -> None:
-        """What a kill -9 leaves: what was written so far, locks of nobody."""
+        """State after a kill -9: partial writes, stale locks."""
         sink = self.sink
         for name in ("_raw", "_journal"):
             file = getattr(sink, name, None)

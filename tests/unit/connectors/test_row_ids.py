@@ -20,14 +20,14 @@ RUN = SinkOrigin("rooms", 3, run=0x5F0C, step="report")
 
 
 class Row(NamedTuple):
-    """What goes."""
+    """A row that is sent."""
 
     room: str
     number: int
 
 
 class Timed(NamedTuple):
-    """What tells when it was read."""
+    """Time of its reading."""
 
     number: int
     read_at: ReadTime

@@ -1,4 +1,6 @@
-"""SQL on SQLite: rows in, rows out, the same rows again; a database that is locked, wrong or gone; nothing of the URL is told."""
+"""SQL on SQLite: rows in, rows out, the same rows again; a database that is locked, wrong or gone; no part of the URL
+is reported.
+"""
 
 import sqlite3
 import threading

@@ -50,7 +50,7 @@ def test_a_run_with_another_runs_state_appends_after_its_rows(tmp_path: Path) ->
 
 
 def brought(path: Path, rows: int) -> str:
-    """What the element of a sink says that wrote so many rows into a file of this path, on another node."""
+    """Saved state of a sink that wrote so many rows into a file of this path, on another node."""
     elsewhere = opened(path)
     elsewhere.write([Row(n) for n in range(rows)])
     elsewhere.prepare()
@@ -67,7 +67,7 @@ def brought(path: Path, rows: int) -> str:
     ],
 )
 def test_a_restored_run_does_not_continue_in_another_file_of_that_name(tmp_path: Path, there: str, said: str) -> None:
-    """It was restored on another node, or somebody has put a file there."""
+    """It was restored on another node, or a user has put a file there."""
     path = tmp_path / "out.csv"
     place = brought(path, 3)
     path.write_text(there * 3 if len(there) > 2 else there)

@@ -146,7 +146,7 @@ def test_rows_are_sent_and_repeated_after_a_reconnect() -> None:
     def take(connection: ServerConnection) -> None:
         for message in connection:
             came.append(json.loads(message))
-            if len(came) == 150:  # what was received until then, and answered for, is still taken
+            if len(came) == 150:  # messages received until then, and answered for, are still taken
                 connection.socket.shutdown(socket.SHUT_RDWR)
 
     with serving(take) as port:

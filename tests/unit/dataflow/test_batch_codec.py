@@ -115,7 +115,7 @@ def test_a_truncated_body_is_refused(length: int) -> None:
 
 
 def test_columns_without_rows_are_refused() -> None:
-    """Nobody sends them: what has no rows travels as a punctuation."""
+    """They are never sent: a batch without rows travels as a punctuation."""
     head = msgspec.msgpack.encode((0, [1, 1, 0, b""], MARK))
     empty = encoded(Columns.from_rows(ROWS, Place).slice(0, 0))
     with pytest.raises(RemoteProtocolError, match="0 rows"):

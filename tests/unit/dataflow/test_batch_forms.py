@@ -61,7 +61,7 @@ def test_an_array_that_is_refilled_does_not_change_rows(part: Any) -> None:
 
 
 def held(kind: Any, values: Any) -> list[Any]:
-    """What rows of this type take of these values."""
+    """Values that rows of this type accept from these."""
     return columns_of({"value": values}, kind).rows()
 
 

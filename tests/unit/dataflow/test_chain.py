@@ -1,4 +1,4 @@
-"""The generated loop: what it does to rows, positions and counts, and whom it blames."""
+"""The generated loop: its effect on rows, positions and counts, and the step that an error names."""
 
 from collections.abc import Iterator
 from typing import Any

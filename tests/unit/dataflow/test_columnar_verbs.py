@@ -1,4 +1,4 @@
-"""Verbs with expressions: row types, names, specification, what is told at build; which sources give columns and what they read."""
+"""Verbs with expressions: row types, names, specification, errors at build; which sources give columns and what they read."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Columns: rows → arrays → bytes → rows, for every type that a row may have; what is shared, what is refused."""
+"""Columns: rows → arrays → bytes → rows, for every type that a row may have; shared memory, refusals."""
 
 import struct
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Connectors as text: what is written reads back equal."""
+"""Connectors as text: a written connector reads back equal."""
 
 import pytest
 from hypothesis import given

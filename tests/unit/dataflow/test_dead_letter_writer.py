@@ -21,14 +21,14 @@ class Line(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What it should say."""
+    """Its expected text."""
 
     at: int
     value: float
 
 
 def parse(line: Line) -> Reading:
-    """Lets through what is no reading: nobody checks a value before it travels."""
+    """Lets through what is no reading: no code checks a value before it travels."""
     return Reading(line.at, cast(Any, json.loads(line.text)))
 
 

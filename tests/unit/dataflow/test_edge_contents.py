@@ -1,4 +1,6 @@
-"""What goes with rows on each edge: positions for the DEBS queries as ever, times for windows, nothing for stateless jobs."""
+"""Contents carried with rows on each edge: positions for the DEBS queries as ever, times for windows, nothing for
+stateless jobs.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -106,7 +108,7 @@ SUMS: Any = all_of(sum_of(lambda row: row.value), mean_of(lambda row: row.value)
     ("build", "parallelism", "sink", "expected"),
     [
         (lambda rows: rows.filter(kept), 1, collect, ["rows", "rows"]),
-        # Several instances write into one sink: its file must not depend on who was faster.
+        # Several instances write into one sink: its file must not depend on which was faster.
         (lambda rows: rows.filter(kept), 2, collect, ["positions", "positions"]),
         (lambda rows: rows.filter(kept), 2, null(), ["rows", "rows"]),
         (windowed(SUMS), 1, collect, ["times", "times", "rows"]),

@@ -9,7 +9,7 @@ S = 1_000_000_000
 
 
 def due(clock: EventClock) -> list[tuple[int, object]]:
-    """What may go, taken out."""
+    """Rows that may leave, taken out."""
     taken = list(clock.due)
     clock.due.clear()
     return taken

@@ -21,7 +21,7 @@ def stream() -> Any:
 
 
 def loose(value: Any) -> Any:
-    """What type checkers do not look at."""
+    """A call that type checkers do not look at."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""What waits at a source whose outputs are blocked: order, bounds, and an account of every row, whatever the policy."""
+"""Rows that wait at a source whose outputs are blocked: order, bounds, and an account of every row, whatever the policy."""
 
 from collections import deque
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 
 class ListStore:
-    """A store in memory that takes so many chunks, or breaks when told."""
+    """A store in memory that takes so many chunks, or breaks on request."""
 
     def __init__(self, chunks: int = 10) -> None:
         self.chunks: deque[tuple[bytes, int]] = deque()

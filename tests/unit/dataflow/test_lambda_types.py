@@ -1,4 +1,4 @@
-"""What a lambda returns is read from its instructions: it is never called while a topology is built."""
+"""A lambda's return type is read from its instructions: it is never called while a topology is built."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

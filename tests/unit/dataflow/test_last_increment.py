@@ -1,4 +1,4 @@
-"""What an instance hands over rests on a committed element, whatever would make an epoch's element a whole one."""
+"""A hand-over rests on a committed snapshot, even when an epoch's snapshot would be full."""
 
 from agiledart_dataflow.runtime.increments import MAX_LINKS, MAX_SINCE, Increments
 from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot

@@ -76,7 +76,7 @@ def test_a_stage_with_limits_is_never_joined_one_to_one() -> None:
 
 @pytest.mark.parametrize("sink", [collect, null()])
 def test_without_limits_nothing_changes(sink: Any) -> None:
-    """A stage of one instance keeps plain rows; only where somebody may scale do they cost more."""
+    """A stage of one instance keeps plain rows; only stages that may scale cost more."""
     fixed = plan_stages(job(sink).specification(), 1)
     assert [edge.partitioning for edge in fixed.edges] == ["single", "single", "single"]
     assert [edge.carries for edge in fixed.edges] == ["times", "times", "rows"]

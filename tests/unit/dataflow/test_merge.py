@@ -1,4 +1,4 @@
-"""The merge of several inputs by position: what it releases, what it refuses, what it counts."""
+"""The merge of several inputs by position: its releases, refusals and counters."""
 
 import pytest
 
@@ -118,7 +118,7 @@ def test_an_unknown_channel_is_an_internal_error() -> None:
 
 
 def test_rows_offered_during_a_release_are_kept() -> None:
-    """A limit that ends exactly at the last released row must not end the work: nobody else would call again."""
+    """A limit that ends exactly at the last released row must not end the work: no other event would call again."""
     one = Merge([(LEFT, ())])
     one.offer(*LEFT, batch(at(1), at(2), at(3), at(4)))
     one.take(2)

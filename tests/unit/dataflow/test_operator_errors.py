@@ -1,4 +1,4 @@
-"""What error policies do where no row is at fault, at rankings, at broadcast rows; and what builders are told of."""
+"""Error policies where no row is at fault, at rankings, at broadcast rows; and errors reported to builders."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -73,7 +73,7 @@ class Picky(Aggregator[Row, int, int]):
 
 
 def ran(topology: Topology) -> tuple[LocalRun, list[str]]:
-    """The run, and what was told in the logs."""
+    """The run, and its log lines."""
     told: list[str] = []
     return run_topology(topology, on_log=told.append), told
 

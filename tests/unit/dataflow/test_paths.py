@@ -1,4 +1,4 @@
-"""Which ways rows may take: what users write, what is refused in words, and which edges it reaches."""
+"""Which ways rows may take: options, clear refusals, and the edges that they reach."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What patterns remember."""
+"""State kept by patterns."""
 
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ def step() -> KeyedStep:
 
 
 def run(pattern: KeyedStep, *rows: Row) -> list[Any]:
-    """What comes out for rows, with time up to the last."""
+    """Output for rows, with time up to the last."""
     positions: list[Position] = [(row.at, RECORD, 0, row.at) for row in rows]
     return pattern.run(list(rows), positions, positions[-1])[0]
 

@@ -1,4 +1,4 @@
-"""Credit by time: what waits at a receiver is a part of a second of its own pace, whatever it makes of a row."""
+"""Credit by time: rows waiting at a receiver are a part of a second of its own rate, whatever it does with a row."""
 
 from collections import deque
 from collections.abc import Callable
@@ -229,7 +229,7 @@ def test_a_receiver_of_older_software_grants_no_rate_and_frames_are_whole() -> N
     "size", [LARGE_FRAME_BYTES - 1, LARGE_FRAME_BYTES, LARGE_FRAME_BYTES + 1, MAX_DATA_FRAME_BYTES]
 )
 def test_large_frames_acknowledged_late_leave_their_sender_space(size: int) -> None:
-    """What a receiver has taken without a word is still kept by the sender, which makes no frame when it keeps too much."""
+    """Unacknowledged rows are kept by the sender, which makes no frame when it keeps too much."""
     sender, receiver, kept = SendingChannel(), ReceivingChannel(), Unacknowledged()
     body, pace, now, taken, wire = bytes(size), ReceiveRate(), int(SECOND), 0, 0
     while sender.frames_sent < 200:

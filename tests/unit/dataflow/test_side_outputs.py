@@ -1,4 +1,4 @@
-"""Rows beside the rows: dead letters, late rows, user-defined ones; and the mistakes that builders are told of."""
+"""Rows beside the rows: dead letters, late rows, user-defined ones; and the mistakes that are reported to builders."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -35,7 +35,7 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
 
 
 class Groups(NoState):
-    """What was put back, by group."""
+    """Restored state, by group."""
 
     def __init__(self) -> None:
         self.held: dict[int, bytes] = {5: b"what was there before"}

@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 class Script:
-    """A reader that gives what it was told to, one reading at a time."""
+    """A reader that gives preset rows, one reading at a time."""
 
     stamps = False
 

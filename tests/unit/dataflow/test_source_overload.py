@@ -33,7 +33,7 @@ def same(row: Row) -> Row:
 
 
 class Live:
-    """A reader that always has rows until its end: a sensor that waits for nobody."""
+    """A reader that always has rows until its end: a sensor that never waits."""
 
     stamps = True
 

@@ -1,4 +1,4 @@
-"""The builder: types flow, names are unique, and every mistake is told at its line with the way to mend it."""
+"""The builder: types flow, names are unique, and every mistake is reported at its line with a fix."""
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy

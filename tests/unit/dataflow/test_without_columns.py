@@ -1,4 +1,4 @@
-"""Nodes without NumPy and pyarrow run expressions over rows; nobody loads them who does not need them."""
+"""Nodes without NumPy and pyarrow run expressions over rows; processes that do not need them do not load them."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ if sys.argv[2] == "without":
 
 
 def outcome(tmp_path: Path, how: str) -> list[str]:
-    """What the job prints."""
+    """Output of the job."""
     path = tmp_path / "trips.csv"
     path.write_text("".join(f"{i * 10},z{i % 2},{i % 5}.5\n" for i in range(300)))
     command = [sys.executable, "-c", JOB, str(path), how]

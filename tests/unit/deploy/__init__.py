@@ -1,1 +1,1 @@
-"""What lies in `deploy/`: files that other programs read, checked by those programs and against the agent."""
+"""Files in `deploy/`: files that other programs read, checked by those programs and against the agent."""

@@ -41,7 +41,7 @@ def write(sink: Any, *numbers: int) -> None:
 
 
 def file_of(root: Path) -> Path:
-    """What the sink goes on with."""
+    """The position that the sink resumes from."""
     return next(
         path for path in root.iterdir() if path.name.endswith((".csv", ".csv.0000000000000007.out.part", ".rows.part"))
     )
@@ -49,7 +49,7 @@ def file_of(root: Path) -> Path:
 
 @pytest.mark.parametrize("url", PLAIN_OPTIONS)
 def test_a_restored_copy_of_the_last_epochs_output_restarts_the_run_there(tmp_path: Path, url: str) -> None:
-    """It was told to be put back; what came since was in the file, and is not in the copy."""
+    """A user restored it on purpose; rows written since were in the file, and are not in the copy."""
     root = tmp_path / "files"
     root.mkdir()
     sink = opened(url, root)

@@ -1,4 +1,6 @@
-"""Files of an exactly-once run that somebody else replaced, cut or wrote to: they are refused, with the path and what to do."""
+"""Files of an exactly-once run that were replaced, truncated or modified from outside: they are refused, with the path
+and what to do.
+"""
 
 import asyncio
 import itertools
@@ -110,7 +112,7 @@ def test_bytes_after_an_outputs_committed_end_are_ignored(tmp_path: Path) -> Non
     ids=["changed", "removed", "renamed", "replaced"],
 )
 def test_no_epoch_is_prepared_in_a_modified_output(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
-    """Else rows would count that are in a file of no name, or behind rows of somebody else."""
+    """Otherwise committed rows would be in a file without a name, or behind foreign rows."""
     path = tmp_path / "out.csv"
     writer = sink(path, None)
     writer.write([Row(1, 1)])

@@ -1,4 +1,4 @@
-"""What a sender sees of a change: from what the term before took last to what the new one took first."""
+"""A sender's view of a change: from what the term before took last to what the new one took first."""
 
 from dataclasses import dataclass, field
 

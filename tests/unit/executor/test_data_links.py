@@ -230,7 +230,7 @@ def test_an_acknowledgement_of_unsent_frames_frees_nothing() -> None:
 
 
 def test_the_older_of_two_links_does_not_regain_the_acknowledgements() -> None:
-    """What is still on it may come when the sender has gone over to the other."""
+    """Frames still on it may arrive when the sender has moved to the other."""
     port, taken = a_port()
     told: list[str] = []
     older, newer = a_link(UPSTREAM), a_link(UPSTREAM)

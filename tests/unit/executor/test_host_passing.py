@@ -1,4 +1,4 @@
-"""Batches that pass through idle instances within one turn: what is counted, whose error it is, who gives way."""
+"""Batches that pass through idle instances within one turn: counters, the instance that an error names, fairness."""
 
 import asyncio
 from types import SimpleNamespace
@@ -94,7 +94,7 @@ def test_a_lone_frame_reaches_the_sink_before_receive_returns() -> None:
             assert far.written() == far.sent
         assert (
             local.frames_sent == 3
-        )  # the first are tried on the wire, and have one row until the neighbour has told its pace
+        )  # the first are tried on the wire, and have one row until the neighbour has reported its rate
         assert local.idle
         assert far.acknowledged == [(2, 0), (4, 0), (6, 0), (8, 0), (10, 0)]  # of a window of four, two at a time
         assert far.middle.instance is not None
@@ -289,7 +289,7 @@ def test_rows_that_broke_an_instance_are_not_acknowledged() -> None:
 
 
 def test_frames_wait_for_instances_that_were_woken_before() -> None:
-    """A turn is due: what comes now comes behind it."""
+    """A turn is due: frames that arrive now come behind it."""
 
     def play() -> None:
         far = Far()

@@ -23,7 +23,7 @@ SUMS = 1
 
 
 class Total(NamedTuple):
-    """What is put out."""
+    """Output."""
 
     key: int
     total: int
@@ -76,7 +76,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 
 
 class Chain:
-    """What the register would know of the stage: the elements that the last committed one needs, oldest first."""
+    """The register's knowledge of the stage: the elements that the last committed one needs, oldest first."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -121,7 +121,7 @@ async def more(attempt: Life, rows: int) -> None:
 
 
 def test_a_run_resumes_from_a_chain(tmp_path: Path, undisturbed: list[object]) -> None:
-    """Every third epoch is lost; what changed before it is in the next one. Then the next life begins a chain of its own."""
+    """Every third epoch is lost; its changes are in the next one. Then the next life begins a chain of its own."""
 
     async def play() -> None:
         chain, longest, whole = Chain(), 0, 0
@@ -164,7 +164,7 @@ def test_a_chain_has_a_maximum_length(tmp_path: Path) -> None:
 
 
 def test_after_uncommitted_epochs_the_next_snapshot_is_full(tmp_path: Path) -> None:
-    """Who was to take up what has changed may never do so."""
+    """The receiver of the changes may never take them."""
 
     async def play() -> None:
         chain = Chain()

@@ -133,7 +133,7 @@ class Life:
         self.reader.allowed = rows
 
     def prepared(self, epoch: int) -> list[AcknowledgeCheckpoint]:
-        """What is told of an epoch, those that ended before it included."""
+        """Report of an epoch, with the instances that ended before it."""
         return [
             one for one in self.told if isinstance(one, AcknowledgeCheckpoint) and (one.epoch == epoch or one.ended)
         ]
@@ -144,7 +144,7 @@ class Life:
         return self.prepared(epoch)
 
     def kill(self) -> None:
-        """What a kill -9 leaves: files as they are."""
+        """State after a kill -9: files as they are."""
         writer: Any = self.running[2].writer
         for partition in writer._log.partitions:
             partition._hand_over()

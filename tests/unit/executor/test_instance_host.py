@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
 
 class Unusual(BaseException):
-    """What `except Exception` does not catch."""
+    """An exception that `except Exception` does not catch."""
 
 
 def keep_even(reading: Reading) -> bool:

@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Stage:
-    """One source in a host; what it sends is acknowledged only when the test says so."""
+    """One source in a host; its frames are acknowledged only when the test says so."""
 
     def __init__(self, port: int, overload: Overload, directory: Path) -> None:
         made = Topology("live")
@@ -73,7 +73,7 @@ class Stage:
     async def until(self, lines: int) -> None:
         """Wait until it has read so many."""
         async with asyncio.timeout(20):
-            while self.counts.lines < lines and not self.broken:  # noqa: ASYNC110  it counts and tells nobody
+            while self.counts.lines < lines and not self.broken:  # noqa: ASYNC110 it counts without a notification
                 await asyncio.sleep(0)
         assert not self.broken
 

@@ -1,4 +1,4 @@
-"""What a process tells when an instance breaks: its last figures, and in any case that it broke."""
+"""Last reports of a process when an instance breaks: its last figures, and in any case that it broke."""
 
 import asyncio
 from functools import partial

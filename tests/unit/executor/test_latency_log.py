@@ -1,4 +1,4 @@
-"""The log of sampled latencies, writer's side: what is chosen, what it costs when the disk does not take it, names, bounds."""
+"""The log of sampled latencies, writer's side: the sample, the cost of a failing disk, names, bounds."""
 
 import asyncio
 import os

@@ -164,7 +164,7 @@ def test_an_executor_waits_for_the_socket_instead_of_polling() -> None:
             host.add(sink)
             host.start_reading()
             async with asyncio.timeout(5):
-                while source.watched is None or source.timer is None:  # noqa: ASYNC110  the host tells nobody
+                while source.watched is None or source.timer is None:  # noqa: ASYNC110 the host sends no notification
                     await asyncio.sleep(0)
             pause = source.timer.when() - asyncio.get_running_loop().time()
             peer, _ = door.accept()

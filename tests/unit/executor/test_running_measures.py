@@ -1,4 +1,4 @@
-"""What an instance's report says of its last five seconds."""
+"""An instance's report about its last five seconds."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class Counting:
     """In the place of an instance or a source: counts of an even flow."""
 
     queued_rows = 0
-    reader = None  # nobody says how its way to the outer world stands
+    reader = None  # no report says whether its outer output is blocked
 
     def __init__(self, *, is_source: bool) -> None:
         self.at = 0.0

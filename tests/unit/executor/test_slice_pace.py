@@ -176,7 +176,7 @@ def test_a_saving_that_raises_does_not_block_the_next() -> None:
 
 
 def test_slices_of_an_idle_host_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are calls of the host themselves; what another instance does in between is one more."""
+    """They are calls of the host themselves; the work of another instance in between is one more."""
     monkeypatch.setattr(slice_scheduler, "PAUSE_SECONDS", 0.009)
 
     async def play() -> list[float]:

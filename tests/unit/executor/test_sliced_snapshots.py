@@ -1,4 +1,4 @@
-"""A large state is saved in slices while rows flow: what is restored is what the barrier cut, whatever came in between."""
+"""A large state is saved in slices while rows flow: the restored state is the one at the barrier, whatever came in between."""
 
 import asyncio
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_a_skipped_epoch_is_discarded_at_the_next_barrier(tmp_path: Path, undist
 
 
 def test_the_end_arrives_while_a_snapshot_is_open(tmp_path: Path, undisturbed: list[object]) -> None:
-    """What it was at the barrier is told, then what it is at its end."""
+    """Its state at the barrier is reported, then its state at its end."""
 
     async def play() -> None:
         attempt = await lived(tmp_path, 1, None, 2_900)
@@ -206,7 +206,7 @@ def test_a_state_that_is_not_plain_data_fails_the_run_and_is_named(
 
 
 class OddAtEnd(Odd):
-    """What it remembers of one key is no plain data from the last rows on."""
+    """Its state of one key is no plain data from the last rows on."""
 
     def initial(self, key: int) -> list[int]:
         return [0]
@@ -220,7 +220,7 @@ class OddAtEnd(Odd):
 def test_a_state_that_is_not_plain_data_at_the_end_is_named_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it was at the last barrier is still open when its end comes; that is encoded at once when this is done."""
+    """Its snapshot of the last barrier is still open when its end comes; that is encoded at once when this is done."""
     monkeypatch.setattr(test_instance_checkpointer, "build", lambda: odd(OddAtEnd()))
 
     async def play() -> list[str]:

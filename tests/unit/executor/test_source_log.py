@@ -1,4 +1,4 @@
-"""What a source reads is in a log before it leaves, and is judged again as it was: rows, numbers, promises."""
+"""A source's records are in a log before they leave, and are judged again as they were: rows, numbers, promises."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 class Live:
-    """Rows that come once; who sent them hears when they are safe."""
+    """Rows that come once; their sender is notified when they are safe."""
 
     stamps = False
     holds = False
@@ -81,7 +81,7 @@ class Source:
         return self.instance.poll(now, now).batch
 
     def all(self, seconds: float) -> list[tuple[Any, Row]]:
-        """What leaves while something does."""
+        """Rows that leave during a saving."""
         out: list[tuple[Any, Row]] = []
         while (batch := self.poll(seconds)) is not None and len(batch):
             out += zip(listed(batch.order), as_rows(batch.held), strict=True)
@@ -138,7 +138,7 @@ def test_a_movable_source_continues_without_the_log_of_the_other_node(
     assert lines == 3
     there.reader.close()
 
-    # It comes back to the first node: what lies there is of another stretch, wherever its offsets are.
+    # It comes back to the first node: bytes there belong to another stretch, wherever its offsets are.
     snapshot = there.instance.snapshot()
     again = Source(tmp_path / "here", moves=True)
     again.instance.restore(snapshot)

@@ -1,4 +1,4 @@
-"""Instances that wait build what is committed of those before them; what is handed over then is what has changed since."""
+"""Instances that wait build what is committed of those before them; only the changes since are handed over then."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ ROWS, KEYS = 20_000, 1_009
 
 
 class Seen(NamedTuple):
-    """What is put out."""
+    """Output."""
 
     key: int
     number: int
@@ -82,7 +82,9 @@ class Ahead(Mesh):
         await self.until(lambda: self.gate.given == self.gate.come)
 
     async def commit(self, *, is_heard: bool = True) -> None:
-        """An epoch, with all that the register would know of the stage. `is_heard`: executors are told that it is committed."""
+        """An epoch, with all that the register would know of the stage. `is_heard`: executors are notified that it is
+        committed.
+        """
         self.epoch += 1
         begin(self, self.epoch)
         parties = 2 + self.plan.stages[1].parallelism
@@ -109,7 +111,7 @@ class Ahead(Mesh):
         return name
 
     async def build(self, name: bytes) -> None:
-        """What is committed is built by those that wait, as far as it is not beside them."""
+        """Waiting instances build committed state, unless it is beside them."""
         elements = tuple(
             SnapshotChain(1, index, one.digest, self.before[one.digest]) for index, one in self.committed.items()
         )
@@ -235,7 +237,7 @@ def test_an_increment_on_another_base_is_built_from_the_chain(
 
 
 def test_a_commit_that_the_old_instance_receives_late_changes_nothing(tmp_path: Path, whole: list[Any]) -> None:
-    """What it hands over rests on the element before."""
+    """Its hand-over rests on the snapshot before."""
 
     async def play() -> Ahead:
         mesh = Ahead(tmp_path)

@@ -1,4 +1,4 @@
-"""Taps: what is sampled, how much of it at most, and that nothing is looked at when nobody asks."""
+"""Taps: the sample, its limit, and that nothing is sampled without a request."""
 
 import json
 from collections.abc import Iterable

@@ -226,7 +226,7 @@ def test_a_stage_moves_grows_and_shrinks_while_rows_flow(tmp_path: Path, whole: 
             parties = 2 + old
             await mesh.until(lambda e=epoch, n=parties: sum(one.epoch == e for one in mesh.prepared) == n)
             assert {one.after for one in mesh.prepared if one.epoch == epoch} == {name}
-            begin(mesh, epoch, name)  # an executor is told late of what has come by its channels
+            begin(mesh, epoch, name)  # an executor is notified late of rows that came by its channels
             assert not any(giving_way(site) for site in mesh.sites), "or rows would pile up there without bound"
             terms = range(2, number + 3)
             source = mesh.sites[0].host.running[0, 0]

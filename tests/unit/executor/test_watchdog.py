@@ -1,4 +1,4 @@
-"""User code that hangs or hogs: when it is told, when it is ended, and where it was."""
+"""User code that hangs or hogs: when it is reported, when it is ended, and where it was."""
 
 import contextlib
 import os
@@ -205,7 +205,7 @@ def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureF
     assert "warning: clean: user code has not returned for 0 s: test_watchdog.py:" in capfd.readouterr().err
     for _ in range(8):
         watch._hang_detector._bounds = Bounds(1e-9, 1e-6)
-        # The mark of this very frame changes from turn to turn; what is judged here is only the time.
+        # The mark of this very frame changes from turn to turn; only the time is compared here.
         watch._hang_detector._since = -1e9
         watch._check_once()
         if codes:

@@ -1,4 +1,4 @@
-"""Dataflows after simultaneous deaths: who is hit runs again, who has lost too much waits, and nothing is committed wrongly."""
+"""Dataflows after simultaneous deaths: affected ones restart, those that lost too much wait, and nothing is committed wrongly."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `pull-the-plug` judges by: the next result after a file was cut back, and a ledger line by line."""
+"""Measurements of `pull-the-plug`: the next result after a file was cut back, and a ledger line by line."""
 
 from pathlib import Path
 

@@ -57,5 +57,5 @@ def test_a_state_is_rebuilt_from_fragments_before_a_store_has_sent_it() -> None:
     assert [(row["state_mb"], row["code"]) for row in report.rows] == [(2, "4+2"), (2, "16+2"), (4, "4+2"), (4, "16+2")]
     assert report.goals[0].met
     for row in report.rows:
-        link = row["recover_seconds"] - row["code_seconds"]  # what this machine's load has no part in
+        link = row["recover_seconds"] - row["code_seconds"]  # without influence of this machine's load
         assert link < 0.66 * row["store_recover_seconds"]

@@ -1,4 +1,4 @@
-"""What `scaling-timeline` judges by: when a stage was stable, and when more instances were no help."""
+"""Measurements of `scaling-timeline`: when a stage was stable, and when more instances were no help."""
 
 import pytest
 

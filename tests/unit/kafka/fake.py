@@ -160,7 +160,7 @@ class FakeConsumer:
 
 
 async def refused(_address: KafkaAddress) -> str:
-    """Why nobody answers."""
+    """Reason for a missing answer."""
     return "refused"
 
 

@@ -1,4 +1,4 @@
-"""What a URL says of brokers, partitions and beginnings; what makes no sense is told with what to write."""
+"""Brokers, partitions and start positions in a URL; an invalid one is reported with the right form."""
 
 import pytest
 

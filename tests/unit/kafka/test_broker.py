@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 
 def asked(broker: KafkaBroker, question: Callable[[Any], Awaitable[Any]]) -> Any:
-    """What an administrator is answered."""
+    """Answer to an administrator."""
     from aiokafka.admin import AIOKafkaAdminClient
 
     async def ask() -> Any:

@@ -40,10 +40,10 @@ ROWS = [Mean("a", 1.5), Mean("b", 2.5), Mean("a", 3.5)]
 
 
 class Topic:
-    """What brokers have, and what goes wrong with a message before that: its number among all that were sent → an error.
+    """Messages on the brokers, and errors before that: its number among all that were sent → an error.
 
     Attributes:
-        faults: told at once; `late`: told by the future, once.
+        faults: reported at once; `late`: reported by the future, once.
         hangs: numbers of which nothing is heard while they stand there.
         name: of the topic that there is.
     """

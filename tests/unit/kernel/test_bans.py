@@ -1,4 +1,4 @@
-"""Bans: the same set whatever order they came in, counted from the top down, never against who stands above."""
+"""Bans: the same set in any order of arrival, counted from the top down, never against superiors."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Chains of grants: what is good, and each reason for which one is refused (oracle A1 of the admission spec)."""
+"""Chains of grants: valid ones, and each reason for a refusal (oracle A1 of the admission spec)."""
 
 from collections.abc import Callable
 from random import Random
@@ -76,7 +76,7 @@ def test_validity_includes_both_ends_and_five_minutes_of_skew_at_the_beginning()
 
 
 def raw(signer: str, chain: Chain, *fields: object) -> Chain:
-    """A link whose body is anything, properly signed: what a member with bad intentions can make."""
+    """A link whose body is anything, properly signed: a malicious member can make it."""
     body = msgpack.packb([NET.network, link_hash(chain[-1]), *fields])
     return (*chain, key_of(signer).sign(LINK_CONTEXT + body) + body)
 

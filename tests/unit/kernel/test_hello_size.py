@@ -1,4 +1,4 @@
-"""What a link costs at its beginning: a HELLO with receipts fits into its frame, whatever its fields may hold."""
+"""Cost of a link at its beginning: a HELLO with receipts fits into its frame, whatever its fields may hold."""
 
 from agiledart_kernel.frames import Hello, encode_hello
 from agiledart_kernel.grants import SIGNATURE_BYTES

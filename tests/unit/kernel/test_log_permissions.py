@@ -43,7 +43,7 @@ def test_log_readers_are_authorised(role: str) -> None:
         (WHOSE["own"], "another of mine", ME, True, True),
         (WHOSE["own"], "theirs, shared with me", OTHER, True, True),  # a run of mine, whoever owns its application
         (WHOSE["shared"], "taxi", OTHER, True, True),  # a run of the application that was shared with me
-        (WHOSE["shared"], "mine", ME, False, False),  # what is shared is the application, not its log for other ones
+        (WHOSE["shared"], "mine", ME, False, False),  # the application is shared, not its log for other ones
         (WHOSE["other's"], "taxi", ME, False, False),  # their name was free again
         (WHOSE["other's"], "mine", ME, False, False),
         (

@@ -96,7 +96,7 @@ def test_a_verb_with_a_missing_or_surplus_application_is_refused(verb: str) -> N
 @pytest.mark.parametrize("verb", APPLICATION_VERBS)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_requester_without_the_role_to_ask_is_refused(role: str, verb: str) -> None:
-    """What is refused before the record is read is refused after it, with the same word."""
+    """A request refused before the record is read is refused after it, with the same word."""
     for scope, application in itertools.product(SCOPES, WHOSE.values()):
         principal = Principal(role, scope, ME)
         if unseen := refusal_before_lookup(principal, verb, application.name):
@@ -104,6 +104,6 @@ def test_a_requester_without_the_role_to_ask_is_refused(role: str, verb: str) ->
 
 
 def test_an_empty_key_owns_nothing() -> None:
-    """Applications older than owners have an empty one; so does nobody."""
+    """Applications older than owners have an empty one; so does an anonymous requester."""
     assert refusal(Principal("submitter", "", b""), "stop", ApplicationOwnership("taxi", b"")) == "owner"
     assert refusal(Principal(), "status", ApplicationOwnership("taxi", b"")) == "role"

@@ -108,7 +108,7 @@ def test_freshness_is_checked(given_ago: int, waited: int, reason: str) -> None:
     with pytest.raises(Refused) as caught:
         check_fresh(signed_command, NOW * 1_000, waited * 1_000)
     assert caught.value.reason == reason
-    check_fresh(signed_command, 0)  # nobody knows the time
+    check_fresh(signed_command, 0)  # the time is unknown
 
 
 def test_an_unknown_field_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Text from elsewhere: what could act on a terminal is spelt out, all else stays."""
+"""Text from elsewhere: characters that control a terminal are escaped, all else stays."""
 
 from agiledart_kernel.text import harmless, harmless_document, harmless_lines
 

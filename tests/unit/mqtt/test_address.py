@@ -1,4 +1,4 @@
-"""Addresses of brokers, filters and credentials: what makes no sense is told before anything is connected."""
+"""Addresses of brokers, filters and credentials: an invalid one is reported before anything is connected."""
 
 from pathlib import Path
 from typing import NamedTuple

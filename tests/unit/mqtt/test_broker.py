@@ -24,7 +24,7 @@ pytestmark = needs_broker
 
 
 class Reading(NamedTuple):
-    """What comes."""
+    """A received message."""
 
     topic: Topic
     celsius: Annotated[float, Alias("t")]
@@ -32,7 +32,7 @@ class Reading(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """What goes."""
+    """A sent message."""
 
     room: str
     number: int
@@ -69,7 +69,7 @@ class Reader:
             assert time.monotonic() < deadline, (len(self.rows), self.notes[-3:])
 
     def subscribed(self, sink: "Writer") -> None:
-        """Wait until messages arrive here: what is sent before nobody gets."""
+        """Wait until messages arrive here: earlier messages are lost."""
         before = len(self.rows) + sum(self.malformed.values())
         deadline = time.monotonic() + 60
         while len(self.rows) + sum(self.malformed.values()) == before:

@@ -90,7 +90,7 @@ def test_a_last_will_is_published_when_its_client_is_killed(tmp_path: Path) -> N
 
 
 def test_a_killed_broker_loses_the_session_and_the_client_reconnects(tmp_path: Path) -> None:
-    """What it had acknowledged to others and not kept is lost by it; what is sent when we are back comes."""
+    """Messages that it had acknowledged but not kept are lost by it; messages sent after our return arrive."""
     with Broker(tmp_path) as broker:
         url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text"
         there: Any = open_sink(parse_connector(url), str)

@@ -1,4 +1,4 @@
-"""What must hold of a machine is looked at after each step of every test here."""
+"""Invariants of a machine are checked after each step of every test here."""
 
 from agiledart_node.node import Node
 from tests.machine_checks import judged_at_each_step

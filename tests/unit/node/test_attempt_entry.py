@@ -1,4 +1,6 @@
-"""A life is entered on one host: what comes meanwhile is not lost, and nothing is started that nobody would stop."""
+"""A life is entered on one host: messages that arrive meanwhile are not lost, and no instance starts that could not be
+stopped.
+"""
 
 import msgspec
 import pytest
@@ -52,7 +54,7 @@ def test_a_run_being_ended_does_not_start_when_its_state_arrives(leaves: bool) -
 
 
 def test_a_host_repeats_its_addresses_for_an_attempt_that_had_no_capacity_yet() -> None:
-    """Else a host that heard of many lives before it was so far would wait for an address that nobody tells any more."""
+    """Otherwise a host that saw many attempts early would wait for an address that is never sent again."""
     bench = InLife()
     last = MAX_ATTEMPTS_AHEAD + 2
     known = [listens(bench, 50 + attempt, attempt) for attempt in range(2, last + 1)]

@@ -1,4 +1,4 @@
-"""What a coordinator's node does once per interval: asks the hosts, decides, asks for changes, and hears how they ended."""
+"""A coordinator node's work per interval: asks the hosts, decides, asks for changes, and hears how they ended."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ def scaling_value(number: int = 1) -> RegisterValue:
 
 
 class World:
-    """One coordinator's node, hosts that answer, and somebody who carries changes out, or does not."""
+    """One coordinator's node, hosts that answer, and a stub that carries changes out, or does not."""
 
     def __init__(self, value: RegisterValue | None = None, held: tuple[str, ...] = ()) -> None:
         self.value, self.held, self.state = value or scaling_value(), held, RUNNING
@@ -103,7 +103,7 @@ class World:
     def change(self, fate: ChangeOutcome) -> StageChange:
         return StageChange("1", 2, 1, 3, "scale", "secant", fate, why=self.why)
 
-    # ---- who carries changes out
+    # ---- execution of changes
 
     async def request(self, run: RunId, wishes: Sequence[ChangeRequest], reason: str) -> tuple[StageChange, ...]:
         self.asked.append((list(wishes), reason))

@@ -1,4 +1,4 @@
-"""Plans that changes lead to: who goes where, what moves, and what a user got wrong."""
+"""Plans that changes lead to: placement, moves, and user errors."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

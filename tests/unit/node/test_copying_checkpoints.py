@@ -1,4 +1,4 @@
-"""Copies of kept checkpoints: only who votes on a run may have its checkpoints kept on a node, or let go there."""
+"""Copies of kept checkpoints: only voters of a run may have its checkpoints kept on a node, or removed there."""
 
 import asyncio
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ class Node:
         self.keeping = CheckpointExporter(context, cast("Any", None), recovery_service, cast("Any", None))
 
     def asked(self, sender: Peer, kept: CheckpointInfo, *, is_withdrawn: bool) -> CopyReply:
-        """What a node is answered."""
+        """Answers to a node."""
         asyncio.run(self.keeping.copy(sender, RequestCopy(3, kept, is_withdrawn)))
         answer = self.said.pop()
         assert isinstance(answer, CopyReply)

@@ -1,4 +1,4 @@
-"""The end of a run is told to who notes it; where that one is gone for good another host notes it."""
+"""The end of a run is reported to the node that records it; where that one is gone for good another host notes it."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""`stop --checkpoint`: what was gathered is given up only where the register is seen to have gone on without that end."""
+"""`stop --checkpoint`: a gathered checkpoint is removed only when the register is seen to have continued without that end."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ def test_the_checkpoint_of_a_proposed_end_is_kept() -> None:
     committed(world)
     world.voters = ()
     keeping = Stopping(world)
-    for _ in range(2):  # who tries again is told the same
+    for _ in range(2):  # a retry gets the same answer
         with pytest.raises(CommandRefused) as refusal:
             keeping.stop()
         assert not isinstance(refusal.value, CoordinatedElsewhere)

@@ -1,4 +1,4 @@
-"""What ended in one life of a run is not what ends in the next one, though a word about it is still on its way."""
+"""An end in one attempt of a run does not count for the next, though a message about it is still on its way."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ from tests.unit.node.test_stage_changes import RUN, InLife
 
 
 def ended_in(bench: InLife) -> InstancesEnded:
-    """The last that the coordinator was told."""
+    """The last report to the coordinator."""
     told: InstancesEnded = bench.said(InstancesEnded)[-1]
     return told
 

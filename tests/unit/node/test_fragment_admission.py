@@ -1,4 +1,4 @@
-"""Whose fragments a node keeps: those of hosts of the run, in the life that counts; everybody else is told why not."""
+"""Whose fragments a node keeps: those of hosts of the run, in the life that counts; all other nodes get the reason."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ HOST, STRANGER = peer(2), Peer(NodeId(9), 1, "mallory")
 
 
 class Holder:
-    """A node that neither votes on a run nor hosts any of it, and asks the ring who does."""
+    """A node that neither votes on a run nor hosts it, and asks the ring for its members."""
 
     def __init__(self, record: Any) -> None:
         self.said: list[FragmentDecision] = []

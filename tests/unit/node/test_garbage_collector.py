@@ -1,4 +1,4 @@
-"""What is left of runs: freed by the record, or by the register where a power cut took the record."""
+"""Remains of runs: freed by the record, or by the register where a power cut took the record."""
 
 import asyncio
 from types import SimpleNamespace

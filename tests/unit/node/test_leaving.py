@@ -1,4 +1,4 @@
-"""A node that is told to end: what it ends, and what stays on its disk for when it is back."""
+"""A node that is terminated: the runs that it ends, and the files that stay on its disk for its return."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from tests.unit.node.test_node import SCHEDULER, Bench, part
 
 
 def test_a_leaving_voter_keeps_its_vote_on_disk_and_ends_unregistered_runs() -> None:
-    """All agents may be told to end at once: what was accepted is found again when they are back."""
+    """All agents may be terminated at once: accepted runs are found again when they are back."""
     bench = Bench()
     for request, name in ((1, "saved"), (2, "app")):
         guarded = part(0, planned=0, nodes=(SCHEDULER,), assignment=(), application=name, by_epoch=name == "saved")

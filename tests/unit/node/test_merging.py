@@ -210,7 +210,7 @@ def test_replica_nodes_that_exchange_values_converge(held: list[tuple[Applicatio
         ends = {agreed.state, *(rival.state for rival in agreed.rivals)}
         assert "finished" in ends
     seen = []
-    for _ in range(2):  # a copy that turns up late may add to what is told of another run, but once
+    for _ in range(2):  # a late copy may add to the report about another run, but once
         for record, version in held:
             assert stores[0].keep(Record(key, version, RECORD_CODEC.encode(record), WRITER))
         seen.append(stores[0].rank(key))
@@ -218,7 +218,7 @@ def test_replica_nodes_that_exchange_values_converge(held: list[tuple[Applicatio
 
 
 def test_a_merged_value_is_a_new_version() -> None:
-    """Who read one of the two cannot write over what the other one said."""
+    """A reader of one of the two cannot overwrite the other."""
     key = application_key("app")
     ended = Record(key, 3, RECORD_CODEC.encode(step(running(), "finished", "", 9)), (NodeId(3), 1, 1))
     heard = Record(key, 5, RECORD_CODEC.encode(step(running(), "failed", "gone", 5, heard=True)), (NodeId(5), 1, 1))

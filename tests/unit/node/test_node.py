@@ -1,4 +1,4 @@
-"""One node alone and among strangers: what it refuses, ignores and survives."""
+"""One node alone and among strangers: its refusals, and messages that it ignores or survives."""
 
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
@@ -319,7 +319,7 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
         return by_type[kind]
     args = get_args(kind)
     if get_origin(kind) is Annotated and args[0] is str:
-        longest = args[1].max_length  # what we make ourselves keeps to it; what others send is cut off by the codec
+        longest = args[1].max_length  # our own values keep to it; values from others are cut off by the codec
         return _words.filter(lambda word: longest is None or len(word) <= longest)
     if get_origin(kind) is Annotated and args[0] is int:
         most = args[1].le

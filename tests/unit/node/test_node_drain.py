@@ -1,4 +1,4 @@
-"""A node that is emptied: what it asks of coordinators, when it gives up, and what it says to who looks on."""
+"""A node that is emptied: its requests to coordinators, when it gives up, and its progress reports."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -77,7 +77,7 @@ def test_a_run_without_checkpoints_blocks_a_drain_a_pending_deployment_does_not(
 
 
 class World:
-    """pi2, its clock, and coordinators that answer as they are told."""
+    """pi2, its clock, and coordinators with preset answers."""
 
     def __init__(self) -> None:
         self.requests = PendingRequests(RandomStream(1, "talks"), Duration(400 * MILLISECOND), 64)
@@ -318,7 +318,7 @@ def test_a_node_whose_vote_has_no_successor_reports_it_and_leaves(world: World) 
 
 
 class Going(World):
-    """pi2 was told to end, and votes with two others."""
+    """pi2 was terminated, and votes with two others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -398,7 +398,7 @@ def test_a_terminating_node_transfers_no_vote_when_too_few_voters_remain() -> No
 
 
 def relieved(value: RegisterValue, host: Peer, answer: object) -> tuple[EvacuationStatus, list[str]]:
-    """What a coordinator of a run says to a host."""
+    """A coordinator's message to a host about a run."""
     told: list[Any] = []
     done: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Stages that run once are told apart from those that were planned for one, with what stands behind it."""
+"""Non-parallel stages are distinguished from those planned for one instance, with the reason."""
 
 from typing import Any
 

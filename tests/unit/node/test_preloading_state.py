@@ -1,4 +1,4 @@
-"""What new instances will take over is brought and built before the barrier, in a node; what is in vain goes."""
+"""State that new instances will take over is fetched and built before the barrier, in a node; unneeded state is dropped."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def snapshot(epoch: int) -> InstanceSnapshot:
 
 
 def saved(*epochs: int) -> SavedState:
-    """What the register names: a whole element, and what has changed since."""
+    """The register's snapshots: a whole element, and what has changed since."""
     return SavedState(OLD, tuple(snapshot(epoch) for epoch in epochs))
 
 

@@ -1,4 +1,4 @@
-"""The record names who votes on a run, so that whoever leads it is found."""
+"""The record names the voters of a run, so that its coordinator is found."""
 
 import msgspec
 

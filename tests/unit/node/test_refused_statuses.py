@@ -1,4 +1,4 @@
-"""Agents that do not tell what is left of a register hold a recovery up where they are needed, and nobody else does."""
+"""Agents that do not report the rest of a register block a recovery only when they are needed."""
 
 import asyncio
 from typing import Any

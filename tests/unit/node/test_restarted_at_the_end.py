@@ -135,7 +135,7 @@ def test_a_sink_restarted_at_the_end_emits_its_last_epoch_and_records_the_end() 
 
 
 def test_an_end_is_recorded_when_the_ring_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else notes it: who gave up after a while would leave the run in its record for ever."""
+    """No other node records it: giving up after a while would leave the run in its record for ever."""
     bench = Sinks()
     bench.restarted()
     bench.ended()
@@ -258,7 +258,7 @@ def test_a_stop_reaches_the_current_coordinator() -> None:
 
 
 def test_a_restarting_run_is_drained_once_it_has_restarted() -> None:
-    """Its coordinator was restarted, so nobody takes the wish: the record has it."""
+    """Its coordinator was restarted, so no node takes the request: the record has it."""
     bench = Sinks()
     elsewhere(bench, SCHEDULER)
     bench.feed(UserRequest(5, Stop("app"), "a user", Principal("admin")))

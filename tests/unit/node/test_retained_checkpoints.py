@@ -85,7 +85,7 @@ OF_BOB = CheckpointInfo("pause", RunId("bus", 1), 1, 9, 0, OTHER, (), b"\2" * 32
 
 
 class Answers:
-    """What a user is told, and what is there."""
+    """Messages to a user, and existing files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *retained: CheckpointInfo) -> None:
         async def everybody(*_: object) -> list[tuple[Peer, RetainedCheckpointList]]:

@@ -179,7 +179,7 @@ def test_too_few_rows_give_no_advice() -> None:
 
 
 def test_an_ended_source_leaves_a_known_demand() -> None:
-    """Nothing comes any more, whatever it made of a row: what waits at the stage is all."""
+    """Nothing comes any more, whatever it made of a row: rows waiting at the stage are all."""
     reports = flowing(report(500, busy=1.0, waiting=4000, edge=1))
     reports[0, 0] = report(0, edge=0, paced=True)
     work = asked_of((1, 8), reports)["work"]

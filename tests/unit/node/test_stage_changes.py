@@ -1,4 +1,6 @@
-"""A host's part in a change, inside a node: new instances are made ready, the way to them is told, what is in vain is dropped."""
+"""A host's part in a change, inside a node: new instances are prepared, the path to them is announced, unneeded ones
+are dropped.
+"""
 
 from typing import Any
 
@@ -138,7 +140,7 @@ def test_the_path_opens_when_all_hosts_have_reported_their_addresses() -> None:
 
 
 def test_a_halted_run_is_forgotten_at_once_and_does_not_return() -> None:
-    """Else its coordinator, who hears nothing of a stop, would have it brought back by hosts that know it still."""
+    """Otherwise its coordinator, which misses a stop, would have it restarted by hosts that still know it."""
     bench = InLife()
     bench.hear(SCHEDULER, Halt(5, "app", 1, "stopped by a user"))
     assert bench.of(ForgetRun)
@@ -266,7 +268,7 @@ def test_new_executors_start_while_memory_lasts_then_the_least_busy_is_used() ->
     measures = IntervalMeasures(5 * SECOND, 900, 4 * SECOND, 0, (0.0,) * 5, (0,) * 5, (900,))
     busy.feed(InstanceReported("app", 1, 1, 0, {"measures": msgspec.to_builtins(measures)}))
     hosted = busy.node.parts.hosting.table["app", 1]
-    hosted.instances[2, 7] = 1  # another stage's, of which nobody has told
+    hosted.instances[2, 7] = 1  # another stage's, not announced yet
     busy.prepare(busy.change(4, NodeCapacity(ME, 8)))
     (effect,) = busy.of(PrepareLocalGeneration)
     assert [placed.executor for placed in effect.part.instances] == [0, 2, 1, 0], (
@@ -296,7 +298,7 @@ def test_a_committed_change_becomes_the_running_plan() -> None:
 
 
 def test_an_upcoming_instance_waits_through_the_epochs_before_its_change() -> None:
-    """Also where what it knows of the run is of an older plan: what waits is no rest of the run that is to be let go."""
+    """Also where what it knows of the run is of an older plan: waiting instances are no rest of the run to be released."""
     bench = InLife()
     away = scaled_away(bench)
     for epoch in (1, 2):
@@ -331,7 +333,9 @@ def test_an_upcoming_instance_waits_through_the_epochs_before_its_change() -> No
 
 
 class Guard(Bench):
-    """A node that was told of a run when it was deployed, to watch it. `areas`, at the scheduler then, is at a third node now."""
+    """A node that was notified of a run at its deployment, to watch it. `areas`, at the scheduler then, is at a third
+    node now.
+    """
 
     def __init__(self) -> None:
         super().__init__()

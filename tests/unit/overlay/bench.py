@@ -55,7 +55,7 @@ class Bench:
         return done
 
     def claim(self) -> Arc | None:
-        """What the machine would deliver now."""
+        """Keys that the machine would deliver now."""
         return self.machine.claim(Instant(self.now))
 
     def found(self) -> "Bench":

@@ -64,7 +64,9 @@ def called(bench: Bench) -> Bench:
 
 
 def test_an_ended_admission_never_begins_again() -> None:
-    """Copies of it and of its Place, kept back by two links, would let the joiner deliver what nobody holds free for it."""
+    """Copies of it and of its Place, kept back by two links, would let the joiner deliver keys that no owner keeps free
+    for it.
+    """
     bench = called(Bench(5))
     bench.wait(2_500)
     other = (peer(6).node, 1, 1)
@@ -82,7 +84,7 @@ def test_an_ended_admission_never_begins_again() -> None:
 
 
 def test_an_admission_from_before_a_rejoin_does_not_begin_after_it() -> None:
-    """Its guardian never confirmed it, so it joins again; then two links let go of copies of the call and of the place."""
+    """Its guardian never confirmed it, so it joins again; then two links release copies of the call and of the place."""
     bench = called(Bench(5))
     bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is not None
@@ -377,7 +379,7 @@ def test_a_used_incarnation_number_is_refused_during_the_ring_search() -> None:
 
 
 def test_an_incarnation_admitted_by_mistake_leaves() -> None:
-    """Those who let it in knew nothing of its later life, or of its good-bye; who does says so."""
+    """The admitting nodes knew nothing of its later incarnation, or of its leave; a node that knows says so."""
     for refusal in (wire.JoinRefused(0, "incarnation", 4), wire.JoinRefused(0, "left", 3)):
         bench = Bench(1, incarnation=3).adopt(peer(2), peer(9))
         (failed,) = of(bench.receive(peer(9), refusal), JoinFailed)

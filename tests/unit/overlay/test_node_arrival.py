@@ -89,7 +89,7 @@ def settled_among(*others: int, **figures: int) -> Bench:
 
 
 def arrive(bench: Bench, told: Iterable[Sighting]) -> list[Effect]:
-    """The join is over, and told it of these."""
+    """The join is over, and reported these."""
     view = bench.machine._view
     view.now, view.effects = Instant(bench.now), []
     bench.machine._arrival.begin(told)

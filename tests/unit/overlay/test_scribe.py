@@ -1,4 +1,4 @@
-"""One node of a topic's tree: events in, effects out. Nobody probes here, so peers die only when the test says so."""
+"""One node of a topic's tree: events in, effects out. No probes run here, so peers die only when the test says so."""
 
 from dataclasses import replace
 

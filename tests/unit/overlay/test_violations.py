@@ -112,7 +112,7 @@ def test_a_watched_non_member_enters_no_table_by_its_answers() -> None:
 
 
 def test_a_copy_of_an_unwritten_record_is_dropped() -> None:
-    """Version 0 means that there is none; who kept such a copy would tell others so."""
+    """Version 0 means that there is none; a node that kept such a copy would spread it."""
     bench = Bench(1).adopt(peer(3))
     bench.receive(peer(3), RecordCopy(NodeId(7), 0, b"x", (peer(3).node, 1, 1)))
     assert bench.machine.records == ()

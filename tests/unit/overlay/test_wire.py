@@ -30,7 +30,7 @@ def test_tags_are_unique_and_in_range() -> None:
 
 
 def test_frames_are_golden() -> None:
-    """What version 1 put on the wire; a newer version must still read it."""
+    """Frames that version 1 put on the wire; a newer version must still read it."""
     assert CODEC.encode(PeerProbe(7, 1, True)).hex() == "95120701c3c0"
     assert CODEC.decode(bytes.fromhex("94120701c3")) == PeerProbe(7, 1, joined=True)
     leaf = LeafState(3, 0, True, (Sighting(peer(2), 4),))

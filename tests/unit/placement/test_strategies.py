@@ -1,4 +1,4 @@
-"""What every strategy keeps to, whatever it prefers."""
+"""Requirements on every strategy, whatever it prefers."""
 
 import pytest
 

@@ -26,7 +26,7 @@ def saved(*epochs: int) -> SavedState:
 
 
 def at(epoch: int, now: SavedState, before: SavedState) -> RegisterValue:
-    """What the register has: the committed epoch, and the one committed before it."""
+    """The register's epochs: the committed epoch, and the one committed before it."""
     return msgspec.structs.replace(value(1, CheckpointId(1, epoch)), saved=(now,), before=(before,))
 
 
@@ -39,7 +39,7 @@ def in_life(known: RegisterValue) -> RecoveryMachine:
 
 
 def snapped(made: RecoveryMachine, epoch: int, onto: bytes) -> tuple[list[wire.Prepared], int]:
-    """What is said of an element, and how many of its fragments are sent."""
+    """A snapshot's description, and how many of its fragments are sent."""
     effects = made.step(SnapshotTaken(RUN, STAGE, CheckpointId(1, epoch), b"new", 10, onto), ZERO)
     sent = sum(isinstance(each, SendFragment) for each in effects)
     said = [each.message for each in carry_out(made, effects)]

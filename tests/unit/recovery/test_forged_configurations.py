@@ -34,7 +34,7 @@ def is_command_authorised(_: RunId, signed_command: bytes, last: bytes) -> bool:
 
 
 def of_era(configuration: int, signed_command: bytes, by: Peer = STRANGER) -> RegisterValue:
-    """What who leads in an era writes."""
+    """A value written by a leader of a configuration."""
     return msgspec.structs.replace(
         HERE,
         quorum_generation=1 + configuration,
@@ -60,7 +60,7 @@ class Node:
         self.give(Booted((self.voter,), (self.attempt,)))
 
     def give(self, event: object) -> list[Message]:
-        """What it says."""
+        """Its messages."""
         said, queue = list[Message](), list(self.machine.step(event, self.now))  # type: ignore[arg-type]
         while queue:
             effect = queue.pop(0)
@@ -78,7 +78,7 @@ class Node:
         return self.give(Received(sender, message))
 
     def asks(self) -> wire.Prepare | None:
-        """What it asks other voters, when nobody was heard for a minute."""
+        """Its requests to other voters, after a minute of silence."""
         self.now = Instant(self.now + 60 * SECOND)
         said = self.give(TimerFired((RUN, "tick")))
         return next((one for one in said if isinstance(one, wire.Prepare)), None)
@@ -185,7 +185,7 @@ def test_a_host_enters_an_attempt_of_a_later_configuration_by_command_only() -> 
 
 
 def test_a_proposer_reaches_its_ballot_in_steps() -> None:
-    """A stranger has raised what one voter promised, in steps; the others are below, and vote for who goes on above it."""
+    """A stranger has raised what one voter promised, in steps; the others are below, and vote for a proposer above it."""
     voter = Node(4)
     mine = Ballot(3 * MAX_ROUND_STEP + 9, NodeId(1), 1)
     principal = Node()

@@ -1,4 +1,4 @@
-"""Fragments that nobody has any more are made again between epochs, and the register names who has them."""
+"""Fragments without a replica are rebuilt between epochs, and the register names their replica nodes."""
 
 import msgspec
 
@@ -88,7 +88,7 @@ def test_a_fragment_missing_on_its_replica_node_is_stored_on_another_node() -> N
 
 
 def test_a_fragment_on_the_owners_own_node_counts_for_nothing() -> None:
-    """Who takes a state over was often one of its holders."""
+    """A successor was often one of the state's replica nodes."""
     owner = Owner()
     owner.update(msgspec.structs.replace(ELEMENT, replica_nodes=(NodeId(2), NodeId(7), NodeId(0))))
     assert [(each.key.index, each.replica_node) for each in owner.sent()] == [(0, NodeId(6)), (2, NodeId(8))]

@@ -1,4 +1,4 @@
-"""One change of a run: what may be asked for, who comes second, what is let go."""
+"""One change of a run: valid requests, second requests, aborts."""
 
 import msgspec
 
@@ -158,7 +158,7 @@ def test_the_longest_pause_that_senders_report_stays_with_the_change() -> None:
 
 
 def hastening() -> tuple[GenerationChange, RecoveryContext]:
-    """All are ready; what is to be taken over is built at one of them, as of the committed epoch."""
+    """All are ready; the state to be taken over is built at one of them, as of the committed epoch."""
     one, context = generation_change()
     one.want(VALUE, grown())
     one.on_ready(HERE, wire.GenerationReady(RUN, 1, grown().digest))
@@ -242,7 +242,7 @@ def test_the_same_bytes_in_each_further_epoch_are_no_progress() -> None:
 
 
 def test_a_host_with_much_to_build_may_stall_for_longer() -> None:
-    """Nobody tells how much of what was fetched is built."""
+    """No host reports how much of the fetched state is built."""
     chain = tuple(InstanceSnapshot(CheckpointId(1, epoch), b"%d" % epoch, 50_000_000, 1, ()) for epoch in (2, 3))
     others = SavedState(InstanceId("K"), (InstanceSnapshot(CheckpointId(1, 3), b"k", 900_000_000, 1, ()),))
     value = msgspec.structs.replace(VALUE, saved=(SavedState(InstanceId("X", 1), chain), others))

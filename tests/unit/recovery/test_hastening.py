@@ -1,4 +1,4 @@
-"""A change at its coordinator: the epoch that carries it begins when nobody is waited for, and one epoch is begun at a time."""
+"""A change at its coordinator: the epoch that carries it begins when no host is waited for, and one epoch is begun at a time."""
 
 import msgspec
 
@@ -98,7 +98,7 @@ def test_an_epoch_begins_when_the_wait_far_exceeds_an_interval() -> None:
 
 
 def test_an_epoch_that_took_many_intervals_is_waited_for_as_well() -> None:
-    """What is committed is known and built after that."""
+    """Committed state is known and built after that."""
     run = Coordinated()
     run.ready(3)
     run.answered(HERE, THERE)

@@ -138,7 +138,7 @@ def test_a_new_attempt_reads_on_and_must_be_held_again() -> None:
 
 
 def test_a_coordinator_that_transfers_its_voter_slot_begins_no_hold() -> None:
-    """It would be lost: who comes next does not know of it."""
+    """It would be lost: the successor does not know of it."""
     world = running()
     world.coordinator.voter_replacement.is_leaving = True
     assert world.hold() == "another node coordinates it"

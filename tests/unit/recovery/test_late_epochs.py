@@ -1,4 +1,6 @@
-"""An epoch that is not complete in time is passed over; what takes longer each time is committed late, not begun for ever."""
+"""An epoch that is not complete in time is passed over; an epoch that takes longer each time is committed late, not
+begun for ever.
+"""
 
 from agiledart_kernel.instants import SECOND
 from agiledart_recovery.recovery_config import RecoveryConfig
@@ -8,7 +10,7 @@ TIMEOUT = RecoveryConfig().epoch_timeout_ns // SECOND
 
 
 def seconds_until_the_next(world: Held) -> int:
-    """Nobody prepares the epoch that is open."""
+    """No host prepares the open epoch."""
     epochs = world.coordinator.commit_protocol.epochs
     before, seconds = epochs.begun, 0
     while epochs.begun == before:

@@ -1,4 +1,4 @@
-"""The majority of a run's voters is gone for ever: what is left, who is refused, and that the old side lets go."""
+"""The majority of a run's voters is gone for ever: the rest, the refusals, and that the old side stops."""
 
 import msgspec
 import pytest
@@ -151,7 +151,7 @@ class VoterSlotMade:
         return acknowledged_value
 
     def takes_over(self) -> bool:
-        """Whether it asks voters, when nobody was heard for a minute."""
+        """Whether it asks voters, after a minute of silence."""
         self.context.now += 60_000_000_000  # type: ignore[assignment]
         self.coordinator.on_tick()
         return any(isinstance(one, wire.Prepare) for one in self.said())

@@ -1,6 +1,6 @@
 """Words about a run from a node that neither votes on it nor hosts any of it: refused by role, and counted.
 
-A table says of each message who may say it. A message without a row fails the test, so nobody adds one without a rule.
+A table lists the permitted senders of each message. A message without a row fails the test, so none is added without a rule.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ UNKNOWN = RunId("another", 1)
 
 
 class Rule(NamedTuple):
-    """What a stranger says, and under which reason it is counted; "": it is nothing, and there is nothing to count."""
+    """A stranger's message, and the reason under which it is counted; "": it is nothing, and there is nothing to count."""
 
     says: Callable[[RegisterValue, Ballot], wire.RunMessage]
     counted: str
@@ -48,11 +48,11 @@ PREPARED = wire.Prepared(RUN, 1, 1, InstanceId("stage"), SavedState(InstanceId("
 CHANGED = plan(stage=7)
 
 RULES: dict[type[wire.RunMessage], Rule] = {
-    # who holds the ballot
+    # owner of the ballot
     wire.Prepare: Rule(lambda known, ballot: wire.Prepare(RUN, ballot), "ballot"),
     wire.Accept: Rule(lambda known, ballot: wire.Accept(RUN, Stamp(ballot, 9), known), "ballot"),
     wire.LeaderAnnounced: Rule(lambda known, ballot: wire.LeaderAnnounced(RUN, ballot), "ballot"),
-    # who votes, as the value says, or as is known here
+    # voters, as the value names them, or as is known here
     wire.Reset: Rule(lambda known, ballot: wire.Reset(RUN, ballot, _later(known)), "reset"),
     wire.Committed: Rule(lambda known, ballot: wire.Committed(RUN, 1, _over(known)), "committed"),
     wire.Start: Rule(lambda known, ballot: wire.Start(RUN, 1), "coordinator"),
@@ -63,7 +63,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
         lambda known, ballot: wire.ProposeGeneration(RUN, 1, Stamp(ballot, 1), known.plan, CHANGED), "coordinator"
     ),
     wire.GenerationDropped: Rule(lambda known, ballot: wire.GenerationDropped(RUN, 1, CHANGED.digest), "coordinator"),
-    # who was asked for a vote
+    # nodes asked for a vote
     wire.Promise: Rule(lambda known, ballot: wire.Promise(RUN, ballot, 9, Stamp(), None), "voter"),
     wire.Accepted: Rule(lambda known, ballot: wire.Accepted(RUN, Stamp(ballot, 2), 9), "voter"),
     wire.BallotRefused: Rule(
@@ -71,7 +71,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
     ),
     wire.LeaderAcknowledged: Rule(lambda known, ballot: wire.LeaderAcknowledged(RUN, ballot, 9), "voter"),
     wire.VoterSlotMade: Rule(lambda known, ballot: wire.VoterSlotMade(RUN, 9), "voter_slot"),
-    # who hosts something
+    # hosts of an instance
     wire.ResetOk: Rule(lambda known, ballot: wire.ResetOk(RUN, 1, 1 << 40, (PREPARED,)), "host"),
     wire.ResetRefused: Rule(lambda known, ballot: wire.ResetRefused(RUN, 2, "no"), "host"),
     wire.Prepared: Rule(lambda known, ballot: PREPARED, "host"),
@@ -90,7 +90,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
     wire.StateHandedOver: Rule(
         lambda known, ballot: wire.StateHandedOver(RUN, 1, 1, b"", SavedState(InstanceId("stage"))), "host"
     ),
-    # whom something was given, or who gave it
+    # receivers and senders of a transfer
     wire.StateHandedOverOk: Rule(lambda known, ballot: wire.StateHandedOverOk(RUN, 1, 1, InstanceId("stage")), ""),
     wire.NeededFragments: Rule(
         lambda known, ballot: wire.NeededFragments(RUN, 1, InstanceId("other"), LATER, (), is_over=True), ""
@@ -102,7 +102,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
 
 
 class Leader(NamedTuple):
-    """A node that coordinates the run, hosts its source, and keeps a fragment for somebody."""
+    """A node that coordinates the run, hosts its source, and keeps a fragment for another node."""
 
     machine: RecoveryMachine
     observed: list[Observation]
@@ -111,7 +111,7 @@ class Leader(NamedTuple):
         return carry_out(self.machine, self.machine.step(Received(sender, message), ZERO))
 
     def state(self) -> tuple[Any, ...]:
-        """What a word could have moved."""
+        """State that a message could have changed."""
         coordinator, part, voter_slot = (
             self.machine.coordinators[RUN],
             self.machine.participants[RUN],
@@ -138,7 +138,7 @@ class Leader(NamedTuple):
 
 
 def _answer(to: Send) -> wire.RunMessage | None:
-    """What an honest voter or host says."""
+    """Messages of an honest voter or host."""
     match to.message:
         case wire.Prepare(run, ballot):
             return wire.Promise(run, ballot, int(to.to.node), Stamp(), None)

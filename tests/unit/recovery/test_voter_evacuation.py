@@ -30,7 +30,7 @@ class Register:
 
 
 def tick(voter_replacement: VoterReplacement, here: RecoveryContext, register: Register) -> list[int]:
-    """A tick; who was asked for a seat."""
+    """A tick; return the node asked for a voter slot."""
     here.effects = []
     voter_replacement.on_tick(cast(Any, register))
     return [

@@ -1,4 +1,4 @@
-"""Nobody votes on a run whose loss would take a state along, where there is somebody else."""
+"""A host whose loss would take a state along does not vote when another node can."""
 
 import msgspec
 
@@ -73,7 +73,7 @@ def test_a_coordinator_transfers_its_voter_slot_last() -> None:
 
 
 def test_a_removed_voter_is_notified() -> None:
-    """Else it would hear nothing of who coordinates, and take over."""
+    """Otherwise it would not learn the coordinator, and take over."""
     here = context(1)
     proposer = Proposer(here, RUN)
     before = value()

@@ -1,4 +1,4 @@
-"""What a run waits for is named: voters without whom nothing counts, holders without whom a state cannot be rebuilt."""
+"""A run names the nodes that it waits for: voters without whom nothing counts, holders without whom a state cannot be rebuilt."""
 
 from typing import Any
 

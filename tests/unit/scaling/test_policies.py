@@ -1,4 +1,4 @@
-"""What each policy does, case by case; and what becomes of the policies of users."""
+"""Behaviour of each policy, case by case; and what becomes of the policies of users."""
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
@@ -252,7 +252,7 @@ def test_a_policy_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def mine() -> ScalingPolicy:
-    """What a package's entry point names."""
+    """Value of a package's entry point."""
     return Odd(ScalingDecision(2, "always two"))
 
 

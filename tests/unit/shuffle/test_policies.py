@@ -1,4 +1,4 @@
-"""What policies do in the awkward cases: visited nodes, dead ends, stale costs to go, links that change, wrong settings."""
+"""Policies in the awkward cases: visited nodes, dead ends, stale costs to go, links that change, wrong settings."""
 
 import pytest
 

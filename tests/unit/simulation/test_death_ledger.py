@@ -1,4 +1,4 @@
-"""What the ledger of deaths forgives."""
+"""Exceptions that the ledger of deaths grants."""
 
 from agiledart_kernel.instants import SECOND
 from agiledart_overlay.wire.effects import LeaveCompleted, PeerFailed

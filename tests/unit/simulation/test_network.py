@@ -1,4 +1,4 @@
-"""Each thing that may happen to a message happens, is counted, and ends when it is told to."""
+"""Each fault that may hit a message happens, is counted, and ends on request."""
 
 from itertools import pairwise
 

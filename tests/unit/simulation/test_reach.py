@@ -1,4 +1,4 @@
-"""Who is still connected when single links are cut or held."""
+"""Nodes still connected when single links are cut or held."""
 
 from functools import partial
 

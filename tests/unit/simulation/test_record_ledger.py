@@ -1,4 +1,4 @@
-"""What the ledger of records says of holders that are known to be wrong."""
+"""Replicas that the ledger of records knows to be wrong."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the ledger of recovery makes of values that only voters knew who were given up for lost."""
+"""The ledger of recovery and values known only to voters that were given up for lost."""
 
 from agiledart_recovery.wire.names import Ballot, CheckpointId, Stamp
 from agiledart_recovery.wire.register_value import Plan, RegisterValue
@@ -13,7 +13,7 @@ def made(quorum_generation: int, attempt: int, committed: CheckpointId) -> Regis
 
 
 def acknowledged(*values: tuple[int, RegisterValue]) -> list[str]:
-    """What the ledger says of values that were acknowledged under ballots of these rounds."""
+    """The ledger's verdict on values that were acknowledged under ballots of these rounds."""
     ledger = RecoveryLedger({})
     for number, one in values:
         ledger.on_acknowledged(Stamp(Ballot(number, peer(1).node, 1), 1), one)

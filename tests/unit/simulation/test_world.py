@@ -37,7 +37,7 @@ class Shout(Effect, frozen=True, gc=False):
 
 
 class Toy:
-    """Does what it is told, and remembers what happened to it."""
+    """Obeys its script, and records its events."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, Event]] = []

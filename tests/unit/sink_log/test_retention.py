@@ -1,4 +1,4 @@
-"""A log that nobody writes keeps its bounds of size and age; never against a writer, and no offset is used twice."""
+"""A log without a writer keeps its bounds of size and age; never against a writer, and no offset is used twice."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What a log says of its rows, and that rows are what it says."""
+"""A log's description of its rows, and that rows match it."""
 
 from dataclasses import dataclass
 from datetime import date, datetime

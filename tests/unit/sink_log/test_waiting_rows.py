@@ -1,4 +1,6 @@
-"""A partition whose rows wait for room: what a disk refuses, loses, or takes in part is neither torn nor taken for written."""
+"""A partition whose rows wait for room: rows that a disk refuses, loses, or takes in part are neither torn nor taken
+for written.
+"""
 
 import errno
 import os

@@ -49,7 +49,7 @@ def test_the_oldest_handshake_yields_to_a_waiting_one_after_its_time() -> None:
     places.request_slot(third)
     turns = places.assign(MIN_SLOT_SECONDS)
     assert (turns.granted, turns.evicted) == ([], [first])
-    assert places.assign(MIN_SLOT_SECONDS).evicted == []  # it was told, and is on its way
+    assert places.assign(MIN_SLOT_SECONDS).evicted == []  # it was notified, and is on its way
     places.leave(first)
     assert places.assign(MIN_SLOT_SECONDS).granted == [third]
 

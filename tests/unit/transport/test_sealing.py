@@ -1,4 +1,4 @@
-"""What is sealed to a node's key opens with that key, under its context, unaltered; and under nothing else."""
+"""Bytes sealed to a node's key open with that key, under its context, unaltered; and under nothing else."""
 
 from hashlib import sha512
 

@@ -67,7 +67,7 @@ class World:
 
     Args:
         ways: by the relay's name; "": directly.
-        held: spans in which the receiver's process does nothing; what comes then waits, its kernel acknowledges.
+        held: spans in which the receiver's process does nothing; its kernel acknowledges bytes that then wait.
         asleep: spans in which the sender's does nothing.
         rate: frames a second.
     """
