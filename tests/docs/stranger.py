@@ -1,4 +1,4 @@
-"""A reader who types the commands of a page, on one or more machines: here, folders and loopback addresses of this one.
+"""Types the commands of a page as a reader does, on one or more machines: here, folders and loopback addresses of this one.
 
 A console line is `$ command` on the reader's own machine or `pi1$ command` on another. Commands that run until stopped
 (agents, `up`) get a terminal of their own and continue in the background; their output is kept there, for the page
