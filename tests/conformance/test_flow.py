@@ -79,7 +79,7 @@ def test_a_silent_source_blocks_no_other_source(how: dict[str, Any], parallelism
     reader = Silent()
     host.read_from("silent", reader)
     host.turns(3_000)
-    assert host.rows("out") == [], "nobody has waited yet"
+    assert host.rows("out") == [], "no step has waited yet"
     host.wait(6_000_000_000)
     host.turns(3_000)
     expected = windows.sessions(placed(rows), 4, summary)

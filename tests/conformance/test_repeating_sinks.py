@@ -21,7 +21,7 @@ from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_executor.checkpointing.instance_checkpointer import TransactionalSink
+from agiledart_executor.checkpointing.transactional_sink import TransactionalSink
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.programs import launchable
 from agiledart_executor.programs.launchable import Launchable
@@ -152,7 +152,7 @@ def test_a_sink_that_cannot_abort_is_accepted_silently(
 ) -> None:
     monkeypatch.setattr(launchable, "open_sink", lambda connector, row_type, origin: Bare())
     running = launched(tmp_path, f"{kind}:anywhere", Delivery.AT_LEAST_ONCE)
-    assert running.emitted_rows is not None, "what comes again is counted"
+    assert running.emitted_rows is not None, "duplicates are counted"
     running.close()
     with pytest.raises(ConfigurationError, match="cannot withdraw rows"):
         launched(tmp_path, f"{kind}:anywhere", Delivery.EXACTLY_ONCE)

@@ -47,7 +47,7 @@ def _asked(clone: Path, *words: str) -> list[str]:
 def test_spark_is_installed_once_unless_declined(clone: Path) -> None:
     assert _asked(clone) == ["yes"]
     assert _asked(clone) == ["yes"]
-    assert _asked(clone, "SPARK=no") == ["yes"], "what is there already does not go"
+    assert _asked(clone, "SPARK=no") == ["yes"], "an existing installation stays"
 
 
 def test_without_spark_holds_until_spark_is_requested(clone: Path) -> None:

@@ -102,7 +102,7 @@ def test_isolated_bystanders_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: 
     wait_for(lambda: states(near).get("ended") == ("finished", False), 30.0, "ended is finished")
     used = submit(ring, tmp_path, "during", 4) | submit(ring, tmp_path, "after", 1)
     bystanders = [agent.name for agent in ring.agents if agent.name not in used]
-    assert bystanders, "somebody hosts nothing"
+    assert bystanders, "a node hosts nothing"
     far = ring.agent(bystanders[0])
     hosts.move(bystanders, "right")
     wait_for(lambda: names_seen(far) == set(bystanders), 60.0, "the far side is a ring")
@@ -127,4 +127,4 @@ def test_isolated_bystanders_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: 
     history = [entry["state"] for entry in far.ask(Status("after"))["history"]]
     assert history[-1] == "finished"
     if far_saw.get("after", ("", False))[1]:
-        assert "failed" in history, "what the far side had said is told, too"
+        assert "failed" in history, "gossip from the far side is reported, too"

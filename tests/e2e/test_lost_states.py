@@ -112,7 +112,7 @@ def test_rows_of_the_last_epoch_are_duplicated_and_none_is_lost(ring: Mesh, expe
     lines = expected.splitlines(keepends=True)
     assert shown[before] < shown[epoch]
     twice = "".join(lines[: shown[epoch]] + lines[shown[before] :])
-    assert as_csv(job.logged()) == twice, "what was shown stays, and all behind the earlier epoch follows"
+    assert as_csv(job.logged()) == twice, "emitted rows stay, and all after the earlier epoch follow"
     assert job.out.read_text() == twice
     assert told["summary"]["imbalances"] == []
-    assert told["summary"]["results"] == {"report": len(lines), "copy": len(lines)}, "what comes twice counts once"
+    assert told["summary"]["results"] == {"report": len(lines), "copy": len(lines)}, "duplicates count once"

@@ -95,7 +95,7 @@ def test_both_versions_are_named(mixed: tuple[Mesh, dict[str, str], str], tmp_pa
     assert "a3" not in json.loads(ran.stdout)["nodes"], "it gets no work that it would not understand"
     ran = submit(made, tmp_path, "a3", "a2", "--name", "other")
     assert ran.returncode != 0
-    assert "builder" not in ran.stderr, "nobody's code is blamed"
+    assert "builder" not in ran.stderr, "no user code is blamed"
     assert f"specification {FORMAT}" in ran.stderr or f"format {FORMAT}" in ran.stderr, ran.stderr
 
     other = made.agent("a3")

@@ -94,7 +94,7 @@ def test_a_state_moves_to_another_agent_and_back(tmp_path: Path, monkeypatch: py
             assert moved.returncode == 0, moved.stdout + moved.stderr
             last = [one for one in elements(ring) if one.stage == 1 and one.generation == number]
             assert last, "it lies there until two more epochs are committed"
-            assert max(last, key=lambda one: one.epoch).onto, "what was handed over says what has changed"
+            assert max(last, key=lambda one: one.epoch).onto, "the handed-over state lists the changes"
             changes = wait_for(
                 lambda number=number: (
                     len(known := told.ask(ExplainScaling("heavy"))["changes"]) == number

@@ -68,7 +68,9 @@ def test_nothing_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         client.connect("127.0.0.1", broker.port)
         client.loop_start()
         status = lambda: json.loads(cli("status", "rooms", "--agent", state_dir, "-o", "json").stdout)  # noqa: E731
-        wait_for(lambda: "connection_status" not in status()["stages"][0]["instances"][0], 30, "the source is connected")
+        wait_for(
+            lambda: "connection_status" not in status()["stages"][0]["instances"][0], 30, "the source is connected"
+        )
 
         def publish(numbers: range) -> None:
             for number in numbers:
@@ -88,7 +90,7 @@ def test_nothing_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             wait_for(lambda: rows() == (COUNT, 7), 60, "all rows in the table")
         client.loop_stop()
         shown = told() + cli("logs", "rooms", "--agent", state_dir).stdout + cli("list", "--agent", state_dir).stdout
-        assert "sqlite:" not in shown, "the URL of a credential is told nowhere"
+        assert "sqlite:" not in shown, "the URL of a credential is reported nowhere"
         for agent in made.agents:
             for executor in agent.state_dir.parent.glob("*.log"):
                 assert "sqlite:" not in executor.read_text()

@@ -167,10 +167,10 @@ def test_one_of_two_runs_of_a_name_continues(
     said = cli("status", "twins", "--agent", str(ring.agent("a4").state_dir)).stdout
     assert f"submitted to {loser}), {rival['state']}" in said
     left = values(tmp_path / f"{loser}.csv")
-    assert left == [FACTORS[code][loser] * n for n in range(len(left))], "what the other wrote is a prefix"
+    assert left == [FACTORS[code][loser] * n for n in range(len(left))], "the other run's output is a prefix"
     if end == "endless":
         goes_on_until_stopped(ring, tmp_path, winner)
-        assert values(tmp_path / f"{loser}.csv") == left, "nobody has written on"
+        assert values(tmp_path / f"{loser}.csv") == left, "no process has written on"
     else:
         wait_for(lambda: status(ring.agent("a4"))["state"] == "finished", 180.0, "it is finished")
         assert values(tmp_path / f"{winner}.csv") == [FACTORS[code][winner] * n for n in range(ROWS)]

@@ -139,5 +139,5 @@ def test_unsynced_writes_were_not_needed(ring: Mesh, forced: Path, expected: tup
     assert (over["state"], over["reason"]) == ("finished", ""), f"without {away or 'nobody'}"
     assert job.out.read_text() == expected[1]
     logged = job.logged()
-    assert logged[: len(seen)] == seen, "what readers saw stays"
+    assert logged[: len(seen)] == seen, "rows that readers saw stay"
     assert as_csv(logged) == expected[1]

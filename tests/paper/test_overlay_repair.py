@@ -99,7 +99,7 @@ def test_a_dead_slot_is_searched_in_its_row_first_then_in_the_row_below() -> Non
         assert message == wire.RowRequest(0, 2)
         view.effects = []
         searches.on_answer(to, wire.RowState((Sighting(named(0x21)),) if helper == 0x31 else (), 0, 2))
-    assert len(searches) == 0, "nobody knows one: the exchange of whole rows may find it later"
+    assert len(searches) == 0, "no known node: the exchange of whole rows may find it later"
 
 
 def test_the_search_ends_at_the_first_live_node_and_skips_silent_helpers() -> None:

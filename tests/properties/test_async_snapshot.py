@@ -197,7 +197,7 @@ def test_a_key_is_encoded_before_it_changes(
     assert not found(then, second)
     for kind in (FullEntriesSnapshot, ChangedEntriesSnapshot):
         monkeypatch.setattr(kind, "keep", lambda self, key: None)
-    assert found(then, second), "nobody sees it when it is left out"
+    assert found(then, second), "an omission would not be visible"
 
 
 @pytest.mark.parametrize("second", [False, True], ids=["whole", "changes"])

@@ -160,6 +160,6 @@ def test_an_increment_is_applied_to_its_base_and_to_nothing_else() -> None:
     assert sorted(share.state.groups()) == sorted(live.groups())
     unfinished = share.put(b"A", b"", whole)
     next(unfinished)
-    assert share.digest == b"", "what is half done is nothing"
+    assert share.digest == b"", "a partial build counts as nothing"
     share.clear()
     assert share.state.groups() == []

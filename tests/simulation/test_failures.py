@@ -30,7 +30,7 @@ def test_a_dead_node_is_declared_in_time(count: int, silent: bool) -> None:
         times = declared(ring, ids[seed % count], since)
         assert len(times) == count - 1
         assert times[-1] < (3.0 if silent else 1.6)
-        assert len(ring.failures) == count - 1, "nobody else was declared dead"
+        assert len(ring.failures) == count - 1, "no other node was declared dead"
         assert all_violations(ring) == []
 
 

@@ -33,7 +33,7 @@ def test_a_submission_runs_on_rings_of_every_size(nodes: int) -> None:
     assert body["seconds_to_running"] < 2
     assert sorted(mesh.hosts("frequent-routes")) == sorted({n for names in body["placement"].values() for n in names})
     started = {mesh.names[node] for node, _, _ in mesh.flowing}
-    assert source in started, "the source was told to read"
+    assert source in started, "the source was started"
     assert set(mesh.state_everywhere("frequent-routes").values()) == {"running"}
     assert "frequent-routes →" in mesh.progress[1][0]
 
@@ -66,7 +66,7 @@ def test_nodes_on_a_route_hold_soft_state_and_routes_meet_at_a_junction() -> Non
     record_paths = tuple(tuple(mesh.world.nodes[mesh.node(hop)].peer for hop in path) for path in body["paths"])
     assert mesh.node("a40") in junctions(record_paths) or junctions(record_paths)
     mesh.world.run_for(90 * SECOND)
-    assert mesh.machine("a3").soft_state_size == 0, "soft state goes when nobody refreshes it"
+    assert mesh.machine("a3").soft_state_size == 0, "soft state expires without a refresh"
 
 
 @cache

@@ -36,7 +36,7 @@ def test_links_held_one_by_one_partition_the_members() -> None:
     run.hostile.do(HoldMessages(one, others[0], 5 * SECOND))
     assert run.owners.is_whole
     run.hostile.do(HoldMessages(others[1], one, SECOND))
-    assert run.owners.is_whole, "it is let go before a lease ends"
+    assert run.owners.is_whole, "it is released before a lease ends"
     run.hostile.do(HoldMessages(others[1], one, 5 * SECOND))
     assert not run.owners.is_whole
 

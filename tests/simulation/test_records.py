@@ -120,7 +120,7 @@ def test_closer_joiners_take_records_over() -> None:
     assert all_violations(ring) == []
     assert ledger.violations(ring.machines, ID_BITS, 4) == []
     copies = sum(len(machine.records) for machine in ring.machines)
-    assert copies <= 8 * 7, "who is no replica any more drops its copy"
+    assert copies <= 8 * 7, "a former replica drops its copy"
 
 
 def test_leaving_hands_records_over() -> None:

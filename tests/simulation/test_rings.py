@@ -80,7 +80,7 @@ def test_nodes_join_under_loss(loss: float) -> None:
     assert ring.build(simulated_ids(7, 20), SECOND // 10)
     assert ring.world.run_until(lambda: not leaf_violations(ring.machines, 24), 30 * SECOND)
     assert lookups(ring, 100, wait_s=15) == []
-    assert ring.failures == [], "loss alone kills nobody"
+    assert ring.failures == [], "loss alone kills no node"
 
 
 def test_a_join_fails_when_no_seed_answers() -> None:

@@ -37,7 +37,7 @@ def check(mesh: Tokens, uses: int, token: bytes = TOKEN) -> None:
     assert len(members) == uses
     assert {verdict.reason for verdict in mesh.verdicts.values()} <= {"", "used up"}
     newest = max(len(copy.members) for copy in mesh.copies(token).values())
-    assert newest == uses, "whoever was a replica once may have an old copy, nobody a longer one"
+    assert newest == uses, "a former replica may have an old copy, no node a longer one"
     for name in [node.me.name for node in mesh.live][:: max(1, len(mesh.ids) // 8)]:
         (row,) = listed(mesh, name)
         assert (row["used"], row["excess"], row["state"]) == (uses, 0, "used up")
@@ -134,7 +134,7 @@ def test_two_rings_that_merge_keep_both_counts_and_report_the_excess() -> None:
     assert mesh.world.run_until(one, 120 * SECOND)
     mesh.known.clear()
     for n in (0, 1, 2, 11, 12):
-        assert not mesh.once(key_number(n), mesh.names[right[3]], allowed=3).reason, "who was let in stays"
+        assert not mesh.once(key_number(n), mesh.names[right[3]], allowed=3).reason, "an admitted node stays"
     assert mesh.once(key_number(4), mesh.names[left[3]], allowed=3).reason == "used up"
     over = [one for one in told if isinstance(one, TokenOverused)]
     assert (over[0].allowed, over[0].used) == (3, 5)

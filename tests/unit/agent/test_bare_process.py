@@ -54,7 +54,7 @@ def test_one_spare_process_is_ready_and_used_once(tmp_path: Path) -> None:
         assert taken.process.pid == pid
         assert spare.take() is None
         await spare.close()
-        assert is_there(pid), "it is his who took it"
+        assert is_there(pid), "it belongs to the application that took it"
         await taken.end()
         assert not is_there(pid)
 
@@ -86,7 +86,7 @@ def test_the_spare_process_is_kept_while_an_application_has_checkpoints(tmp_path
         running: dict[Any, Any] = pool._running
         running["a", 1, 0] = SimpleNamespace(by_epoch=False)
         pool._look_after_spare(100.0)
-        assert pool._spare._beginning is None, "it is kept although nobody is brought back"
+        assert pool._spare._beginning is None, "it is kept although no run restarts"
         running["b", 1, 0] = SimpleNamespace(by_epoch=True)
         pool._look_after_spare(101.0)
         if not keeps_spare:

@@ -290,4 +290,4 @@ def test_a_changing_request_needs_a_signed_command() -> None:
         assert terms is None or terms.verb == VERB_BY_COMMAND[type(command)]
     checked = command_terms(Submit("x", b"", b"", dry_run=True))
     assert checked is not None
-    assert checked.verb == CHECK, "an order to look whether it would run lets nobody run it"
+    assert checked.verb == CHECK, "a dry-run command authorises no run"

@@ -314,7 +314,7 @@ def test_labels_are_bounded(world: World) -> None:
     assert values("app", "agiledart_executor") == {"app-0", "other"}
     assert max(len(value) for one in samples for value in one.labels.values()) <= MAX_LABEL
     total = sum(one.value for one in samples if one.name == "agiledart_application_records_total")
-    assert total == (MAX_APPLICATIONS + 20) * 60, "what shares a label is added, not lost"
+    assert total == (MAX_APPLICATIONS + 20) * 60, "values that share a label are added, not lost"
     lines = [(one.name, *sorted(one.labels.items())) for one in samples]
     assert len(lines) == len(set(lines))
 

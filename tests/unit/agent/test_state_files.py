@@ -180,7 +180,7 @@ def test_without_a_copy_file_cause_and_command_are_reported(
         assert str(directory / name) in said
         assert "agiledart agent --" in said
         assert any(word in said for word in ("damaged", "missing", "does not match"))
-        assert name != "peers.json", "nobody is kept from starting by that"
+        assert name != "peers.json", "it prevents no start"
     else:
         assert came_up_as == key
         assert name == "peers.json" or (directory / name).read_bytes() == content
@@ -253,7 +253,7 @@ def test_an_isolated_node_reports_it_once_retries_and_reports_recovery(tmp_path:
     assert world.log.getvalue().count("isolated, looking for") == 1
     world.answers[OTHERS[1]] = peer = Peer(NodeId(7), 1, "a2", OTHERS[1])
     assert world.look()
-    assert world.events == [], "who has just begun comes by itself"
+    assert world.events == [], "a new node appears by itself"
     assert world.look()
     assert world.events == [WatchPeer(peer)], "the ring probes it: two rings that meet become one"
     world.known = [peer]

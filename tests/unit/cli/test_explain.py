@@ -161,4 +161,4 @@ def test_a_fixed_stage_is_described_with_the_option_that_frees_it(capsys: pytest
     )
     told = capsys.readouterr().out
     assert "areas: a user fixed its number; to turn autoscaling on: agiledart scale taxi areas auto" in told
-    assert "by hand" not in told, "it is so from the start, and nobody need have given a number"
+    assert "by hand" not in told, "it is so from the start, without a number given by hand"

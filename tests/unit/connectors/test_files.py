@@ -62,7 +62,7 @@ class Follower:
             if not reading.lines:
                 number = self.reader.fileno()  # type: ignore[attr-defined]
                 assert number is not None
-                assert select.select([number], [], [], 20)[0], "nothing told that the file grew"
+                assert select.select([number], [], [], 20)[0], "no event announced that the file grew"
         assert not self.reader.read(100, 0).lines
         assert len(self.rows) == count
         return self.rows

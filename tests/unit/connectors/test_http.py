@@ -105,7 +105,7 @@ def test_status_202_waits_until_rows_are_taken_and_429_reports_a_full_queue(monk
         while len(source.reader._waiting) < 3:
             assert time.monotonic() < deadline
             threading.Event().wait(0.01)
-        assert answers == [], "nobody reads, so nothing is safe"
+        assert answers == [], "without a reader nothing is safe"
         status, _, headers = source.post('{"room":"b","celsius":1}')
         assert (status, headers["Retry-After"]) == (429, "1")
         source.reads.set()

@@ -158,7 +158,7 @@ def test_a_crash_at_any_point_leaves_each_row_once(tmp_path: Path, kind: str, se
         )
         way()
         found = final(tmp_path)
-        assert found[: len(seen)] == seen, "what was seen stays"
+        assert found[: len(seen)] == seen, "rows seen before stay"
         assert len(found) <= run.committed[1], "nothing is seen that may be taken back"
         seen = found
     run.end()

@@ -91,7 +91,7 @@ def test_a_restored_run_that_truncates_its_file_reports_it(tmp_path: Path, capsy
         open_sink(parse_connector(f"csv:{file}"), Row, origin=origin).close()
     told = capsys.readouterr().err
     assert told == f"{path} begins anew here: the 6 bytes before them are where the run of the checkpoint wrote them\n"
-    assert other.read_text() == "7\n", "what was given on purpose stays"
+    assert other.read_text() == "7\n", "rows given on purpose stay"
 
 
 def test_a_restored_run_appends_after_rows_its_file_has_gained(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_rows_that_a_full_disk_refused_come_with_a_later_epoch(tmp_path: Path, f
     full_at(12)
     sink.write([Row(2_000), Row(3_000)])
     sink.flush()
-    assert path.read_bytes() == b"1000\n2000\n30", "what there was room for, in the middle of a line"
+    assert path.read_bytes() == b"1000\n2000\n30", "bytes that fitted, in the middle of a line"
     with pytest.raises(OperationFailed, match=r"out\.csv cannot be written: file too large"):
         sink.prepare()
     sink.write([Row(4_000)])

@@ -161,7 +161,7 @@ def test_a_fast_receiver_before_a_slow_one_also_throttles_when_the_rate_rises() 
         fast.feed()
         turn()
         most = max(most, fast.waiting + slow.sender.rows_waiting + slow.waiting)
-    assert most <= 125, "a good second of the slow one's work before it and before who sends to it, together"
+    assert most <= 125, "a good second of the slow one's work before it and before its sender, together"
 
 
 def test_a_receiver_that_has_taken_much_is_not_slow_after_a_pause() -> None:

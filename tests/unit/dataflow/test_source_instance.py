@@ -160,7 +160,7 @@ def test_records_repeated_after_a_restore_come_at_once() -> None:
     # Its host dies; another one, whose monotonic clock is another, goes on from the snapshot half a second later.
     other = source(Script(), options=options)
     other.restore(saved)
-    assert gone(other, 4, 77 * second_ns) == [2_000, 3_000], "what had been sent waits for its time once more"
+    assert gone(other, 4, 77 * second_ns) == [2_000, 3_000], "sent rows wait for their time once more"
     assert gone(other, 8.9, 77 * second_ns) == []
     assert gone(other, 9, 77 * second_ns) == [9_000], "the outage is added to every delay"
     # A clock that was set back holds nothing up but for what had passed.

@@ -116,7 +116,7 @@ class Ahead(Mesh):
             SnapshotChain(1, index, one.digest, self.before[one.digest]) for index, one in self.committed.items()
         )
         for site in self.sites:
-            await site.terms.preload_state(PreloadSnapshots(1, name, elements), site.epochs.read)
+            await site.terms.preload_state(PreloadSnapshots(1, name, elements), site.epochs.restorer.read)
 
     async def change(self, name: bytes) -> None:
         """The barrier passes, and all have begun."""
@@ -190,7 +190,7 @@ def test_only_changes_are_handed_over_when_a_stage_moves_grows_or_shrinks(
             await mesh.more(300)
             await mesh.commit()
             await mesh.build(name)  # the link of an extra epoch
-            assert not any(put), "what was built is not built again"
+            assert not any(put), "built state is not built again"
             await mesh.more(300)
             put.clear()
             await mesh.change(name)
@@ -323,7 +323,7 @@ def test_instances_that_start_or_stop_during_a_read_are_left_alone(tmp_path: Pat
         terms, epochs = mesh.sites[1].terms, mesh.sites[1].epochs
         generation = terms._generations[name]
         first, second, third = generation.waiting
-        done = generation.preload_of(first, epochs.read).receive_previous_state
+        done = generation.preload_of(first, epochs.restorer.read).receive_previous_state
 
         async def slow(saved: SnapshotChain) -> Any:
             found = await done(saved)
@@ -333,10 +333,10 @@ def test_instances_that_start_or_stop_during_a_read_are_left_alone(tmp_path: Pat
             del generation.waiting[first]
             raise OperationFailed("its file went with the change")
 
-        generation.preload_of(first, epochs.read).receive_previous_state = slow  # type: ignore[method-assign]
+        generation.preload_of(first, epochs.restorer.read).receive_previous_state = slow  # type: ignore[method-assign]
         element = mesh.committed[0]
         await terms.receive_previous_state(
-            PreviousStateStored(2, InstanceName(1, 0), name, element.digest), epochs.read
+            PreviousStateStored(2, InstanceName(1, 0), name, element.digest), epochs.restorer.read
         )
         assert not mesh.sites[1].broken
         assert third not in generation.waiting, "it has begun with what was handed over"
@@ -374,9 +374,9 @@ def test_an_old_instances_state_without_a_local_taker_is_read_once(
             before = mesh.before[element.digest]
             await terms.receive_previous_state(
                 PreviousStateStored(9, InstanceName(1, index, 1), name, element.digest, before),
-                mesh.sites[1].epochs.read,
+                mesh.sites[1].epochs.restorer.read,
             )
-        assert read == [0, 1, 2], "what stays with its number goes to nobody else"
+        assert read == [0, 1, 2], "groups that keep their owner go to no other"
         assert not terms._generations[name].waiting
         for site in mesh.sites:
             site.epochs.close()

@@ -19,7 +19,7 @@ def test_an_application_that_loses_one_part_restarts(seed: int, place: int) -> N
     seconds, wrong = struck_run(seed).strike((place,))
     assert not wrong
     assert seconds is not None
-    assert 1.5 <= seconds < 10, "no faster than a silent host can be told from a slow one"
+    assert 1.5 <= seconds < 10, "no faster than a silent host can be distinguished from a slow one"
 
 
 @pytest.mark.parametrize("seed", range(3))

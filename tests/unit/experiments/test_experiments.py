@@ -90,7 +90,7 @@ def test_recovery_is_measured_from_the_failures(monkeypatch: pytest.MonkeyPatch)
     rows = [row for row in report.rows if row["which"] == "random"]
     assert [row["failures"] for row in rows] == [1, 2, 4]
     assert all(0.5 < row["recovery_seconds"] < 60 for row in rows), (
-        "no faster than a silent peer can be told from a slow one"
+        "no faster than a silent peer can be distinguished from a slow one"
     )
     assert all(row["violations"] == 0 for row in report.rows)
 

@@ -114,7 +114,7 @@ def test_the_start_position_follows_the_options() -> None:
     assert beginning("from=1970-01-01T00:00:02Z") == [4, 5, 6, 7]
     assert beginning("from=latest") == []
     log.groups = {1: 1}
-    assert beginning("group=g&share=2/2") == list(range(13, 18)), "what the group had is deleted by now"
+    assert beginning("group=g&share=2/2") == list(range(13, 18)), "the group's messages are deleted by now"
 
 
 def test_from_latest_reads_messages_from_now_on() -> None:
@@ -170,7 +170,7 @@ def test_without_epochs_the_groups_offset_follows_emitted_messages(monkeypatch: 
     numbers(log, {0: 5})
     Taken(here).until(lambda it: bool(it.rows))
     here.close()
-    assert log.groups == {0: 35}, "the last is told at the end"
+    assert log.groups == {0: 35}, "the last one is reported at the end"
 
 
 def test_new_partitions_are_read_from_their_beginning() -> None:

@@ -68,7 +68,7 @@ def test_a_host_repeats_its_addresses_for_an_attempt_that_had_no_capacity_yet() 
     assert listens(bench, 99, last)
     (link,) = bench.of(LinkInstances)
     assert link.addresses == (SINK,)
-    assert listens(bench, 100, last - 1), "of a life that is over nobody needs to hear"
+    assert listens(bench, 100, last - 1), "a past attempt needs no report"
 
 
 BROUGHT = SavedState(InstanceId("1", 0, 3), (InstanceSnapshot(CheckpointId(0, 0), b"hash", 10, 1, (SCHEDULER.node,)),))

@@ -50,7 +50,7 @@ def test_the_coordinator_keeps_ends_of_its_own_attempt_only() -> None:
         bench.hear(SCHEDULER, InstancesEnded(attempt, "app", 1, {"1.0": {"n": attempt}}, attempt))
         return Acknowledged(attempt) in bench.told(SCHEDULER)
 
-    assert answered(2), "nobody needs to hear of it any more"
+    assert answered(2), "no node needs the report any more"
     assert not answered(4), "it is said again when this node is so far"
     assert not collected
     assert answered(3)

@@ -71,7 +71,7 @@ def test_a_side_that_commits_or_waits_for_hosts_outranks_a_minority_partition() 
     assert _knows_more(runs, alone)
     assert _knows_more(waits, alone)
     assert not _knows_more(alone, waits)
-    assert _knows_more(alone, answer("minority", None)), "who has heard of a commit knows for how long there was none"
+    assert _knows_more(alone, answer("minority", None)), "a host that saw a commit knows for how long there was none"
 
 
 def test_the_displayed_state_is_minority_partition() -> None:

@@ -262,7 +262,7 @@ def test_finished_instances_are_reported_until_the_coordinator_acknowledges() ->
     bench.hear(SCHEDULER, Acknowledged(ended.request))
     bench.take()
     bench.feed(InstanceFinished("app", 1, 0, 0, {"n": 1}))
-    assert not bench.told(SCHEDULER), "told and acknowledged already"
+    assert not bench.told(SCHEDULER), "reported and acknowledged already"
 
 
 def test_requests_before_the_ring_is_up_or_for_the_agent_are_refused() -> None:

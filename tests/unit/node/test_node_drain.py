@@ -205,7 +205,7 @@ def test_a_node_leaves_when_empty_even_if_it_was_to_stay_before(world: World) ->
     world.go(1)
     ended = [world.ended]
     world.go(2)
-    assert [*ended, world.ended] == [False, True], "who looks on hears of it before"
+    assert [*ended, world.ended] == [False, True], "an observer is notified before"
     assert "pi2 is leaving the ring" in world.order().refusal
 
 
@@ -292,7 +292,7 @@ def test_a_node_transfers_its_votes_before_it_leaves(world: World) -> None:
     world.answer = lambda: EvacuationStatus(0, is_safe=not asked[-1].voter_slot, is_begun=asked[-1].voter_slot)
     world.go(5)
     assert asked[-1].voter_slot
-    assert world.look().state == "emptying", "somebody is still to take its seat"
+    assert world.look().state == "emptying", "a voter slot is not transferred yet"
     assert not world.ended
     led.known = msgspec.structs.replace(three, voters=voters[1:], old_voters=())
     world.go(5)
@@ -352,7 +352,7 @@ def test_a_terminating_node_transfers_its_instances_then_its_vote() -> None:
     world.leave()
     world.answer = lambda: EvacuationStatus(0, is_safe=not world.voter_slots, is_begun=bool(world.voter_slots))
     world.go(1)
-    assert (world.voter_slots > 0, world.is_over) == (True, False), "somebody is still to take its seat"
+    assert (world.voter_slots > 0, world.is_over) == (True, False), "a voter slot is not transferred yet"
     world.replace_me()
     world.go(1)
     assert world.is_over

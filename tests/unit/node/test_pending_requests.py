@@ -55,7 +55,9 @@ def test_an_answer_ends_the_request_in_the_same_step_and_cancels_its_timer() -> 
     assert principal.answers == {principal.numbers[0]: load(principal.numbers[0])}
     assert isinstance(of.effects[-1], CancelTimer)
     assert of.count == 0
-    assert not of.reply_received(PEER, principal.numbers[0], load(principal.numbers[0])), "a second copy is nobody's"
+    assert not of.reply_received(PEER, principal.numbers[0], load(principal.numbers[0])), (
+        "a second copy matches no request"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_an_unanswered_request_is_repeated_until_the_deadline() -> None:
         of.now = Instant(tenth * 100 * MILLISECOND)
         name = of._waits[principal.numbers[0]].name
         of.timer(name)
-        assert sends(of) == [PEER], "only who has not answered"
+        assert sends(of) == [PEER], "only the peer that has not answered"
     of.now = Instant(2 * SECOND)
     of.timer(name)
     assert principal.answers == {principal.numbers[1]: load(principal.numbers[1])}

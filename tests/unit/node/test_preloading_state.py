@@ -82,7 +82,7 @@ def test_a_preload_is_ready_once_committed_state_is_built_and_again_each_epoch()
         (1, 0, b"element 4", (b"element 3",))
     ]
     assert order.plan_name == bench.plan.digest
-    assert not bench.of(FindSnapshot), "what was saved here is here"
+    assert not bench.of(FindSnapshot), "state saved here is here"
     (answer,) = bench.said(wire.GenerationReady)
     assert (answer.builds, answer.epoch, answer.reason) == (True, 4, "")
     bench.commit(3, 4, 5)
@@ -90,7 +90,7 @@ def test_a_preload_is_ready_once_committed_state_is_built_and_again_each_epoch()
     assert bench.built().snapshots[0].before == (b"element 3", b"element 4")
     assert bench.ready_as_of() == [4, 5]
     bench.prepare(bench.plan)
-    assert bench.ready_as_of() == [4, 5, 5], "whoever asks again is told again"
+    assert bench.ready_as_of() == [4, 5, 5], "a repeated request gets the same answer"
 
 
 def test_an_epoch_committed_during_a_preload_is_built_next() -> None:
@@ -99,7 +99,7 @@ def test_an_epoch_committed_during_a_preload_is_built_next() -> None:
     bench.commit(3, 4)
     assert len(bench.of(PreloadFromDisk)) == 1, "one after the other"
     bench.feed(Failed(bench.of(PreloadFromDisk)[0].request, "it is not here any more"))
-    assert not [each for each in bench.said(wire.GenerationReady) if each.reason], "what came later is"
+    assert not [each for each in bench.said(wire.GenerationReady) if each.reason], "a later one is"
     assert bench.built().snapshots[0].digest == b"element 4"
     assert bench.ready_as_of() == [4]
 
@@ -135,7 +135,7 @@ def test_snapshots_of_another_host_are_fetched_and_dropped_with_the_change() -> 
     (find,) = bench.of(FindSnapshot)
     bench.feed(Completed(find.request, False))
     (bring,) = bench.of(FetchSnapshot)
-    assert (bring.replica_node, bring.digest) == (SCHEDULER, b"element 3"), "who has saved it is asked first"
+    assert (bring.replica_node, bring.digest) == (SCHEDULER, b"element 3"), "the node that saved it is asked first"
     bench.feed(Failed(bring.request, "it does not lie here"))
     (fetch,) = bench.of(FetchFragment)
     told = bench.said(wire.GenerationProgress)[-1]

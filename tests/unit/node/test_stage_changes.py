@@ -375,7 +375,7 @@ def test_a_voter_that_takes_a_stage_knows_the_run_under_the_current_plan() -> No
     (effect,) = bench.of(PrepareLocalGeneration)
     bench.feed(Completed(effect.request, {(1, 0): "10.0.0.1:7"}))
     assert bench.hosted.part.plan == bench.value.plan.body
-    assert bench.hosted.concerns(THIRD.node), "who hosts the stage now is heard"
+    assert bench.hosted.concerns(THIRD.node), "the stage's present host is accepted"
     for epoch in (3, 4, 5):
         value = msgspec.structs.replace(bench.value, committed=CheckpointId(1, epoch))
         bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))

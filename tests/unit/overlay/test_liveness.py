@@ -28,7 +28,7 @@ def test_a_silent_peer_goes_through_all_stages() -> None:
     asked = {to for to, message in sent(bench.effects, wire.IndirectProbe) if message.target == peer(3)}
     assert asked == {peer(2), peer(4)}
     suspected = {to for to, message in sent(bench.effects, wire.Suspect) if message.target == peer(3)}
-    assert suspected == {peer(2), peer(3), peer(4)}, "the suspect is told too, so that it can refute"
+    assert suspected == {peer(2), peer(3), peer(4)}, "the suspect is notified too, so that it can refute"
     assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "silent")]
     assert {to for to, _ in sent(bench.effects, wire.DeclaredFailed)} == {peer(2), peer(4)}
     assert not bench.machine.is_alive(peer(3).node)
@@ -42,7 +42,7 @@ def test_a_lost_link_starts_indirect_probes_and_is_no_proof() -> None:
     ((to, probe),) = sent(effects, wire.PeerProbe)
     assert to == peer(3)
     effects = bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
-    assert CancelTimer(("overlay", "checks")) in effects, "nobody is examined any more"
+    assert CancelTimer(("overlay", "checks")) in effects, "no peer is examined any more"
     answer_probes(bench, 0, 4_000)
     assert of(bench.effects, PeerFailed) == []
 
@@ -227,5 +227,5 @@ def test_a_late_timer_restarts_unfinished_checks() -> None:
 def test_suspicion_shortens_with_each_confirmation() -> None:
     waits = [suspicion_ns(count, 3, 1_000, 2_000) for count in range(5)]
     assert waits == [2_000, 1_500, 1_208, 1_000, 1_000]
-    assert suspicion_ns(0, 0, 1_000, 2_000) == 1_000, "nobody could confirm, so waiting longer brings nothing"
+    assert suspicion_ns(0, 0, 1_000, 2_000) == 1_000, "no node could confirm, so waiting longer brings nothing"
     assert suspicion_ns(1, 1, 1_000, 2_000) == 1_000

@@ -473,7 +473,7 @@ def test_a_join_skips_no_node_twice() -> None:
     assert bench.receive(peer(9), again) == []
     routed = wire.JoinRequest(Peer(NodeId(3 << 119), 1), 1, (peer(1), peer(9)))
     assert sent(bench.receive(peer(9), routed), ring.InviteJoiner), (
-        "but who was on its way before the walk may be on it again"
+        "but a node on its route before the walk may be on it again"
     )
 
 

@@ -158,7 +158,7 @@ def test_section_5_step_6_a_leaf_that_knows_more_reports_it() -> None:
     assert {each.peer.node for each in answer.sightings} == {peer(3).node, peer(4).node}
     effects = bench.receive(peer(5), wire.Announce(8, 0, tuple(Sighting(peer(number)) for number in (2, 3, 4))))
     ((_, answer),) = sent(effects, wire.Announced)
-    assert answer.sightings == (), "who knows all is told nothing again"
+    assert answer.sightings == (), "a node that knows all gets no further report"
 
 
 def test_equal_leaf_digests_are_not_answered() -> None:

@@ -148,7 +148,7 @@ def test_a_dead_child_is_forgotten_and_a_dead_parent_replaced() -> None:
     assert topic(bench).children == {}
     bench.receive(PARENT, Departing())
     assert topic(bench).parent is None
-    assert topic(bench).asked is None, "nobody else is nearer to the key"
+    assert topic(bench).asked is None, "no other node is nearer to the key"
 
 
 # ---- repair
@@ -245,7 +245,7 @@ def test_a_publication_is_repeated_until_the_root_has_it_then_sent_directly() ->
     bench.receive(peer(20), wire.Published(THERE, first.number))
     assert sent(bench.wait(4 * retry_ms), wire.Publish) == []
     ((to, _),) = sent(bench.give(PublishTo(THERE, b"y")), wire.Publish)
-    assert to == peer(20), "who answered as root"
+    assert to == peer(20), "the node that answered as root"
 
 
 def test_an_unconfirmed_publication_is_given_up_and_counted() -> None:

@@ -144,7 +144,7 @@ def test_the_longest_pause_that_senders_report_stays_with_the_change() -> None:
         answer("U", GenerationPause("X", 3, 900)),
     )
     value = with_changeover_pauses(before, told)
-    assert [each.changeover_pause_ns for each in value.changes] == [70, 0], "what was not done has none"
+    assert [each.changeover_pause_ns for each in value.changes] == [70, 0], "an unfinished change has none"
     again = with_changeover_pauses(value, (answer("S", GenerationPause("X", 2, 50), GenerationPause("Y", 2, 99)),))
     assert [each.changeover_pause_ns for each in again.changes] == [70, 0], (
         "a shorter one, or one of a stage that did not change, says nothing"

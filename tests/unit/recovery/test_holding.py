@@ -71,7 +71,7 @@ def committed(world: Held) -> CheckpointId:
     assert world.hold() == ""
     world.run(0.5)
     world.prepare()
-    assert not world.is_held(), "what waited for the last marks is not worked off yet"
+    assert not world.is_held(), "rows that waited for the last watermarks are not processed yet"
     world.run(0.5)
     world.prepare()
     at = world.coordinator.commit_protocol.held
@@ -85,7 +85,7 @@ def test_the_requested_last_epoch_stops_reading_and_no_other_begins_after_it() -
     before = world.coordinator.commit_protocol.epochs.begun
     assert not world.has_request()
     at = committed(world)
-    assert world.has_request(), "nobody else knows that it is held"
+    assert world.has_request(), "no other node knows that it is held"
     assert at.epoch == before + 2
     world.run(60)
     assert world.coordinator.commit_protocol.epochs.begun == at.epoch

@@ -45,7 +45,7 @@ def test_a_host_that_could_not_enter_an_attempt_is_left_out_of_the_next() -> Non
     assert made is not None
     assert [int(each.host.node) for each in made.assignments] == [1, 9, 3]
     alone, missing = next_plan(now, lambda node: True, (), same, (NodeId(2),))
-    assert alone == now.plan, "with nobody else it is tried again"
+    assert alone == now.plan, "without another node it is tried again"
     assert missing == ()
 
 

@@ -189,7 +189,7 @@ def test_a_leader_notifies_a_removed_voter() -> None:
 def test_another_nodes_ballot_ends_nothing() -> None:
     side = VoterSlotMade()
     side.coordinator.on_leader_announced(peer(7), wire.LeaderAnnounced(RUN, later()[1]))
-    assert side.voter_slot.promised == NOW, "it was not the one who asks under it"
+    assert side.voter_slot.promised == NOW, "it was not the owner of the ballot"
 
 
 def test_a_voter_takes_no_value_of_an_older_generation() -> None:

@@ -83,8 +83,8 @@ def test_the_run_rolls_back_to_the_previous_epoch_after_the_timeout() -> None:
     )
     after = judged.applied(now)
     assert after.saved == now.before, "all of them, not the lost one alone"
-    assert after.before == now.saved, "it is not let go before the next commit"
-    assert (after.committed, after.at, after.parts) == (LAST, BEFORE, now.parts), "what is committed stays committed"
+    assert after.before == now.saved, "it is not released before the next commit"
+    assert (after.committed, after.at, after.parts) == (LAST, BEFORE, now.parts), "a commit is final"
     assert [one.chain[0].digest for one in after.emitted if one.instance == SINK] == [b"sink12"]
 
 
@@ -108,7 +108,7 @@ def test_only_time_with_missing_state_counts_against_the_timeout() -> None:
     assert world.decide(lost()).missing == (NodeId(1),)
     here.now = Instant(here.now + 600 * SECOND)
     here.lost = {NodeId(number): None for number in (2, 6, 7)}
-    assert world.decide(lost()).value is None, "who held that state is away since a moment ago"
+    assert world.decide(lost()).value is None, "the holder of that state is away since a moment ago"
     here.now = Instant(here.now + 61 * SECOND)
     made = world.decide(lost()).value
     assert made is not None
@@ -143,7 +143,7 @@ def test_a_movable_sink_needs_its_state_of_both_epochs() -> None:
     )
     moves = msgspec.structs.replace(now, plan=msgspec.structs.replace(now.plan, assignments=assignments), saved=kept)
     assert can_switch_checkpoint(moves, without(2, 6, 7)), "its host is there"
-    assert not can_switch_checkpoint(moves, without(2, 3, 6, 7)), "nobody else knows up to where it has shown rows"
+    assert not can_switch_checkpoint(moves, without(2, 3, 6, 7)), "no other node knows up to where it has emitted rows"
 
 
 def moving_source(now: RegisterValue) -> RegisterValue:
@@ -158,7 +158,7 @@ def moving_source(now: RegisterValue) -> RegisterValue:
 def test_no_rollback_when_a_sources_log_is_lost_with_its_host() -> None:
     now = moving_source(lost())
     assert can_switch_checkpoint(now, without(2, 6, 7)), "its log is there"
-    assert not can_switch_checkpoint(now, without(1, 2, 6, 7)), "what was read in between is in that log only"
+    assert not can_switch_checkpoint(now, without(1, 2, 6, 7)), "rows read in between are in that log only"
     assert not can_switch_checkpoint(now, without(2, 6, 7), unfit=(NodeId(1),)), "it would move at once"
     back = now.switched_checkpoint
     assert can_switch_checkpoint(back, without(1)), "that it goes forth does not rest on what was read in between"
@@ -197,7 +197,7 @@ def test_no_roll_forward_before_the_later_state_is_back() -> None:
     judged = decide_loss(back, without(6, 7, 8), asked, named, may_wait_for_state=False)
     assert (judged.switches_checkpoint, judged.note) == (False, "")
     assert not can_switch_checkpoint(back, without(6, 7, 8)), (
-        "also for who has the earlier one: it lacked the later one"
+        "also for the host of the earlier one: it lacked the later one"
     )
 
 
@@ -220,13 +220,13 @@ def test_a_commit_names_the_epoch_available_for_rollback() -> None:
     now = lost()
     assert committed_after(now).fallback_checkpoint == LAST
     assert committed_after(msgspec.structs.replace(now, plan=plan())).fallback_checkpoint is None, (
-        "nobody has asked for it"
+        "no node has asked for it"
     )
     first = msgspec.structs.replace(now, committed=INITIAL_CHECKPOINT, fallback_checkpoint=None)
     assert committed_after(first).fallback_checkpoint is None, "at the beginning a source may begin elsewhere"
     again = committed_after(msgspec.structs.replace(now.switched_checkpoint, attempt=2))
     assert (again.fallback_checkpoint, again.rolled_back_to, again.before) == (BEFORE, None, now.before), (
-        "what it really went on from"
+        "the checkpoint that it really resumed from"
     )
 
 

@@ -168,8 +168,8 @@ def leader() -> Leader:
 
 def test_each_message_has_a_rule_and_a_place_on_the_wire() -> None:
     kinds = set(wire.RunMessage.__subclasses__())
-    assert kinds == set(get_args(wire.RecoveryMessage)), "what is not in the union cannot be read by anybody"
-    assert kinds == set(RULES), "who may say it?"
+    assert kinds == set(get_args(wire.RecoveryMessage)), "a message outside the union cannot be decoded"
+    assert kinds == set(RULES), "which senders are permitted?"
 
 
 @pytest.mark.parametrize("kind", RULES, ids=lambda kind: kind.__name__)

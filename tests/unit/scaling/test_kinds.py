@@ -107,7 +107,7 @@ def test_quota_is_granted_in_rotation_upstream_first() -> None:
     assert within_quota(wishes, 0, None) == {"a": 6, "b": 2, "c": 3}
     assert within_quota(wishes, 2, 11) == {"a": 4, "b": 2, "c": 3}
     assert within_quota(wishes, 2, 9) == {"a": 3, "b": 1, "c": 3}
-    assert within_quota(wishes, 9, 9) == {"a": 2, "b": 1, "c": 3}, "what runs is not taken away"
+    assert within_quota(wishes, 9, 9) == {"a": 2, "b": 1, "c": 3}, "running instances are not removed"
 
 
 # ---- one pass

@@ -38,7 +38,7 @@ def test_the_first_full_instance_sets_the_capacity() -> None:
     assert stage.offered_mean == 100
     assert stage.mean_rate == 100
     assert shares_of([instance(0, 0)]) == (0.0,)
-    assert StageMeasures((100.0, 50.0), (0.0, 0.0), (0.0,), (0.0,)).capacity == 150, "no row says who gets what"
+    assert StageMeasures((100.0, 50.0), (0.0, 0.0), (0.0,), (0.0,)).capacity == 150, "without rows there is no ratio"
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 1), (1, 129), (-1, -1)])

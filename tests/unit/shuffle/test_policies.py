@@ -172,7 +172,7 @@ def test_a_halved_rate_is_detected_within_few_packets_without_false_alarms() -> 
     assert packets < 30
     passed, tried = estimates.counts(0)
     assert 0.1 < passed / tried < 0.35
-    assert tried < 200, "what was before is gone"
+    assert tried < 200, "older counts are gone"
 
 
 def test_idle_links_are_forgotten_and_used_ones_are_not() -> None:

@@ -27,6 +27,6 @@ def test_a_link_that_is_cut_or_held_in_one_direction_is_not_open() -> None:
     is_open = partial(net.is_open, until=2 * SECOND)
     assert is_connected(NODES, is_open)
     net.hold(NODES[3], NODES[0], 2 * SECOND)
-    assert is_connected(NODES, is_open), "it is let go in time"
+    assert is_connected(NODES, is_open), "it is released in time"
     net.hold(NODES[3], NODES[0], 3 * SECOND)
     assert not is_connected(NODES, is_open)

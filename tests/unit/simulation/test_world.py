@@ -165,7 +165,7 @@ def test_the_trace_distinguishes_runs() -> None:
         world.run_for(SECOND)
         assert trace.events == 2
         digests.append(trace.digest)
-    assert digests[0] == digests[1] != digests[2], "payloads count, not only who spoke when"
+    assert digests[0] == digests[1] != digests[2], "payloads count, not only senders and times"
 
 
 def test_run_until_stops_early_and_at_its_limit() -> None:

@@ -134,7 +134,7 @@ def test_partitions_of_a_log_share_the_waiting_limit(
     with pytest.raises(OperationFailed, match="no space left on device"):
         log.partitions[1].append(body, 1)
     let()
-    assert sum(log.prepare()) == 10, "what was refused is one more than there was room for"
+    assert sum(log.prepare()) == 10, "one row more than fitted was refused"
     for _ in range(20):
         log.partitions[0].append(body, 1)
         log.prepare()
