@@ -18,7 +18,8 @@ CLASSES = {"## `agreed`": Agreement, "## A side": AgreedNeighbour, "## `view`": 
 """Heading of the page's part → the class that it lists."""
 
 _NAMES = {
-    "view": View, "_view": View, "agreed": Agreement, "side": AgreedNeighbour, "predecessor": AgreedNeighbour, "successor": AgreedNeighbour,
+    "view": View, "_view": View, "agreed": Agreement, "side": AgreedNeighbour, "predecessor": AgreedNeighbour,
+    "successor": AgreedNeighbour,
 }  # fmt: skip
 """What the code calls them."""
 

@@ -40,7 +40,8 @@ def test_the_exhausted_quota_and_its_owner_are_reported(tmp_path: Path) -> None:
         def submit(name: str, agent: AgentProcess, *who: str) -> tuple[int, str, float]:
             began = time.monotonic()
             told = cli(
-                "submit", f"{tmp_path / 'code.py'}:passes", "--name", name, "--set", f"readings=http://127.0.0.1:0/{name}?listen=1@a1",
+                "submit", f"{tmp_path / 'code.py'}:passes", "--name", name, "--set",
+                f"readings=http://127.0.0.1:0/{name}?listen=1@a1",
                 "--set", f"report=jsonl:{tmp_path / name}.jsonl@a1", *(who or ("--agent", str(agent.state_dir))),
             )  # fmt: skip
             return told.returncode, told.stderr, time.monotonic() - began

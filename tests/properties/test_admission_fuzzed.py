@@ -106,7 +106,8 @@ HELLO = Hello(
     service="control", chain=ANN, name="pi", token=SIGNED_RECORD, receipt=SIGNED_RECEIPT, welcome=SIGNED_RECEIPT
 )
 APPLICATION = ApplicationRecord(
-    "x", 1, 1, 1, "stopped", ME, owner_key=public_of("ann"), signed_command=signed_command(STOP), signed_entries=(signed_command(STOP, at=1), signed_command(SHARE)),
+    "x", 1, 1, 1, "stopped", ME, owner_key=public_of("ann"), signed_command=signed_command(STOP),
+    signed_entries=(signed_command(STOP, at=1), signed_command(SHARE)),
 )  # fmt: skip
 USED = TokenUses(TOKEN, 20, NOW, "agent", "", (TokenUse(public_of("pi"), NOW),))
 LOG = SinkRecord("log", "x", 1, ME, NOW, "id", b"{}", 1, public_of("ann"), signed_command(STOP))
@@ -255,7 +256,8 @@ SAMPLES: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "records of tokens": (a_record_of_a_token, [SIGNED_RECORD]),
     "hellos": (a_hello, [encode_hello(HELLO)]),
     "tokens": (a_token, [TOKEN_TEXT.encode()]),
-    "requests": (a_request, [CONTROL.encode(ControlRequest(1, one, ORDERS[0])) for one in (STOP, SHARE, BAN, RenewUserMembership(ANN, SIGNED_RECORD))]),
+    "requests": (a_request, [CONTROL.encode(ControlRequest(1, one, ORDERS[0])) for one in (STOP, SHARE, BAN,
+    RenewUserMembership(ANN, SIGNED_RECORD))]),
     "messages": (a_message, [NODE_CODEC.encode(one) for one in MESSAGES]),  # type: ignore[arg-type]
     "relays": (a_relays, [RELAYED.encode(one) for one in RELAYS]),
     "tickets": (a_ticket, [preface(b"k" * 16)]),

@@ -96,7 +96,8 @@ def test_a_damaged_hello_is_detected_or_harmless(hello: Hello, data: st.DataObje
 
 u16, u32, u64 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 headers = st.builds(
-    DataHeader, application=u64, attempt=u32, edge=u16, source=u16, source_generation=u16, target=u16, target_generation=u16, epoch=u32,
+    DataHeader, application=u64, attempt=u32, edge=u16, source=u16, source_generation=u16, target=u16,
+    target_generation=u16, epoch=u32,
     frame=u64, sequence=u64, rows=st.integers(1, 2**16), schema=u32, flags=st.just(0),
 )  # fmt: skip
 

@@ -137,7 +137,8 @@ def ask(book: AuditTrail, answers: list[object], **more: object) -> AuditLines:
         book.read(
             ReadAudit(
                 1,
-                QueryAudit(1, **{"wanted": AuditFilter(), "after": 0, "limit": 100, "verify": True, **more}),  # type: ignore[arg-type]
+                QueryAudit(1, **{"wanted": AuditFilter(), "after": 0, "limit": 100, "verify": True, **more}),
+                # type: ignore[arg-type]
             )
         )
         await asyncio.gather(*book._tasks)

@@ -56,10 +56,12 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), TraceRoute("0"), Logs("x"), Info(),
-    CreateToken(), ShutDownAgent(), Tap("x", "y"), ShareApplication("x", "00"), SetBan("ab" * 32, 0), ListBans(), Tokens(), Forget("x"), ExplainScaling("x"),
+    CreateToken(), ShutDownAgent(), Tap("x", "y"), ShareApplication("x", "00"), SetBan("ab" * 32, 0), ListBans(),
+    Tokens(), Forget("x"), ExplainScaling("x"),
     Audit(), SetSecret("x", "00", "y"), Secrets(),
     ExplainRecovery("x"), Checkpoints("x"), ExportCheckpoint("x"), RemoveCheckpoint("x"), ReadCheckpoint("x", "0" * 64, 0),
-    UploadCheckpoint("x", "0" * 64, 1, 0, b""), ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"), RenewUserMembership(), DrainNode("a1"),
+    UploadCheckpoint("x", "0" * 64, 1, 0, b""), ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"),
+    RenewUserMembership(), DrainNode("a1"),
     RecoverRun("x", ("a1",)),
 )  # fmt: skip
 

@@ -121,7 +121,8 @@ def route(by: str, direct: int, relayed: int, **moves: int) -> dict[str, Any]:
     """An executor's report of one path."""
     circuit = {"relay": by, "in_use": True, "cost_ms": 5.0, "round_trip_ms": 9.5, "success": 0.5, "answers": 7,
                "bytes_per_second": 12, "late": False}  # fmt: skip
-    return {"edge": 0, "target": 0, "to": "a6", "paths": "auto", "relay": by, "since_ms": 1, "state": "works", "circuits": [circuit],
+    return {"edge": 0, "target": 0, "to": "a6", "paths": "auto", "relay": by, "since_ms": 1, "state": "works",
+    "circuits": [circuit],
             "changes": [{"at_ms": 1, "from": "", "to": "a2", "reason": "slow"}], "moves": moves,
             "frames": {"direct": direct, "relayed": relayed}}  # fmt: skip
 

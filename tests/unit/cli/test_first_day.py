@@ -156,7 +156,8 @@ def test_a_long_reason_is_cut_on_a_terminal_only(
 def test_status_displays_the_age_of_figures_and_the_placement_reason(capsys: pytest.CaptureFixture[str]) -> None:
     body: dict[str, Any] = {
         "name": "small", "version": 1, "state": "running", "changed_ms": 0, "placement": {"rows": ["a1"], "count": ["a2"]},
-        "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 was skipped to spread instances evenly (it has 5 already)"},
+        "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]],
+        "reasons": {"count": "a1 was skipped to spread instances evenly (it has 5 already)"},
         "stages": [{"name": "rows", "instances": [{"age_ms": 100}]}, {"name": "count", "instances": [{"age_ms": 2_300}]}],
     }  # fmt: skip
     application_view.print_status(body)

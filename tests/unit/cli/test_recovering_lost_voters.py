@@ -11,7 +11,8 @@ from agiledart_node.wire.commands import RecoverRun
 
 NOTES = ["it goes on from epoch 7, as a1 knows from its register", "who has read them sees them twice"]
 FOUND: dict[str, Any] = {
-    "name": "job", "version": 1, "quorum_generation": 1, "epoch": 7, "attempt": 2, "lost_voters": ["a4", "a5"], "remaining_voters": ["a1"], "voters": [],
+    "name": "job", "version": 1, "quorum_generation": 1, "epoch": 7, "attempt": 2, "lost_voters": ["a4", "a5"],
+    "remaining_voters": ["a1"], "voters": [],
     "warnings": NOTES, "done": False,
 }  # fmt: skip
 

@@ -12,7 +12,8 @@ RECOVERY: dict[str, Any] = {
 }  # fmt: skip
 BODY: dict[str, Any] = {
     "name": "orders", "version": 1, "state": "recovering", "reason": "", "changed_ms": 0, "stages": [], "summary": {},
-    "epoch": {"committed": 7, "attempt": 2, "age_s": 3.0, "duration_ms": 20.0, "bytes": 5_000, "tolerated_losses": 1, "coordinator": "pi2"},
+    "epoch": {"committed": 7, "attempt": 2, "age_s": 3.0, "duration_ms": 20.0, "bytes": 5_000, "tolerated_losses": 1,
+    "coordinator": "pi2"},
     "recovery": RECOVERY,
 }  # fmt: skip
 

@@ -184,7 +184,8 @@ def test_the_highest_common_protocol_is_used(
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 HEADER = DataHeader(
-    application=0x0102030405060708, attempt=9, edge=10, source=11, source_generation=12, target=13, target_generation=14, epoch=15, frame=16,
+    application=0x0102030405060708, attempt=9, edge=10, source=11, source_generation=12, target=13,
+    target_generation=14, epoch=15, frame=16,
     sequence=17, rows=18, schema=19,
 )  # fmt: skip
 GOLDEN_HEADER = (

@@ -95,7 +95,7 @@ def test_an_admission_from_before_a_rejoin_does_not_begin_after_it() -> None:
 
 
 def test_a_repeated_admission_does_not_lengthen_the_lease() -> None:
-    """The guardian counts from the first `JoinerReady` that came; so must the joiner, or it would deliver longer than is free for it."""
+    """The range owner counts from the first `JoinerReady`; so must the joiner, or it would deliver for too long."""
     bench = called(Bench(5))
     bench.wait(900)
     bench.receive(peer(4), ring.InviteJoiner(TICKET, 0, ()))
