@@ -9,7 +9,7 @@ import tempfile
 
 from hypothesis import settings
 
-settings.register_profile("agiledart", deadline=None)  # no test is judged by the clock of a busy machine
+settings.register_profile("agiledart", deadline=None)  # no test depends on the clock of a busy machine
 settings.load_profile("agiledart")
 
 

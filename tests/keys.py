@@ -29,7 +29,7 @@ def public_of(name: str) -> bytes:
 
 @dataclass
 class Authority:
-    """A network's authority. Every holder is named; its key is `key_of(name)`."""
+    """A network's authority. Every bearer is named; its key is `key_of(name)`."""
 
     name: str = "authority"
     now: int = NOW

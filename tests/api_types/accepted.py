@@ -105,7 +105,7 @@ def build(readings: Source[Reading] = csv("readings.csv"), report: Sink[Alarm] =
 
 
 class Bounds(BroadcastOperator[str, Reading, list[float], Alarm, Alarm, list[str]]):
-    """A keyed step that hears a broadcast stream."""
+    """A keyed step that receives a broadcast stream."""
 
     def initial(self, key: str) -> list[float]:
         return []

@@ -130,7 +130,7 @@ def agent(name: str, **settings: object) -> Node:
 
 
 async def settled(condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
-    """Wait for something that no callback tells of."""
+    """Wait for a state that no callback reports."""
     async with asyncio.timeout(timeout):
         while not condition():  # noqa: ASYNC110  that is the point
             await asyncio.sleep(0.002)

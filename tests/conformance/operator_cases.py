@@ -94,12 +94,12 @@ def summary(rows: list[Row]) -> tuple[Any, ...]:
 
 
 def is_low(row: Row) -> bool:
-    """First element of the patterns."""
+    """First row of the patterns."""
     return row.value < 0
 
 
 def is_high(row: Row) -> bool:
-    """Last element of the patterns."""
+    """Last row of the patterns."""
     return row.value > 1
 
 

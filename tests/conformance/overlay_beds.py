@@ -42,7 +42,7 @@ class Bed(Protocol):
     effects: list[tuple[int, Effect]]
 
     async def start(self, number: int, *seeds: int) -> None:
-        """Start a node, or its next life, and have it join through these."""
+        """Start a node, or its next incarnation, and have it join through these."""
 
     async def kill(self, number: int) -> None:
         """End a node as `kill -9` does: its connections are reset."""
@@ -212,7 +212,7 @@ class DirectBed:
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not condition():  # noqa: ASYNC110  nothing tells of the state of all machines
+                while not condition():  # noqa: ASYNC110 no event reports the state of all machines
                     await asyncio.sleep(0.01)
         return condition()
 

@@ -1,4 +1,4 @@
-"""Shapes of graphs that block where something is wrong with marks or credits: fan-out, one key for all, a silent source."""
+"""Shapes of graphs that block when watermarks or credits are wrong: fan-out, one key for all, a silent source."""
 
 from collections.abc import Sequence
 from datetime import timedelta

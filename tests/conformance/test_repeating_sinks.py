@@ -186,7 +186,7 @@ def test_an_idempotent_row_is_not_counted() -> None:
 
 
 def test_a_movable_log_aborts_rows(tmp_path: Path) -> None:
-    """Its readers could not tell what only the lost node had shown them from what comes again."""
+    """Its readers could not distinguish rows emitted by the lost node only from duplicates."""
     running = launched(tmp_path, "log:moves", Delivery.AT_LEAST_ONCE, moves=True)
     assert running.writer is not None
     running.writer.write(rows(0, 3))

@@ -234,7 +234,7 @@ def disk_of(size: int) -> Iterator[None]:
 
 
 def rides_in(store: KeyedStore) -> dict[str, int]:
-    """Of all keys, as the store's bytes tell."""
+    """State of all keys, from the store's bytes."""
     groups = [codec().decode_group(store.snapshot_group(group))[0] for group in store.groups()]
     return {plain[0]: plain[2].rides for group in groups for plain in group}
 

@@ -249,7 +249,7 @@ async def _until_closed(reader: asyncio.StreamReader) -> None:
 
 
 async def many_links(target: Target) -> None:
-    """One reader takes more links than anybody needs."""
+    """One reader opens more links than any reader needs."""
     key = Key.generate()
     links: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):

@@ -38,7 +38,7 @@ class Room(NamedTuple):
 
 
 class Alarms(BroadcastOperator[str, Reading, list[int], tuple[str, int, int], Reading, dict[str, int]]):
-    """Readings above the second sensor's latest bound, counted; and when the room is quiet again."""
+    """Readings above the second sensor's latest bound, counted; and a row when the room is quiet again."""
 
     def initial(self, key: str) -> list[int]:
         return [0]

@@ -1,4 +1,6 @@
-"""Orders of several users at several agents: every one is found in the audit, and an altered line on a disk is reported."""
+"""Signed commands of several users at several agents: every one is found in the audit, and an altered line on a disk is
+reported.
+"""
 
 import asyncio
 import json
@@ -31,7 +33,7 @@ USERS = (("admin", ""), ("submitter", ""), ("submitter", "app:x1"), ("reader", "
 
 
 def what_comes_of_it(role: str, scope: str, command: Command, *, is_signed: bool) -> tuple[bool, str]:
-    """By hand: allowed, or why not."""
+    """Manual run: allowed, or why not."""
     if role == "reader" or (role == "submitter" and isinstance(command, CreateToken | SetBan)):
         return False, "role"
     if scope and getattr(command, "name", "") != "x1":
@@ -78,7 +80,7 @@ def audit(asked: Mesh, *words: str) -> tuple[int, dict[str, object], str]:
 
 
 def mixed(made: Mesh, count: int) -> None:
-    """So many orders of five users at all agents."""
+    """So many signed commands of five users at all agents."""
     founder = made.agents[0].state_dir
     each = count // len(USERS) // len(made.agents)
 

@@ -110,7 +110,7 @@ class Job:
                             f"{self.name} says for whom it waits"))  # fmt: skip
 
     def ends_as(self, expected: str) -> None:
-        """It finishes in its first life, with the right rows."""
+        """It finishes in its first attempt, with the right rows."""
         told = dict(wait_for(lambda: (told := self.status())["state"] in FINAL and told, 120, f"{self.name} ends"))
         assert (told["state"], told["reason"]) == ("finished", "")
         assert not any("restarted, attempt" in entry["text"] for entry in told["history"])

@@ -1,4 +1,4 @@
-"""A dry run tells the truth: on which node code does not load, what a source or sink would find there, what it guarantees."""
+"""A dry run is accurate: on which node code does not load, what a source or sink would find there, what it guarantees."""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""The fault lab: its draws are made of their seeds, its judges see what is wrong, and two faults of real agents violate nothing."""
+"""The fault lab: its draws depend on their seeds only, its checkers detect faults, and two faults of real agents
+violate nothing.
+"""
 
 from pathlib import Path
 

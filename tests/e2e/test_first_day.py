@@ -1,4 +1,4 @@
-"""Problems that users met on their first day: each was found by hand."""
+"""Problems that users met on their first day: each was found manually."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 
 def agent(*words: str) -> subprocess.CompletedProcess[str]:
-    """An agent that cannot start, or is shown."""
+    """An agent that cannot start, or is displayed."""
     return cli("agent", "--metrics", "", *words)
 
 

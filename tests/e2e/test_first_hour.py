@@ -1,6 +1,6 @@
 """A stranger's first hour in a fresh account: the pages' examples, and every mistake that users made on their first day.
 
-All commands are typed by a user with only the project's commands on the path. Each answer is judged: its exit code,
+All commands are typed by a user with only the project's commands on the path. Each answer is checked: its exit code,
 its message, and that every failure is reported in one line with the next step, never in a traceback.
 """
 

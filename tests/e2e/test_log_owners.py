@@ -125,7 +125,7 @@ def what_an_admin_writes_stays_hers(three: Mesh, tmp_path: Path, ann: Person, ev
     assert told == (0, ""), told
     assert ann.rows(a1, "routes") == 14  # an admin may; it stays hers
 
-    # On a node that lacks its files the log begins anew, and stays hers: the ring says whose it is, by an order that she signed.
+    # On a node that lacks its files the log begins anew, and stays hers: the ring names its owner, by a command that she signed.
     told = by_an_admin(a1, tmp_path, "elsewhere", "log:routes@a3")
     assert told == (0, ""), told
     begun = read_description(log_directory(a3.state_dir, "routes"))

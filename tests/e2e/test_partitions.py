@@ -53,7 +53,7 @@ def ring(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mesh]:
 
 
 def epoch_at(agent: AgentProcess, name: str) -> int:
-    """The committed epoch as an agent hears of it; -1: it hears nothing."""
+    """The committed epoch as an agent knows it; -1: it receives nothing."""
     try:
         told = agent.ask(Status(name))
     except (CommandRefusedError, NoAgentError, OSError):

@@ -64,7 +64,7 @@ class Feeder:
 
 
 def is_in_a_later_life(job: Job, attempt: int, lines: int) -> bool:
-    """Whether it runs, not in that life, and has read so many lines."""
+    """Whether it runs, in another attempt, and has read so many lines."""
     told = job.status()
     is_there = told["state"] == "running" and (told.get("epoch") or {"attempt": 0})["attempt"] > attempt
     return is_there and job.read() == lines

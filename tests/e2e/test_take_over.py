@@ -86,7 +86,7 @@ def test_the_coordinator_is_killed_permanently(ring: Mesh, expected: tuple[Path,
     leader = coordinator_of(job)
     pull_the_plug(leader)
     if leader.name in ENDS:
-        # Its files are there and nowhere else: the run says whom it waits for, and goes on when that one is back.
+        # Its files are there and nowhere else: the run names the node that it waits for, and continues when that one is back.
         wait_for(lambda: _waits_for(job) == [leader.name], 60, f"it waits for {leader.name}")
         leader.start()
     check(job, expected[1])
@@ -117,14 +117,14 @@ def test_a_large_state_is_cut_into_fragments_and_rebuilt(ring: Mesh, expected: t
 
 
 def _rests_on_one(job: Job) -> bool:
-    """Whether the committed epoch needs a whole element and a smaller one; so the next one will be a third."""
+    """Whether the committed epoch needs a full snapshot and an increment; so the next one will be a third."""
     told = job.ring.living()[0].ask(Checkpoints(job.name))
     kept = sorted((one["epoch"], one["bytes"]) for one in told["snapshots"] if one["stage"] == "sums")
     return len(kept) == 2 and kept[1][1] < kept[0][1] / 4
 
 
 def rebuilt_at(agent: AgentProcess) -> int:
-    """Elements that an agent has put together from fragments."""
+    """Snapshots that an agent has rebuilt from fragments."""
     where = (agent.description or {})["metrics"]
     with urllib.request.urlopen(f"http://{where}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()

@@ -167,7 +167,7 @@ def test_without_a_policy_the_application_fails_with_the_record(ring: Mesh, fold
     assert "in raises_at_threes: ValueError: 3 is a multiple of three for record Reading(" in status["reason"]
     near = ring.agent("a1")
     told = wait_for(lambda: near.ask(Status("fails"))["summary"], 20, "its last figures")
-    assert told["instances_reporting"] >= 2  # the process that failed tells them first; it has the step and the sink
+    assert told["instances_reporting"] >= 2  # the process that failed reports them first; it has the step and the sink
 
 
 def test_runaway_memory_is_bounded_and_named(ring: Mesh, folder: Path) -> None:

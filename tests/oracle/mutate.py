@@ -228,7 +228,7 @@ def small_world(seed: int, count: int, taxis: int = 25, places: int = 9) -> list
         now += timedelta(seconds=rng.choice(GAPS) if rng.random() < 0.03 else rng.choice((0, 0, 0, 1, 20, 60, 60, 150)))
         pickup = now - timedelta(seconds=rng.choice((0, 60, 600, 4_000)))
         (ax, ay), (bx, by) = rng.choice(cells), rng.choice(cells)
-        # Offsets of up to half a cell of 500 m, so that query 2 tells places apart that query 1 does not.
+        # Offsets of up to half a cell of 500 m, so that query 2 separates places that query 1 does not.
         a_lon, b_lon = (WEST + STEP_EAST * (x - 1 + rng.choice((-0.2, 0.0, 0.3))) for x in (ax, bx))
         a_lat, b_lat = (NORTH - STEP_SOUTH * (y - 1 + rng.choice((0.0, 0.0, 0.3))) for y in (ay, by))
         fare, tip = rng.choice(SMALL_AMOUNTS)

@@ -95,7 +95,9 @@ def test_r7_chance_of_loss(m: int, k: int, gone: float, loss: float) -> None:
 
 @pytest.mark.parametrize(("m", "k"), CODES)
 def test_r8_any_k_replica_nodes_may_die(m: int, k: int) -> None:
-    """§2 "any m of the n rebuild the state": whichever k hosts die, m of the holders are left, and the owner's is none of them."""
+    """§2 "any m of the n rebuild the state": whichever k hosts die, m of the replica nodes are left, and the owner's is
+    none of them.
+    """
     peers = [Peer(NodeId(number), 1, host=f"machine-{number}") for number in range(1, m + k + 3)]
     where = spread(peers[0], peers, 1 << 30, m, k)
     assert where.survives == k

@@ -50,7 +50,7 @@ def columns() -> st.SearchStrategy[list[str]]:
 
 
 def one_by_one(lines: list[str]) -> tuple[str, dict[str, int]]:
-    """Rows in text, which tells -0.0 from 0.0 and 1.0 from 1, and reasons: the careful way."""
+    """Rows in text, which distinguishes -0.0 from 0.0 and 1.0 from 1, and reasons: the careful way."""
     rows: list[Any] = []
     malformed: dict[str, int] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""Whatever links lose, double and swap, and whenever they are cut: the same rows, marks, barriers and counts come."""
+"""Whatever links lose, double and swap, and whenever they are cut: the same rows, watermarks, barriers and counts arrive."""
 
 import pytest
 from hypothesis import given
@@ -69,7 +69,7 @@ class TakesBarriersTwice(DataPort):
 
 
 class HurriesMarks(DataPort):
-    """A mark has no rows, so it need not wait for its turn."""
+    """A watermark has no rows, so it need not wait in the queue."""
 
     def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel

@@ -75,12 +75,12 @@ def latest(before: Row, row: Row) -> Row:
 
 
 def is_small(row: Row) -> bool:
-    """First element of a pattern."""
+    """First row of a pattern."""
     return value(row) > 3
 
 
 def is_great(row: Row) -> bool:
-    """Last element of a pattern."""
+    """Last row of a pattern."""
     return value(row) <= 3
 
 

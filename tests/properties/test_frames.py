@@ -128,7 +128,7 @@ def test_a_frame_of_a_verified_channel_needs_no_second_verification(
     if found is not None:
         again = DataHeader.unpack(bytes(body))
         assert (again.frame, again.sequence, again.rows, again.flags) == (*found, 0)
-        assert again[:7] == header[:7]  # application, life, edge, both ends with their terms
+        assert again[:7] == header[:7]  # application, attempt, edge, both ends with their generations
     for cut in range(DATA_HEADER_BYTES):
         assert rows_of_channel(judged[:cut], channel_of(judged)) is None
 

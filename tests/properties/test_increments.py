@@ -1,4 +1,4 @@
-"""Increments: whatever is changed, committed and lost, a chain of elements restores what one whole element would have restored."""
+"""Increments: whatever is changed, committed and lost, a chain of snapshots restores the same state as one full snapshot."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -64,7 +64,7 @@ def restored(state: Operator, whole: bytes, behind: list[bytes]) -> None:
 
 
 class Kept:
-    """Snapshots of an operator: elements by name, and the chain of each."""
+    """Snapshots of an operator: snapshots by name, and the chain of each."""
 
     def __init__(self, state: Operator) -> None:
         self.increments = Increments(state, 0)
@@ -116,7 +116,7 @@ class Kept:
         return barrier in self.at and self.at[barrier][0] in self.elements
 
     def chain(self, name: bytes) -> list[bytes]:
-        """Of an element, a whole one first."""
+        """Contents of a snapshot, a full one first."""
         onto, raw = self.elements[name]
         return [*self.chain(onto), raw] if onto else [raw]
 
@@ -265,7 +265,7 @@ def forgotten_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def rests_on_what_was_lost(patch: pytest.MonkeyPatch) -> None:
-    """An element rests on the last one that was written, and says what changed since the one before it that was committed."""
+    """An increment rests on the last snapshot that was written, and holds changes since the one before it that was committed."""
     committed = Increments.committed
 
     def late(self: Any, barrier: int) -> None:
@@ -320,7 +320,7 @@ def notes_lost_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_encoded_first(patch: pytest.MonkeyPatch) -> None:
-    """A key that changes while a snapshot is open is left to whoever comes to it."""
+    """A key that changes while a snapshot is open is encoded by the next visitor."""
     for kind in (FullEntriesSnapshot, ChangedEntriesSnapshot):
         patch.setattr(kind, "keep", lambda self, key: None)
 

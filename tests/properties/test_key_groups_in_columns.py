@@ -55,7 +55,7 @@ def window_of(program: Program) -> NamedPanes:
 
 
 def fed(operator: NamedPanes, rows: list[Trip], part: Part, watermark: int | None) -> list[tuple[int, str]]:
-    """(time, row) of what comes out when rows come, and the mark; None: the end of the input."""
+    """(time, row) of the output for these rows, and the watermark; None: the end of the input."""
     times = [row.at for row in rows]
     held: Any = fresh(rows) if part.in_columns and rows else rows
     order: Any = np.array(times, np.int64) if part.in_columns and rows else times

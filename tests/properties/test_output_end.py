@@ -1,4 +1,4 @@
-"""`OutputEnd.emit` sends at once what may go at once: the same rows, marks, barriers and counts as through the queue."""
+"""`OutputEnd.emit` sends at once what may go at once: the same rows, watermarks, barriers and counts as through the queue."""
 
 from typing import Any
 

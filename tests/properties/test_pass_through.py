@@ -1,4 +1,6 @@
-"""`Instance.pass_through` is `offer` and `work`: the same rows, marks, barriers, counts and snapshots, whenever it says yes."""
+"""`Instance.pass_through` is `offer` and `work`: the same rows, watermarks, barriers, counts and snapshots, whenever it
+says yes.
+"""
 
 from datetime import timedelta
 from typing import Any, NamedTuple

@@ -232,7 +232,7 @@ def write_epochs(log: LogWriter, plan: list[tuple[int, int, str]]) -> tuple[list
 def test_readers_see_complete_epochs_and_the_register_decides_what_stays(
     plan: list[tuple[int, int, str]], data: st.DataObject
 ) -> None:
-    """A kill anywhere; then the log goes on at the end that the register names: a prepared epoch, heard of as committed or not."""
+    """A kill anywhere; then the log goes on at the end that the register names: a prepared epoch, known as committed or not."""
     with folder() as root:
         log = open_log(root)
         prepared, committed = write_epochs(log, plan)

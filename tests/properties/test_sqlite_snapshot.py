@@ -87,7 +87,7 @@ def filled(groups: dict[int, Any]) -> dict[int, Any]:
 
 
 def played(ops: list[Op], cached_keys: int) -> int:
-    """How many elements came to their end."""
+    """How many snapshots were completed."""
     with TemporaryDirectory() as folder:
         model = OfDisk(Path(folder), cached_keys)
         for op in ops:
@@ -127,12 +127,12 @@ def test_many_snapshots_are_completed() -> None:
 
 
 def nothing_is_encoded_first(patch: pytest.MonkeyPatch) -> None:
-    """A key that changes while a file is read is left to whoever comes to it."""
+    """A key that changes while a file is read is encoded by the next visitor."""
     patch.setattr(SqliteSnapshot, "keep", lambda self, key, entry: None)
 
 
 def timers_that_came_out_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Timers that were in the file at the barrier and are not any more, or were to be written, are in no element."""
+    """Timers that were in the file at the barrier and are not any more, or were to be written, are in no snapshot."""
     patch.setattr(SqliteSnapshot, "moved", lambda self, rows: None)
 
 

@@ -1,4 +1,4 @@
-"""Windows over a union of rows and of other windows' results: marks may stand between panes that close at the same time."""
+"""Windows over a union of rows and of other windows' results: watermarks may stand between panes that close at the same time."""
 
 from datetime import timedelta
 from enum import Enum

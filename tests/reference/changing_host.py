@@ -1,4 +1,4 @@
-"""The hostile host, whose stages take new terms in mid-stream: epochs, one coordinator, roll-backs, all in one process.
+"""The hostile host, whose stages get new generations in mid-stream: epochs, one coordinator, roll-backs, all in one process.
 
 Channels to instances that have not begun, or that no barrier has announced, wait without credit. State of an ended
 generation's instance goes to the next one by reference or as snapshot bytes, late and in any order.
@@ -32,7 +32,7 @@ class Committed(NamedTuple):
     """Target of a roll-back.
 
     Attributes:
-        saved: of each party of the plan before; a sink's rows under its name.
+        saved: of each instance of the plan before; a sink's rows under its name.
         plan: behind the barrier.
     """
 
@@ -83,7 +83,7 @@ class ChangingHost(InlineHost):
                 instance.observe(lambda held, order: rows.extend(as_rows(held)))
         return rows
 
-    # ---- lives
+    # ---- attempts
 
     def _life_begins(self, committed: Committed) -> None:
         plan = committed.plan
@@ -93,7 +93,7 @@ class ChangingHost(InlineHost):
         self.programs: dict[bytes, Program] = {}
         self._prepared: dict[Any, Any] = {}
         self._caught_up = True
-        self._may_change = False  # an epoch without a change was committed in this life, and all had caught up in it
+        self._may_change = False  # an epoch without a change was committed in this attempt, and all had caught up in it
         self._ended: dict[Name, bytes] = {}
         self._passed = [committed.epoch] * len(self.sources)
         self._waiting: dict[Name, tuple[Instance, Successor]] = {}
@@ -282,7 +282,7 @@ class ChangingHost(InlineHost):
         return {name: writer.rows for name, writer in self.writers.items() if writer.rows is not None}
 
     def _is_over(self) -> bool:
-        """All have ended; whoever waits does so for a barrier that will not come."""
+        """All have ended; waiting would be for a barrier that will not come."""
         left = [origin[0] for origin, _, _ in self._left]
         return (
             all(source.finished for source in self.sources)

@@ -1,4 +1,4 @@
-"""A hostile host in one process: channels with one credit, the wire form, any order of work, instances put back.
+"""A hostile host in one process: channels with one credit, the wire form, any order of work, restored instances.
 
 It is what executors do, with all freedom that they have used against the engine, drawn from a seed.
 """
@@ -41,7 +41,7 @@ class _Channel:
         self._offered.append(bool(len(frame) or frame.barrier))
 
     def acknowledge(self, consumed: int) -> bool:
-        """Tell the sender what the instance has taken; True when that is news."""
+        """Report to the sender what the instance has taken; True when that is news."""
         while self._batches < consumed:
             self._batches += 1
             self._frames += self._offered.popleft()

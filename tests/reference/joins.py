@@ -59,7 +59,7 @@ def lookup(rows: Sequence[Placed], how: str) -> list[Any]:
 
 
 def pattern(rows: Sequence[Placed], elements: Sequence[tuple[bool, Predicate]], within: int) -> list[Any]:
-    """Try each row as a start. An element is (wanted, predicate); (False, …) must not come there."""
+    """Try each row as a start. A step of the pattern is (wanted, predicate); (False, …) must not come there."""
     out = []
     for start in rows:
         if elements[0][1](start.row):

@@ -19,7 +19,7 @@ Replace = Callable[[type, str, Any], None]
 
 
 def guardian_keeps(replace: Replace) -> None:
-    """The guardian goes on delivering the joiner's keys."""
+    """The range owner keeps delivering the joiner's keys."""
     replace(Agreement, "_right_border", lambda self: self.successor.peer.node)
 
 
@@ -29,7 +29,7 @@ def neighbour_keeps(replace: Replace) -> None:
 
 
 def early_take_back(replace: Replace) -> None:
-    """The guardian takes the keys back after an eighth of the time."""
+    """The range owner takes the keys back after an eighth of the time."""
     right = RangeOwner.on_joiner_ready
 
     def on_joiner_ready(self: RangeOwner, sender: Peer, message: JoinerReady) -> None:

@@ -1,4 +1,4 @@
-"""A ring that a test drives by hand, with slow links, and whose keys are watched for owners."""
+"""A ring that a test drives step by step, with slow links, and whose keys are watched for owners."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ class Bed:
             look_at(self.world, every=31)
 
     def start(self, node: NodeId, seeds: Sequence[NodeId], rate_ppb: int | None = None) -> None:
-        """Start a node, or its next life, with a clock of its own."""
+        """Start a node, or its next incarnation, with a clock of its own."""
         self.world.start(Peer(node, 1), rate_ppb=rate_ppb)
         handles = tuple(self.world.nodes[seed].peer for seed in seeds if seed != node)
         self.world.inject(node, JoinRing(handles))

@@ -110,7 +110,7 @@ class Mesh(NodeRing):
         return self.answer(self.ask(at, Status(name)))
 
     def state_everywhere(self, name: str) -> dict[str, str]:
-        """State of an application as `list` tells it at every live node."""
+        """State of an application as `list` reports it at every live node."""
         return self.state_everywhere_but("", name)
 
     def state_everywhere_but(self, without: str, name: str) -> dict[str, str]:

@@ -139,7 +139,7 @@ def equal_versions_are_not_ordered(patch: pytest.MonkeyPatch) -> None:
 
 
 def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
-    """Neither a sign of life nor a refutation ends a suspicion."""
+    """Neither a heartbeat nor a refutation ends a suspicion."""
     note_alive = Checks.note_alive
 
     def deaf(self: Checks, node: NodeId) -> None:
@@ -168,7 +168,9 @@ def doubles_are_not_removed(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_start_again(patch: pytest.MonkeyPatch) -> None:
-    """Hops are numbered from 1 in each life and recognised without the life, so a restarted node's look-ups count as doubles."""
+    """Hops are numbered from 1 in each incarnation and recognised without it, so a restarted node's look-ups count as
+    duplicates.
+    """
     on_route, pass_on = Router.on_route, Router._pass_on
     numbers: dict[int, int] = {}
 
@@ -223,7 +225,7 @@ def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_joiner_answers_early(patch: pytest.MonkeyPatch) -> None:
-    """Called by its guardian, a joiner takes its place at once, before the node on the other side has stopped for it."""
+    """Called by its range owner, a joiner takes its place at once, before the node on the other side has stopped for it."""
     on_invite_joiner = Handshake.on_invite_joiner
 
     def eager(self: Handshake, sender: Peer, message: InviteJoiner) -> None:

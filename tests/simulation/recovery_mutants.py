@@ -12,7 +12,9 @@ from agiledart_recovery.attempts.commit_protocol import CommitProtocol
 from agiledart_recovery.attempts.configurations import Configurations
 from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.attempts.epoch_tracker import EpochTracker
+from agiledart_recovery.attempts.leadership import Leadership
 from agiledart_recovery.attempts.participant import Participant, Phase
+from agiledart_recovery.attempts.run_requests import RunRequests
 from agiledart_recovery.fragments.fragment_store import FragmentStore
 from agiledart_recovery.register import quorum_recovery, quorums
 from agiledart_recovery.register.proposer import Phase as Hold
@@ -44,7 +46,7 @@ RIVALS = {"kinds": ("rival", "partition", "heal", "restart", "pause"), "steps": 
 
 
 def any_life_is_taken(patch: pytest.MonkeyPatch) -> None:
-    """Frames of an older life that come over a link that was kept are counted as the next of the new one."""
+    """Frames of an older attempt that come over a kept link are counted as the next of the new one."""
     on_frame = PipelineEngine.on_frame
 
     def kept(self: PipelineEngine, sender: Any, frame: PipelineFrame) -> None:
@@ -57,7 +59,7 @@ def any_life_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_of_any_life_count(patch: pytest.MonkeyPatch) -> None:
-    """PREPARED of an epoch counts, whatever life it is of."""
+    """PREPARED of an epoch counts in any attempt."""
     take, prepared = EpochTracker.take, Participant._takes
 
     def careless(self: EpochTracker, answer: wire.Prepared, instances: Any) -> bool:
@@ -75,13 +77,13 @@ def answers_of_any_life_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
-    """An element is found by party and epoch: a late write of an older life has replaced the newer one."""
+    """A snapshot is found by instance and epoch: a late write of an older attempt has replaced the newer one."""
     write = RecoveryHost.store_snapshot
 
     def first_stays(
         self: RecoveryHost, engine: Any, stage: Any, checkpoint: Any, raw: bytes, *rest: Any, **more: Any
     ) -> None:
-        states = vars(self.disk).setdefault("states", {})  # they outlive the process, as elements do
+        states = vars(self.disk).setdefault("states", {})  # they outlive the process, as snapshots do
         older = [
             each
             for (instance, other), each in states.items()
@@ -159,7 +161,7 @@ def closing_commits(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_entered_life_is_not_stored(patch: pytest.MonkeyPatch) -> None:
-    """A part that comes back takes an old RESET of the life in which it was ended, or of an older one."""
+    """A part that restarts takes an old RESET of the attempt in which it was ended, or of an older one."""
     carry_out = RecoveryHost._carry_out
 
     def forget(self: RecoveryHost, effect: Any) -> None:
@@ -173,7 +175,7 @@ def an_entered_life_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def restart_inside_a_life(patch: pytest.MonkeyPatch) -> None:
-    """A host that was ended comes back from its last snapshot in the same life."""
+    """A host that was ended restarts from its last snapshot in the same attempt."""
     on_reset = Participant.on_reset
 
     def again(self: Participant, sender: Any, message: wire.Reset) -> None:
@@ -211,7 +213,7 @@ def a_voter_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_read_before_writing(patch: pytest.MonkeyPatch) -> None:
-    """A new coordinator prepares, but writes the value that it remembers: a life begins from remembered values."""
+    """A new coordinator prepares, but writes the value that it remembers: an attempt begins from remembered values."""
     on_promise = Proposer.on_promise
 
     def remember(self: Proposer, sender: Any, message: wire.Promise) -> None:
@@ -258,7 +260,7 @@ def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def links_go_too_early(patch: pytest.MonkeyPatch) -> None:
-    """Only the last element of each chain is thought to be needed."""
+    """Only the last snapshot of each chain is considered needed."""
 
     def last(self: RegisterValue) -> dict[tuple[InstanceId, CheckpointId], InstanceSnapshot]:
         return {
@@ -274,7 +276,7 @@ def a_chain_is_not_said(patch: pytest.MonkeyPatch) -> None:
 
 
 def rests_on_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
-    """An element rests on the last one that was written, whose epoch may be passed over."""
+    """An increment rests on the last snapshot that was written, whose epoch may be skipped."""
     saved = SnapshotChains.saved
 
     def hasty(
@@ -348,12 +350,13 @@ def epoch_without_its_plan(patch: pytest.MonkeyPatch) -> None:
 def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
     """The plan is written when the change is asked for."""
 
-    def at_once(self: Coordinator, plan: Plan) -> str:
-        if self.proposer.phase is Hold.LEADING and self.phase.value == "running":
-            self.proposer.write(msgspec.structs.replace(self.value, plan=plan, old_voters=()))
+    def at_once(self: RunRequests, plan: Plan) -> str:
+        state = self._state
+        if state.holds_ballot and state.phase.value == "running":
+            state.proposer.write(msgspec.structs.replace(state.value, plan=plan, old_voters=()))
         return ""
 
-    patch.setattr(Coordinator, "on_change", at_once)
+    patch.setattr(RunRequests, "on_change", at_once)
 
 
 def a_majority_is_not_asked(patch: pytest.MonkeyPatch) -> None:
@@ -365,7 +368,7 @@ def a_majority_is_not_asked(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_era_begins(patch: pytest.MonkeyPatch) -> None:
-    """An admin's life is the next one, and so are his ballots: those that were only cut off begin some, too."""
+    """An admin's attempt is the next one, and so are his ballots: those that were only cut off begin some, too."""
     made = quorum_recovery.recovered_value
 
     def next_attempt(found: quorum_recovery.QuorumRecoveryCheck, *about: Any) -> tuple[RegisterValue, Ballot]:
@@ -386,8 +389,8 @@ def an_older_generation_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_seat_is_given_and_kept(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator whose seat another node has goes on."""
-    patch.setattr(Coordinator, "_is_voter", lambda self, voters: True)
+    """A coordinator whose voter slot another node has continues."""
+    patch.setattr(Leadership, "is_voter", lambda self, voters: True)
 
 
 def sources_do_not_go_back(patch: pytest.MonkeyPatch) -> None:
@@ -415,7 +418,7 @@ def rows_are_taken_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def logs_are_cut_at_the_committed_epoch(patch: pytest.MonkeyPatch) -> None:
-    """As where no run goes back: rows of the epoch before are in no log any more."""
+    """As if no run rolled back: rows of the epoch before are in no log any more."""
 
     def committed(value: RegisterValue, saved: SavedState) -> bytes:
         return saved.position

@@ -204,8 +204,9 @@ def _restore(register: Register, state: tuple[Any, ...]) -> None:
 def search(most: int) -> tuple[str, int, int]:
     """All states of two proposers, breadth first, at most so many: one leads and replaces voter 3 by 4, the other takes over.
 
-    A question that reaches a voter is answered, and the answer is heard at once or never: answers carry their ballot, so a later
-    one says nothing else. Each proposer begins once and writes once. Returns what was wrong, how many states there are, and in how
+    A request that reaches a voter is answered, and the answer arrives at once or never: answers carry their ballot, so a later
+    one says nothing else. Each proposer begins once and writes once. Returns what was wrong, how many states there are,
+    and in how
     many of them something was acknowledged to the second one.
     """
     register = Register(4, 2)
@@ -251,7 +252,7 @@ def _key(state: Any) -> str:
 
 
 def _ask(register: Register, to: int, sender: int, message: Message, heard: bool) -> None:
-    """A question reaches a voter; its answer is heard, or lost."""
+    """A question reaches a voter; its answer arrives, or is lost."""
     del register.messages[to, sender, message]
     before = dict(register.messages)
     register.deliver(to, sender, message)

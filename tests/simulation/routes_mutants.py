@@ -73,7 +73,7 @@ def the_window_stays_behind(patch: pytest.MonkeyPatch) -> None:
 
 
 def marks_overtake(patch: pytest.MonkeyPatch) -> None:
-    """Marks have no rows: they go first over another link, and need not wait for their turn."""
+    """Watermarks have no rows: they go first over another link, and need not wait for their turn."""
 
     def first(self: Unacknowledged) -> None:
         self.line = deque([*self._watermarks, *self._frames])
@@ -183,7 +183,7 @@ def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
         work(self, is_last=is_last)
         release(self)
 
-    # Also where the kernel tells that the other end has the probe: its answer is ignored.
+    # Also where the kernel reports that the other end has the probe: its answer is ignored.
     patch.setattr(Circuit, "is_late", lambda self, now: self.asked is not None and now - self.asked > self.usual_ns)
     patch.setattr(RoutesRun, "answer_probe", later)
     patch.setattr(ChannelEnds, "receive_frame", counted)

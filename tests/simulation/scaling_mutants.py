@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agiledart_kernel.machine import Completed
-from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.attempts.attempt_writer import AttemptWriter
 from agiledart_recovery.attempts.epoch_tracker import EpochTracker
 from agiledart_recovery.attempts.generation_change import ChangeStep, GenerationChange
 from agiledart_recovery.attempts.generation_preparation import GenerationPreparation
@@ -47,7 +47,7 @@ def begins_at_the_first_handed(patch: pytest.MonkeyPatch) -> None:
 
 
 def begins_by_request(patch: pytest.MonkeyPatch) -> None:
-    """A new instance begins when it hears of the change."""
+    """A new instance begins when it is notified of the change."""
     make_ready = PipelineEngine.make_ready
 
     def at_once(self: PipelineEngine, effect: Any) -> None:
@@ -62,7 +62,7 @@ def begins_by_request(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of_a_new_channel_are_in_the_snapshot(patch: pytest.MonkeyPatch) -> None:
-    """Downstream's element at the change's barrier holds rows that came over a new channel."""
+    """The downstream snapshot at the change's barrier holds rows that came over a new channel."""
     end_channel = VirtualStage._end_channel
 
     def open_cut(self: VirtualStage, source: InstanceId, barrier: Any, after: Plan) -> None:
@@ -76,7 +76,7 @@ def rows_of_a_new_channel_are_in_the_snapshot(patch: pytest.MonkeyPatch) -> None
 
 
 def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    """A new instance does not hear which of its inputs have ended."""
+    """A new instance is not notified of ended inputs."""
     previous_state = VirtualStage.previous_state
 
     def forgetful(self: VirtualStage) -> InstanceState:
@@ -88,7 +88,7 @@ def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def ended_counts_for_what_it_passed(patch: pytest.MonkeyPatch) -> None:
-    """A party that has ended counts for barriers that it passed, with its end."""
+    """An ended instance counts for barriers that it passed, with its end."""
 
     def any_end(self: EpochTracker, instance: InstanceId, epoch: int) -> wire.Prepared | None:
         return self._ended.get(instance) or self._prepared.get(epoch, {}).get(instance)
@@ -97,7 +97,7 @@ def ended_counts_for_what_it_passed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_closed_input_counts_as_ended(patch: pytest.MonkeyPatch) -> None:
-    """An old instance goes beyond the first barrier, because the marks of its other inputs advance."""
+    """An old instance goes beyond the first barrier, because the watermarks of its other inputs advance."""
     work = VirtualStage.work
 
     def run_ahead(self: VirtualStage) -> None:
@@ -141,11 +141,11 @@ def a_sender_uses_the_old_table(patch: pytest.MonkeyPatch) -> None:
 
 def an_uncommitted_plan_survives(patch: pytest.MonkeyPatch) -> None:
     """A roll-back goes on with the plan whose barrier was sent."""
-    begin_life = Coordinator._begin_attempt
+    begin = AttemptWriter.begin
     write = Proposer.write
 
-    def keep(self: Coordinator, reason: str, kind: str = "broken") -> None:
-        generation_change = self.commit_protocol.generation_change
+    def keep(self: AttemptWriter, reason: str, kind: str = "broken") -> None:
+        generation_change = self._state.commit_protocol.generation_change
         plan = generation_change.plan if generation_change.step is ChangeStep.CARRIED else None
 
         def with_plan(proposer: Proposer, value: RegisterValue) -> None:
@@ -153,9 +153,9 @@ def an_uncommitted_plan_survives(patch: pytest.MonkeyPatch) -> None:
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Proposer, "write", with_plan)
-            begin_life(self, reason, kind)
+            begin(self, reason, kind)
 
-    patch.setattr(Coordinator, "_begin_attempt", keep)
+    patch.setattr(AttemptWriter, "begin", keep)
 
 
 def two_changes_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def a_change_lies_on_another_base(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_link_of_an_extra_epoch_is_missed(patch: pytest.MonkeyPatch) -> None:
-    """A host says that it is ready as of an epoch whose elements it has not built."""
+    """A host reports ready as of an epoch whose snapshots it has not built."""
     on_whatever_is_built(patch)
     build = GenerationPreparation._build
 

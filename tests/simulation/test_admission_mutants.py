@@ -66,7 +66,7 @@ def cut_from(bed: Bed, sources: list[NodeId], targets: list[NodeId]) -> None:
 
 
 def unconfirmed() -> Bed:
-    """A joiner whose guardian never hears that it has taken its place."""
+    """A joiner whose range owner never receives the report that it has taken its place."""
     bed, ids = called()
     cut_from(bed, ids[2:], ids[:2])
     bed.world.run_for(6 * SECOND)
@@ -108,7 +108,7 @@ def sleepers() -> Bed:
 
 
 def lonely_pair(cut_ms: int = 3_900) -> Bed:
-    """Two adjacent nodes hear only each other, until the others have closed the gap over them."""
+    """Two adjacent nodes reach only each other, until the others have closed the gap over them."""
     bed = Bed(1, is_judged=False)
     ids = ring_of(bed, 8)
     bed.owners.is_whole = False

@@ -27,7 +27,7 @@ THIEF = public_of("thief")
 
 
 class Banning(Mesh):
-    """A mesh whose nodes judge bans; each tells when one came into force."""
+    """A mesh whose nodes verify bans; each reports when one came into force."""
 
     def __init__(self, seed: int, count: int, **more: Any) -> None:
         self.in_force_at: dict[NodeId, dict[bytes, int]] = {}

@@ -68,7 +68,7 @@ class Cut:
         self.mesh.world.run_for(CUT_NS)
 
     def ask_all(self) -> dict[str, dict[str, tuple[str, bool]]]:
-        """Output of `list` at each node: (state, whether by hearsay) by application; nodes that cannot read the ring
+        """Output of `list` at each node: (state, whether from gossip) by application; nodes that cannot read the ring
         are left out.
         """
         asked = {at: self.mesh.ask(at, ListApplications()) for at in self.names}

@@ -72,7 +72,9 @@ def test_leaf_sets_are_right_soon_after_deaths(count: int, which: str) -> None:
 
 @pytest.mark.parametrize("down_ms", [0, 100, 700, 1_500, 4_000])
 def test_a_killed_node_returns_with_its_id(down_ms: int) -> None:
-    """Before, while and after the others notice: back in the ring within 5 s of its restart, with its new life everywhere."""
+    """Before, while and after the others notice: back in the ring within 5 s of its restart, with its new incarnation
+    known everywhere.
+    """
     ring, ids = built_ring(5)
     ring.world.crash(ids[2])
     ring.world.run_for(down_ms * MILLISECOND)
@@ -90,7 +92,7 @@ def test_a_killed_node_returns_with_its_id(down_ms: int) -> None:
 
 
 def test_the_founder_returns() -> None:
-    """A founder that is restarted joins through the others like anybody."""
+    """A restarted founder joins through the others like any node."""
     ring, ids = built_ring(3)
     ring.world.crash(ids[0])
     ring.world.run_for(SECOND)
@@ -139,7 +141,7 @@ def test_two_halves_merge() -> None:
 
 
 def test_a_broken_link_between_two_nodes_kills_neither() -> None:
-    """Others still reach both ends: indirect probes tell."""
+    """Others still reach both ends: indirect probes decide."""
     ring, _ = built_ring(6)
     members = ring.members
     ring.world.network.clog(members[0], members[1])

@@ -1,4 +1,6 @@
-"""Deeds that an agent forges or takes from elsewhere: none takes the place of one that counts, however records come together."""
+"""Signed entries that an agent forges or takes from elsewhere: none takes the place of one that counts, however records
+come together.
+"""
 
 import msgspec
 import pytest
@@ -88,7 +90,7 @@ def test_a_forged_submission_does_not_prevent_stopping_and_submitting(monkeypatc
         assert refusal(mesh, STOP, "ann") == ""
 
 
-# ---- an order of a version before
+# ---- a command for an earlier version
 
 
 def test_an_old_stop_command_ends_no_later_version(monkeypatch: pytest.MonkeyPatch) -> None:

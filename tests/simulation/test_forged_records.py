@@ -62,7 +62,7 @@ def said(**fields: Any) -> Changed:
 
 
 def given(mesh: Signed, command: Command, holder: str, role: str = "submitter") -> Changed:
-    """Writes an order of this user among the deeds, as if it were one that counts."""
+    """Writes a command of this user among the signed entries, as if it were valid."""
     raw = mesh.signed_command(command, holder, role)
     return lambda record: msgspec.structs.replace(record, signed_entries=with_signed_entry(record.signed_entries, raw))
 

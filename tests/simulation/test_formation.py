@@ -138,7 +138,7 @@ def test_stop_drains_the_sources_and_waits_for_the_end() -> None:
 
 @pytest.mark.parametrize("now", [False, True])
 def test_a_stop_that_arrives_during_a_record_read_is_carried_out(now: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every ten seconds its coordinator looks at the record; an order of that moment was acknowledged and not carried out."""
+    """Every ten seconds its coordinator looks at the record; a command of that moment was acknowledged and not carried out."""
     ask_stop, read = StopCoordinator.ask_stop, Records.application
 
     async def read_slowly(self: Records, name: str, *more: Any) -> tuple[int, ApplicationRecord | None]:
@@ -165,7 +165,7 @@ def test_a_drain_that_does_not_end_is_aborted() -> None:
     mesh.submit("a1", pipeline("stuck"))
     body = mesh.answer(mesh.ask("a5", Stop("stuck")), 200 * SECOND)
     assert body["state"] == "stopped"
-    mesh.world.run_for(1 * SECOND)  # the answer comes when the record says so, its hosts hear of it meanwhile
+    mesh.world.run_for(1 * SECOND)  # the answer comes when the record says so, its hosts are notified meanwhile
     assert mesh.hosts("stuck") == []
 
 

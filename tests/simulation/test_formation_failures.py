@@ -123,7 +123,7 @@ def test_list_detects_that_hosts_and_voters_died_together() -> None:
 
 
 def test_a_restarted_host_counts_as_lost() -> None:
-    """It is back before anybody has declared it dead, but its instances are not."""
+    """It is back before any node has declared it dead, but its instances are not."""
     mesh = running(1)
     victim = next(host for host in mesh.hosts("job") if host not in ("a1", "a8"))
     node = mesh.node(victim)

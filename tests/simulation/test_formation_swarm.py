@@ -106,7 +106,7 @@ def test_all_figures_add_up_after_the_storm(seed: int) -> None:
             node.peer.name
             for node in mesh.world.live
             for (app, _), one in node.machine.parts.hosting.table.items()
-            # A guard doubts for minutes what it knows by hearsay only; it runs nothing meanwhile.
+            # A voter doubts for minutes what it knows from gossip only; it runs nothing meanwhile.
             if app == name and (one.instances or not one.unverified_checks)
         }
         if state != "running":

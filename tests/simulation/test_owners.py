@@ -1,4 +1,4 @@
-"""An application belongs to the key that submitted it: at whichever agent others ask, and whoever deploys it."""
+"""An application belongs to the key that submitted it: at any agent, whichever deploys it."""
 
 import pytest
 

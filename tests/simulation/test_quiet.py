@@ -30,7 +30,7 @@ def test_a_member_without_a_lease_among_wrong_neighbours_is_not_quiet() -> None:
 
 
 def test_links_held_one_by_one_partition_the_members() -> None:
-    """Two that hear nothing of each other for longer than a lease are a ring each (swarm, seed 278)."""
+    """Two nodes that are silent to each other for longer than a lease are a ring each (swarm, seed 278)."""
     run = run_of(3)
     one, *others = run.hostile.ids
     run.hostile.do(HoldMessages(one, others[0], 5 * SECOND))

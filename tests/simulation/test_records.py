@@ -1,4 +1,4 @@
-"""Records at their root and its leaves: compare and set, and that they outlive their holders."""
+"""Records at their root and its leaves: compare and set, and that they survive their replicas."""
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_a_record_survives_every_first_replica_one_by_one() -> None:
 
 
 def test_a_restarted_empty_root_asks_before_it_answers_missing() -> None:
-    """At no moment after the root's kill and restart does anybody hear `missing`."""
+    """At no moment after the root's kill and restart is `missing` answered."""
     ring, ids = built_ring(6)
     key = key_of_name("app", "taxi")
     assert ring.store(ids[0], key, 0, b"gold").ok

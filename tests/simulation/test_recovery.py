@@ -117,7 +117,7 @@ class Rests(RecoveryRun):
         return [(saved.instance, one) for saved in self.value.saved for one in saved.chain if one.replica_nodes]
 
     def whole(self) -> bool:
-        """Every fragment that the register names is on the disk of a holder that is up, and is not its owner."""
+        """Every fragment that the register names is on the disk of a replica node that is up, and is not its owner."""
         owners = {each.instance: each.host.node for each in self.value.plan.assignments}
         return bool(self.snapshots()) and all(
             replica_node
@@ -130,7 +130,9 @@ class Rests(RecoveryRun):
 
 
 def rests(seed: int) -> tuple[Rests, NodeId]:
-    """A run in which all is whole, and a holder that hosts nothing and does not vote; seeds that have none are passed over."""
+    """A run in which all is whole, and a replica node that hosts nothing and does not vote; seeds that have none are
+    passed over.
+    """
     run = Rests(seed)
     busy = [*run.value.plan.hosts, *(voter.peer.node for voter in run.value.voters)]
     idle = [node for _, snapshot in run.snapshots() for node in snapshot.replica_nodes if node and node not in busy]

@@ -123,7 +123,7 @@ def half_a_change(register: Register) -> None:
     register.begin(102)
     told(register, 102, 1, 2)
     told(register, 102, 1, 4)
-    # A third one hears of nothing but the old voters 2 and 3.
+    # A third one knows only the old voters 2 and 3.
     register.begin(103)
     told(register, 103, 2, 3)
     told(register, 103, 2, 3)

@@ -47,7 +47,7 @@ def test_a_ring_of_four_hundred_is_correct() -> None:
 
 
 def test_twenty_joiners_at_once() -> None:
-    """A flash crowd: all knock at the same two members; the guardians admit one at a time."""
+    """A flash crowd: all knock at the same two members; the range owners admit one at a time."""
     ring, ids = built_ring(5, seed=4)
     crowd = simulated_ids(99, 20)
     started = ring.world.now

@@ -108,7 +108,7 @@ def test_more_storms(first: int) -> None:
 
 
 def drifting(rate_ppm: int, margin_permille: int) -> Bed:
-    """Joins whose guardian's clock is too fast and whose joiners' clocks are too slow, and confirmations that never come."""
+    """Joins whose range owner's clock is too fast and whose joiners' clocks are too slow, and confirmations that never come."""
     config = replace(OverlayConfig.lan(), lease_margin_permille=margin_permille)
     bed = Bed(5, config=config)
     ids = simulated_ids(5, 4)
@@ -143,7 +143,7 @@ def test_a_wider_margin_tolerates_more() -> None:
     assert drifting(80_000, 200).owners.overlaps == 0
 
 
-# ---- lives
+# ---- incarnations
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -179,7 +179,7 @@ def test_an_id_from_an_old_disk_image_is_refused(down_ms: int) -> None:
 
 
 def test_a_departed_id_is_refused_under_this_number_without_its_range_owner() -> None:
-    """Seed and neighbours came after the good-bye; one far away remembers it. Half a member is none."""
+    """Seed and neighbours came after the leave message; one far away remembers it. Half a member is none."""
     bed, ids = grown(5)
     ids = sorted(ids)
     old = bed.world.nodes[ids[2]].peer
@@ -202,7 +202,7 @@ def test_a_departed_id_is_refused_under_this_number_without_its_range_owner() ->
 @pytest.mark.parametrize("seconds", [1, 15])
 @pytest.mark.parametrize("deaf", ["guardian", "successor", "both"])
 def test_a_joiner_enters_between_two_nodes_with_a_one_way_link(deaf: str, seconds: int, quarter: int) -> None:
-    """The guardian can agree on nothing with its successor: it goes, and comes back when those that waited are in."""
+    """The range owner can agree on nothing with its successor: it goes, and comes back when those that waited are in."""
     bed, ids = grown(6)
     left, right = sorted(ids)[2:4]
     if deaf != "guardian":
@@ -247,7 +247,9 @@ def test_two_rings_merge_again(count: int, cut: int) -> None:
 
 
 def test_a_ring_beside_an_unresponsive_one_looks_to_its_other_side() -> None:
-    """Three rings after a cut: the node alone in the middle one has a neighbour on each side, of whom one can come to no end."""
+    """Three rings after a cut: the node alone in the middle one has a neighbour on each side, one of which can complete
+    nothing.
+    """
     bed, ids = grown(6)
     ring = sorted(ids)
     bed.world.network.partition((ring[3],), (ring[4],))

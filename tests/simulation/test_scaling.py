@@ -1,4 +1,4 @@
-"""Hostile runs in which stages take new terms: committed rows equal those of a run without changes and failures."""
+"""Hostile runs in which stages get new generations: committed rows equal those of a run without changes and failures."""
 
 from functools import cache
 
@@ -93,7 +93,7 @@ class OneFar:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_one_host_that_acknowledges_slowly_delays_no_change(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hears of commits later than new owners build what is committed."""
+    """It learns of commits later than new owners build the committed state."""
     latency = OneFar(150)
     calm = {"kinds": OF_SCALING_CALM, "steps": 12, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0, "step_ms": 1_000}
     run = RecoveryRun(draw(seed, name="scaling", fixed=calm), latency=latency)

@@ -1,4 +1,4 @@
-"""Schedulers in the simulator: found, elected, replaced, resigning, and one for each office."""
+"""Schedulers in the simulator: found, elected, replaced, resigning, and one for each scheduler slot."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -239,7 +239,7 @@ def test_the_first_submission_to_five_nodes_takes_no_round_of_gossip() -> None:
 
 
 def test_a_scheduler_finishes_more_submissions_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It forgot the oldest unfinished one for each that came beyond; whoever waited for it then had it closed as failed."""
+    """It forgot the oldest unfinished one for each that came beyond; its waiting users then had it closed as failed."""
     monkeypatch.setattr(submission_dispatcher, "MAX_HANDED_OVER", 4)
     figures = run_submissions(RunOptions(3, 40, 4, 12, service_ns=SECOND, single_master=True))
     assert (figures.running, figures.refused, figures.schedulers) == (12, (), 1)

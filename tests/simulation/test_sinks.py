@@ -41,7 +41,7 @@ class SinkMesh(Mesh):
 
 
 def restarted(mesh: SinkMesh, node: NodeId, address: str) -> None:
-    """The node again, in its next life and elsewhere."""
+    """The node again, in its next incarnation and elsewhere."""
 
     known = mesh.world.nodes[node].peer
     peer = msgspec.structs.replace(known, incarnation=known.incarnation + 1, address=address)

@@ -1,4 +1,4 @@
-"""A2 and A6: a token of so many uses lets in so many keys, whoever asks where, whatever is lost, and whoever dies meanwhile."""
+"""A2 and A6: a token of so many uses admits so many keys, under any losses and deaths."""
 
 from typing import Any
 

@@ -138,7 +138,7 @@ def test_a_planted_bug_is_found(mutant: Callable[[Replace], None], monkeypatch: 
 
 
 def test_equal_uses_count_once() -> None:
-    """Holders that go on telling each other agree: merging again changes nothing."""
+    """Replicas that go on exchanging values agree: merging again changes nothing."""
     one, two = (TokenUses(bytes(32), 1, 0, "agent", "", (TokenUse(bytes([n]) * 32, n),)) for n in (1, 2))
     both = token_uses.merged_uses(one, two)
     assert [use.key[0] for use in both.members] == [1, 2]

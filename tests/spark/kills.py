@@ -71,7 +71,7 @@ def begin(victim: str, seed: int) -> tuple[Round, random.Random]:
 
 
 def wait_for_moment(this: Round, chance: random.Random, folder: Path, failed: Any) -> None:
-    """Wait for the round's moment; `failed()` tells why it will not come, or nothing."""
+    """Wait for the round's moment; `failed()` gives the reason why it will not come, or nothing."""
     batches, looks = chance.randrange(0, LATEST_BATCH + 1), chance.randrange(0, LOOKS)
 
     def committed() -> bool:

@@ -1,7 +1,7 @@
 """A log of clean trips on a real mesh, its rows as the log itself holds them, and copies of it as Parquet.
 
-Nothing here goes through Spark or through the source that is tested: rows of the log come from the synchronous client and are
-decoded by hand, files are read by pyarrow. So a copy can be compared with the log row by row.
+Nothing here goes through Spark or through the source that is tested: rows of the log come from the synchronous client
+and are decoded here, files are read by pyarrow. So a copy can be compared with the log row by row.
 """
 
 import contextlib

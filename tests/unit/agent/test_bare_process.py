@@ -30,7 +30,7 @@ async def at_hand(spare: SpareProcess) -> int:
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process lives, or waits for its parent."""
+    """Whether a process runs, or waits for its parent."""
     return Path(f"/proc/{pid}").exists()
 
 
@@ -92,7 +92,7 @@ def test_the_spare_process_is_kept_while_an_application_has_checkpoints(tmp_path
         if not keeps_spare:
             return pool._spare._beginning is not None
         pid = await at_hand(pool._spare)
-        running.clear()  # as for a moment between two lives
+        running.clear()  # as for a moment between two attempts
         pool._look_after_spare(101.0 + IDLE_SECONDS)
         assert pool._spare.pid == pid
         pool._look_after_spare(101.1 + IDLE_SECONDS)

@@ -1,4 +1,4 @@
-"""Checkpoints as files: made of elements, checked to the last byte, kept below bounds, fetched, given to users in pieces."""
+"""Checkpoints as files: made of snapshots, checked to the last byte, kept below bounds, fetched, given to users in pieces."""
 
 import asyncio
 import base64

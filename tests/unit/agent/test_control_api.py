@@ -284,7 +284,7 @@ LOOKS_ONLY = (
 
 
 def test_a_changing_request_needs_a_signed_command() -> None:
-    """Whoever adds a command says in `command_terms` what its order holds, or here that it only looks."""
+    """A new command needs its terms in `command_terms`, or an entry here that it only reads."""
     assert {type(command) for command in ONE_OF_EACH} == set(get_args(Command)) == set(VERB_BY_COMMAND)
     for command in ONE_OF_EACH:
         terms = command_terms(command)

@@ -61,7 +61,7 @@ class Ended:
         self.sink.write([row(n) for n in range(first, first + count)])
 
     def commit(self) -> None:
-        """In the register; the sink never hears of it."""
+        """In the register; the sink is never notified."""
         self.keep(self.sink.prepare(), _identity(self.sink))
 
     def keep(self, ends: tuple[int, ...], identity: bytes) -> None:
@@ -190,7 +190,7 @@ def test_invalid_pending_rows_are_reported(tmp_path: Path, byte: bytes, is_known
 
 @pytest.mark.skipif(not landlock.is_there(), reason="no Landlock here")
 def test_files_of_the_agent_are_not_touched(tmp_path: Path) -> None:
-    """Users' code writes elements; the agent may write everywhere."""
+    """Users' code writes snapshots; the agent may write everywhere."""
     run = Ended(tmp_path, "csv")
     run.sink.close()
     secret = run.settings.state_dir / f"node.{RUN:016x}.out.part"

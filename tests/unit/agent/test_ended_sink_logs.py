@@ -40,7 +40,7 @@ def committed(root: Path) -> int:
 
 
 def saved(root: Path, sink: LogSinkWriter) -> CommitLogs:
-    """The element of a sink's last epoch, as the register names it."""
+    """The snapshot of a sink's last epoch, as the register names it."""
     blocks = [b"snapshot", msgspec.msgpack.encode(sink.prepare()), sink.identity.encode()]
     digest, _ = write_snapshot(run_folder(root, "app", 1), SnapshotHeader(7, 1, 2, 2, 0, ("out",), True), blocks)
     return CommitLogs(1, "app", 1, 2, (digest,))
@@ -53,7 +53,7 @@ def test_the_last_epoch_is_readable_after_its_writer_is_gone(tmp_path: Path) -> 
     sink.write([Row(n) for n in range(9, 20)])
     effect = saved(tmp_path, sink)
     with pytest.raises(LogBusyError):
-        commit_ended_logs(tmp_path, effect)  # its process still lives, and may do it itself
+        commit_ended_logs(tmp_path, effect)  # its process still runs, and may do it itselff
     with contextlib.suppress(OSError):
         sink.close()
     assert committed(tmp_path) == 9
@@ -63,7 +63,7 @@ def test_the_last_epoch_is_readable_after_its_writer_is_gone(tmp_path: Path) -> 
 
 
 def test_readers_of_a_failed_run_get_committed_rows_and_the_reason_for_the_end(tmp_path: Path) -> None:
-    """The process died before it heard of the last commit, and had written rows of an epoch that was never committed."""
+    """The process died before it was notified of the last commit, and had written rows of an epoch that was never committed."""
     sink = writer(tmp_path)
     sink.write([Row(n) for n in range(9)])
     (digest,) = saved(tmp_path, sink).digests

@@ -44,7 +44,7 @@ ALLOWED_LABELS = {
 
 
 class World:
-    """An agent's figures, its clocks set by hand."""
+    """An agent's figures, with preset clocks."""
 
     def __init__(self) -> None:
         self.figures = NodeFigures()

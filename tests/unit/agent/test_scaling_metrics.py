@@ -1,4 +1,4 @@
-"""Metrics of stage changes: by whom, how they ended, what they cost; and labels that a stranger cannot multiply."""
+"""Metrics of stage changes: their requesters, ends and costs; and labels that a stranger cannot multiply."""
 
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS
 from agiledart_agent.metrics.scaling_metrics import MAX_REASONS, METRICS, ChangeCounts

@@ -225,7 +225,7 @@ def test_a_copy_is_never_older_than_its_file(tmp_path: Path) -> None:
 
 
 class World:
-    """Where others are, as a lookout sees it."""
+    """Addresses of others, as the rejoin monitor sees them."""
 
     def __init__(self, tmp_path: Path, addresses: list[str]) -> None:
         memory = PeerAddressFile(tmp_path)

@@ -1,4 +1,4 @@
-"""The comparison of recoveries judges without Flink: the next result, the ledger, CPU time of the dead, ratios and goals."""
+"""The comparison of recoveries, without Flink: the next result, the ledger, CPU time of the dead, ratios and goals."""
 
 import json
 import subprocess

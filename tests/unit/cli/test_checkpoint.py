@@ -136,7 +136,7 @@ class Exporting(Exported):
 
 
 def archive(folder: Path) -> tuple[bytes, bytes]:
-    """A checkpoint without elements; its bytes and hash."""
+    """A checkpoint without snapshots; its bytes and hash."""
     path = folder / "made"
     made = CheckpointFileWriter(path)
     digest, _ = made.close(CheckpointManifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], b"s" * 3_000, b"p", []))

@@ -118,7 +118,7 @@ def way(**fields: Any) -> dict[str, Any]:
 
 
 def routes(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    """An agent that tells of one way."""
+    """An agent that reports one path."""
     stages = [
         {"name": "trips+keep", "instances": [{"index": 0, "node": "pi1", "routes": [way(**fields)]}]},
         {"name": "best", "instances": [{"index": 0, "node": "pi3"}]},

@@ -1,4 +1,4 @@
-"""Output of the command line on a user's first day: Ctrl-C, no room, replacing, forgetting, logs without a line."""
+"""Output of the command line on a user's first day: Ctrl-C, no capacity, replacing, forgetting, logs without a line."""
 
 import json
 import os

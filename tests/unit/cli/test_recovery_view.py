@@ -1,4 +1,4 @@
-"""How `list`, `status` and `top` say that an application is being brought back."""
+"""A restarting application in `list`, `status` and `top`."""
 
 from typing import Any
 

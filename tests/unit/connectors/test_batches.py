@@ -53,7 +53,7 @@ def run(source: Any, *, by_rows: bool) -> list[Any]:
 
 
 def expected() -> list[Any]:
-    """The same by hand."""
+    """The same without the helper."""
     return [(f"z{i % 3}", START, i / 4 + (0.0 if i % 2 else 1.0)) for i in range(25_000) if i / 4 > 6_000]
 
 

@@ -59,7 +59,7 @@ def final(folder: Path) -> list[Row]:
 
 
 class Run:
-    """A run that writes the rows 0, 1, … and is brought back."""
+    """A run that writes the rows 0, 1, … and is restarted."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.kind = folder, kind
@@ -76,7 +76,7 @@ class Run:
         self.prepared.append((self.sink.prepare(), self.number))
 
     def commit(self, *, is_told: bool = True) -> None:
-        """In the register; `is_told`: the sink hears of it."""
+        """In the register; `is_told`: the sink is notified of it."""
         if self.prepared:
             self.committed = self.prepared.pop()
             self.prepared.clear()

@@ -142,7 +142,7 @@ def result(source: Any, kind: Any, *, expressions: bool, parallelism: int, seed:
 
 @pytest.fixture(scope="module")
 def wanted() -> list[Any]:
-    """Worked out by hand."""
+    """Worked out on paper."""
     panes: dict[tuple[str, int], list[Loose]] = {}
     for row in readings():
         if row["celsius"] > 0:
@@ -154,7 +154,7 @@ def wanted() -> list[Any]:
 
 
 def judged(found: list[Any], wanted: list[Any]) -> None:
-    """Is it what was worked out by hand? Means are compared among forms."""
+    """Compare with the result worked out on paper. Means are compared among forms."""
     assert sorted((row[0], row[1], row[-2], row[-1]) for row in found) == wanted
 
 

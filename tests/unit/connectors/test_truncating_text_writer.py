@@ -41,7 +41,7 @@ def test_a_run_with_another_runs_state_appends_after_its_rows(tmp_path: Path) ->
     sink.write([Row(3)])
     sink.flush()
     sink.close()
-    sink = again(CommittedOutput((4,)))  # it was brought back before its first epoch
+    sink = again(CommittedOutput((4,)))  # it was restarted before its first epoch
     sink.write([Row(3)])
     sink.flush()
     assert sink.prepare() == (6,)

@@ -242,7 +242,7 @@ def test_a_batch_that_no_instance_waits_for_bypasses_the_queue() -> None:
         ([], Batch([], [], (5, 1, 0, 5))),  # no rows: a punctuation has a window of its own
         ([], batch(0, 4)),  # more than a frame may hold
         ([batch(0, 1), batch(1, 1)], batch(2, 1)),  # the window is full
-        ([batch(5, 1)], batch(6, 1, watermark=4)),  # a mark would go back
+        ([batch(5, 1)], batch(6, 1, watermark=4)),  # a watermark would go back
     ],
 )
 def test_a_batch_that_cannot_bypass_the_queue_changes_nothing(sent: list[Batch], late: Batch) -> None:
@@ -268,7 +268,7 @@ def test_rows_bypass_an_idle_channel_and_carry_its_watermark() -> None:
     assert channel.idle
     assert channel.next_frame() is None
     assert (channel.frames_sent, channel.rows_sent) == (0, 0)
-    assert not channel.may_bypass((4, 1, 0, 0))  # an older mark
+    assert not channel.may_bypass((4, 1, 0, 0))  # an older watermark
     channel.put(Batch([1], [(6, 1, 0, 0)], (6, 1, 0, 0)))
     assert not channel.may_bypass((7, 1, 0, 0))  # waits
     assert channel.next_frame() is not None

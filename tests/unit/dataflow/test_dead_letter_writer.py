@@ -1,4 +1,4 @@
-"""Dead letters of records that are not what their type says: they never end what on_error lets go."""
+"""Dead letters of records that are not what their type says: they never end what on_error drops."""
 
 import json
 from typing import Any, NamedTuple, cast

@@ -1,4 +1,4 @@
-"""`Delivery`: all that follows from the word is a property of it, and parts and records tell the one that was asked for."""
+"""`Delivery`: all consequences of the name are its properties, and parts and records hold the requested one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Errors that a policy lets go: reported at once, then less and less often, and always counted."""
+"""Errors that a policy drops: reported at once, then less and less often, and always counted."""
 
 from typing import NamedTuple
 

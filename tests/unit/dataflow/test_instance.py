@@ -47,7 +47,7 @@ class Gap(NamedTuple):
 
 
 class Gaps(KeyedOperator[str, Row, list[int], Gap]):
-    """Tells when a key is silent for 4 ms."""
+    """Reports a key that is silent for 4 ms."""
 
     def initial(self, key: str) -> list[int]:
         return [0]

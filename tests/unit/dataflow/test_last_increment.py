@@ -30,7 +30,7 @@ class Stored(MemoryStore):
 
 
 def whole_of(made: StateSnapshot | Increment | AsyncStateSnapshot) -> bool:
-    """All of an element is encoded; whether it is whole."""
+    """All of a snapshot is encoded; whether it is whole."""
     if isinstance(made, AsyncStateSnapshot):
         element = AsyncInstanceSnapshot(1, b"", made, b"")
         while element.step():
@@ -41,7 +41,7 @@ def whole_of(made: StateSnapshot | Increment | AsyncStateSnapshot) -> bool:
 
 
 def saved_through(state: Stored, kept: Increments, epochs: int) -> None:
-    """Elements of so many epochs, each committed."""
+    """Snapshots of so many epochs, each committed."""
     for epoch in range(1, epochs + 1):
         whole_of(kept.at(epoch))
         kept.written(epoch, b"%d" % epoch)

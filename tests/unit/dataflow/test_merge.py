@@ -17,7 +17,7 @@ def at(time: int, number: int = 0) -> Position:
 
 
 def batch(*positions: Position, watermark: Position | None = None) -> Batch:
-    """Rows named after their positions; the mark covers the last one unless given."""
+    """Rows named after their positions; the watermark covers the last one unless given."""
     return Batch([f"r{p[0]}.{p[3]}" for p in positions], list(positions), watermark or covering(positions[-1]))
 
 

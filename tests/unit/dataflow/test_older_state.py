@@ -82,7 +82,7 @@ def test_windows_resume_from_changes_of_an_older_format() -> None:
 
 
 def test_format_1_refuses_state_of_the_current_format() -> None:
-    """The number is what tells code of before that it would lose the keys of a ranking."""
+    """The number shows older code that it would lose the keys of a ranking."""
     data = top().snapshot_rest()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agiledart_dataflow.state.plain_codec.FORMAT", 1)

@@ -91,7 +91,7 @@ def drained(instance: SourceInstance) -> list[int]:
 
 
 def blocked(instance: SourceInstance, turns: int) -> None:
-    """Its outputs have no room for so many turns."""
+    """Its outputs have no space for so many slots."""
     for _ in range(turns):
         if instance.reads_on:
             instance.take_in(0, 0, 100)

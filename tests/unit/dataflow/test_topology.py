@@ -221,7 +221,7 @@ def tell(build: Callable[[Stream[Reading]], Any]) -> str:
 def test_mistakes_are_reported_at_their_line_with_a_fix(build: Callable[[Stream[Any]], Any], words: list[str]) -> None:
     try:
         text = tell(build)
-    except TypeError as error:  # a forgotten positional name is Python's to tell
+    except TypeError as error:  # Python reports a forgotten positional name
         text = str(error)
     assert all(word in text for word in words), text
 

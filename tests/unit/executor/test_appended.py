@@ -1,4 +1,4 @@
-"""Rows that a file had taken since the last epoch and that are gone: the run goes back, and none counts that is not there."""
+"""Rows that a file had taken since the last epoch and that are gone: the run is rolled back, and no missing row counts."""
 
 import asyncio
 import errno
@@ -122,7 +122,7 @@ def test_foreign_appended_rows_do_not_restart_a_run(tmp_path: Path, url: str) ->
 def test_bytes_that_did_not_reach_the_disk_are_detected_at_the_next_epoch(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system marks the pages clean when it could not write them, and the next call says that all is well."""
+    """The system marks pages clean that it could not write, and the next call succeeds."""
     sink = opened(url, tmp_path)
     write(sink, 1)
     once(monkeypatch, "fsync")

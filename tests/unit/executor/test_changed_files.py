@@ -60,7 +60,7 @@ def test_a_modified_output_is_truncated_to_its_committed_length(tmp_path: Path) 
 
 
 def written(path: Path, rows: int) -> tuple[int, str]:
-    """A file with so many committed rows: its end, and what its element says of it."""
+    """A file with so many committed rows: its end, and its description in the snapshot."""
     writer = sink(path, None)
     writer.write([Row(number, number) for number in range(rows)])
     (end,) = writer.prepare()
@@ -150,15 +150,15 @@ def test_an_input_replaced_between_two_attempts_is_refused(tmp_path: Path) -> No
         def attempt(run: int = 7) -> InstanceCheckpointer:
             return InstanceCheckpointer(tmp_path / "run", run, 1, lambda stage: ("readings",), lambda told: None)
 
-        attempt().keep_file_fingerprint(source, str(path))
+        attempt().records.keep_file_fingerprint(source, str(path))
         path.write_text("1,1\n" * 31)
-        attempt().keep_file_fingerprint(source, str(path))
+        attempt().records.keep_file_fingerprint(source, str(path))
         path.write_text("2,1\n" * 31)
         with pytest.raises(OperationFailed, match=rf"readings: {path} begins in another way than it did"):
-            attempt().keep_file_fingerprint(source, str(path))
-        attempt(8).keep_file_fingerprint(source, str(path))
+            attempt().records.keep_file_fingerprint(source, str(path))
+        attempt(8).records.keep_file_fingerprint(source, str(path))
         path.write_text("2,1\n")
         with pytest.raises(OperationFailed, match=rf"readings: {path} is shorter than it was"):
-            attempt(8).keep_file_fingerprint(source, str(path))
+            attempt(8).records.keep_file_fingerprint(source, str(path))
 
     asyncio.run(play())

@@ -1,4 +1,4 @@
-"""The way out of a channel heeds the link that it shares with others; the way in judges whose frames it takes."""
+"""The way out of a channel heeds the link that it shares with others; the receiving end verifies whose frames it takes."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""A source goes back in the file that it had read, and in no other that has taken its place."""
+"""A source is rewound in the file that it had read, and in no other that has taken its place."""
 
 import gzip
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An executor saves what has changed since a committed element, and goes on from the whole one and what was saved behind it."""
+"""An executor saves the changes since a committed snapshot, and resumes from the full one and its increments."""
 
 import asyncio
 import shutil
@@ -76,7 +76,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 
 
 class Chain:
-    """The register's knowledge of the stage: the elements that the last committed one needs, oldest first."""
+    """The register's knowledge of the stage: the snapshots that the last committed one needs, oldest first."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -94,7 +94,7 @@ class Chain:
 
     @property
     def since(self) -> RestoreFrom:
-        """Where the next life goes on."""
+        """The next attempt's start."""
         before = tuple(one.digest for one in self.links[:-1])
         return RestoreFrom(
             self.epoch,
@@ -106,7 +106,7 @@ class Chain:
 
 
 async def lived(root: Path, number: int, since: RestoreFrom | None, upto: int) -> Life:
-    """A life that has read so many rows, all of which its step has taken."""
+    """An attempt that has read so many rows, all of which its step has taken."""
     attempt = Life(root, number, upto, since)
     instance = attempt.running[SUMS].instance
     assert instance is not None
@@ -121,7 +121,7 @@ async def more(attempt: Life, rows: int) -> None:
 
 
 def test_a_run_resumes_from_a_chain(tmp_path: Path, undisturbed: list[object]) -> None:
-    """Every third epoch is lost; its changes are in the next one. Then the next life begins a chain of its own."""
+    """Every third epoch is lost; its changes are in the next one. Then the next attempt begins a chain of its own."""
 
     async def play() -> None:
         chain, longest, whole = Chain(), 0, 0

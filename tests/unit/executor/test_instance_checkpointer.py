@@ -1,4 +1,4 @@
-"""An executor's instances are saved at barriers and brought back: the log holds what one undisturbed run writes."""
+"""An executor's instances are saved at barriers and restored: the log holds what one undisturbed run writes."""
 
 import asyncio
 import errno
@@ -94,7 +94,7 @@ class Life:
         self.host.on_barrier = self.epochs.at_barrier
         self.reader = Readings(allowed)
         endpoint = self.program.endpoint(2)
-        keep = None if since is None else self.epochs.kept(2, 0, since)
+        keep = None if since is None else self.epochs.restorer.kept(2, 0, since)
         origin = SinkOrigin("sums", 1, root, 0.0, True, keep)
         writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
         self.running = [
@@ -111,7 +111,7 @@ class Life:
             if since is None:
                 self.epochs.opened(running)
             else:
-                self.epochs.restore(running, since)
+                self.epochs.restorer.restore(running, since)
             self.host.add(running)
         self.host.start_reading()
 

@@ -162,7 +162,7 @@ def test_rows_pass_all_instances_in_the_callback_that_brought_them(monkeypatch: 
 
 
 def test_a_frame_is_sent_before_its_instances_bookkeeping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for it at the other end of a link waits for nothing else."""
+    """A wait for it at the other end of a link is for nothing else."""
     seen: list[str] = []
     Clock(monkeypatch, ns_a_look=1)
 

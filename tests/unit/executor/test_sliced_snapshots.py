@@ -52,7 +52,7 @@ async def opened(attempt: Life, epoch: int) -> None:
 
 
 async def saved_while_rows_flow(attempt: Life, epoch: int, rows: int) -> list[AcknowledgeCheckpoint]:
-    """Rows come from the barrier until the element is there, and beyond."""
+    """Rows come from the barrier until the snapshot is there, and beyond."""
     await opened(attempt, epoch)
     for _ in range(rows):
         attempt.allow(attempt.reader.at + 1)

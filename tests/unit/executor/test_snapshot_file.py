@@ -1,4 +1,4 @@
-"""Elements: written whole or not at all; whatever happened to the file, what is read is what was written, or is refused."""
+"""Snapshots: written whole or not at all; whatever happened to the file, what is read is what was written, or is refused."""
 
 from io import BytesIO
 from pathlib import Path

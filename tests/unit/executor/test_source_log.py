@@ -148,7 +148,7 @@ def test_a_movable_source_continues_without_the_log_of_the_other_node(
 
 
 def test_records_judged_late_are_late_again_after_a_restart(tmp_path: Path) -> None:
-    """The second life's clock is hours ahead, and it reads without a pause: both would say something else."""
+    """The second attempt's clock is hours ahead, and it reads without a pause: both would say something else."""
     told: dict[str, Any] = {"clock": "wall", "max_out_of_order": timedelta(seconds=2)}
     first = Source(tmp_path, fresh=True, **told)
     first.poll(10)
@@ -251,7 +251,7 @@ def test_unneeded_files_are_removed_and_a_new_run_begins_with_none(tmp_path: Pat
 
 
 def test_a_log_is_locked_by_one_process_and_released_with_it(tmp_path: Path) -> None:
-    """The executor of the life before may still flush when the next one comes, of an agent that was killed for instance."""
+    """The previous attempt's executor may still flush when the next one comes, of an agent that was killed for instance."""
     before = SourceLog(tmp_path, MIB, fresh=True)
     for fresh in (True, False):
         with pytest.raises(BusyError, match="is being written by another process"):

@@ -1,4 +1,4 @@
-"""A source that begins elsewhere each time and tells others how far it is: with the epoch; a later life where the run began."""
+"""A source that begins elsewhere each time and reports its position: with the epoch; a later attempt where the run began."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.unit.executor.test_instance_checkpointer import Life, Readings, Row
 
 
 class Telling(Readings):
-    """Says where it begins before its first row, hears which positions are committed."""
+    """Reports its start before its first row, is notified of committed positions."""
 
     def __init__(self, allowed: int) -> None:
         super().__init__(allowed)
@@ -30,13 +30,13 @@ class Telling(Readings):
 
 
 def telling(attempt: Life) -> Telling:
-    """Let the source of a life read with one."""
+    """Let the source of an attempt read with one."""
     reader: Any = Telling(attempt.reader.allowed)
     attempt.reader = reader
     source = attempt.running[0].source
     assert source is not None
     source.reader = reader
-    attempt.epochs.keep_log(attempt.running[0])
+    attempt.epochs.source_logs.keep_log(attempt.running[0])
     return reader  # type: ignore[no-any-return]
 
 
@@ -73,7 +73,7 @@ def test_another_run_begins_at_its_own_position(tmp_path: Path) -> None:
         telling(attempt)
         attempt.kill()
         other = Life(tmp_path, 1, 0)
-        other.epochs._run += 1
+        other.epochs.records.run += 1
         assert telling(other).begins == [b""]
         other.kill()
 

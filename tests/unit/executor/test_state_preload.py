@@ -63,7 +63,7 @@ def counted() -> Topology:
 
 
 class Ahead(Mesh):
-    """Two executors whose elements say what has changed, and a register that commits them."""
+    """Two executors whose snapshots hold changes, and a register that commits them."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, 3, counted())
@@ -142,13 +142,13 @@ class Ahead(Mesh):
             site.epochs.close()
 
     def receive_previous_state(self) -> list[bool]:
-        """Of the elements of the change's barrier, which of them rest on another."""
+        """The snapshots of the change's barrier, and which of them rest on another."""
         return [bool(one.onto) for one in self.prepared if one.epoch == self.epoch and one.instance.stage == 1]
 
 
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each element that is put on a share, whether it is whole."""
+    """For each snapshot that is applied to a share, whether it is full."""
     seen: list[bool] = []
     done = PreloadedState.put
 
@@ -349,7 +349,7 @@ def test_instances_that_start_or_stop_during_a_read_are_left_alone(tmp_path: Pat
 def test_an_old_instances_state_without_a_local_taker_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of those that wait: it tells what the stage was, and so what each of them takes."""
+    """One of those that wait: it reports the stage as it was, and so what each of them takes."""
 
     async def play() -> None:
         mesh = Ahead(tmp_path)

@@ -1,4 +1,4 @@
-"""Stages change their instances in mid-stream between two executors: groups that stay go by reference, others as an element."""
+"""Stages change their instances in mid-stream between two executors: groups that stay go by reference, others as a snapshot."""
 
 import asyncio
 from collections.abc import Callable
@@ -156,7 +156,7 @@ class Mesh:
                     message.epoch, message.instance, message.after, message.digest, before
                 )
                 asyncio.get_running_loop().create_task(
-                    site.terms.receive_previous_state(receive_previous_state, site.epochs.read)
+                    site.terms.receive_previous_state(receive_previous_state, site.epochs.restorer.read)
                 )
 
     def prepare(self, name: bytes, plan: StagePlan, places: list[int]) -> None:
@@ -281,7 +281,7 @@ def test_a_non_parallel_stage_moves_while_rows_flow(tmp_path: Path, whole: list[
 def test_an_instance_that_waits_for_its_generation_sends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not know where its inputs stand, so a mark of its own would lie below what downstream has heard."""
+    """It does not know its inputs' positions, so its own watermark would lie below one already sent downstream."""
     worked: list[int] = []
     work = Instance.work
 

@@ -44,7 +44,7 @@ class Topic:
 
     Attributes:
         faults: reported at once; `late`: reported by the future, once.
-        hangs: numbers of which nothing is heard while they stand there.
+        hangs: numbers without any report while they stand there.
         name: of the topic that there is.
     """
 

@@ -1,4 +1,4 @@
-"""Signed orders: only what was signed, by whom it says, for this network, at about this time."""
+"""Signed commands: only signed contents, by the named user, for this network, at about this time."""
 
 import random
 from typing import Any

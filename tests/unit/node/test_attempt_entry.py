@@ -1,4 +1,4 @@
-"""A life is entered on one host: messages that arrive meanwhile are not lost, and no instance starts that could not be
+"""An attempt is entered on one host: messages that arrive meanwhile are not lost, and no instance starts that could not be
 stopped.
 """
 
@@ -26,7 +26,7 @@ HELD = SavedState(InstanceId("1", 1, 0), (InstanceSnapshot(CheckpointId(1, 1), b
 
 
 def reset(bench: InLife, attempt: int) -> None:
-    """The next life, from epoch 1 on."""
+    """The next attempt, from epoch 1 on."""
     bench.take()
     value = msgspec.structs.replace(bench.value, attempt=attempt, committed=CheckpointId(1, 1), saved=(HELD,))
     bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), value))
@@ -75,7 +75,7 @@ BROUGHT = SavedState(InstanceId("1", 0, 3), (InstanceSnapshot(CheckpointId(0, 0)
 
 
 def begins(bench: InLife) -> FetchSnapshot:
-    """A run that begins with a checkpoint enters its first life."""
+    """A run that begins with a checkpoint enters its first attempt."""
     bench.take()
     value = msgspec.structs.replace(
         bench.value, attempt=2, committed=CheckpointId(0, 0), saved=(BROUGHT,), before=(), origin="steps"
@@ -131,7 +131,7 @@ def test_an_attempt_from_an_earlier_epoch_reports_rows_its_sinks_had_emitted() -
 
 
 def test_an_attempt_waits_for_state_on_a_single_node_and_names_that_node() -> None:
-    """It was a life that could not be entered, again and again, with words about fragments that there never were."""
+    """Formerly such an attempt could not be entered, again and again, with messages about fragments that never existed."""
     bench = InLife()
     bench.take()
     only_here = SavedState(InstanceId("1", 1, 0), (InstanceSnapshot(AT, b"\xabhash", 10, 1, ()),))

@@ -1,4 +1,4 @@
-"""A coordinator node's work per interval: asks the hosts, decides, asks for changes, and hears how they ended."""
+"""A coordinator node's work per interval: asks the hosts, decides, asks for changes, and is notified of their ends."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace

@@ -19,7 +19,7 @@ def ended_in(bench: InLife) -> InstancesEnded:
 
 
 def test_a_late_acknowledged_end_of_one_attempt_does_not_count_for_the_next() -> None:
-    """A source reads on while its coordinator is dead, and ends; the coordinator comes back, a new life begins, and answers."""
+    """A source reads on while its coordinator is dead, and ends; the coordinator restarts, a new attempt begins, and answers."""
     bench = InLife()
     bench.feed(InstanceFinished("app", 1, 1, 0, {"n": 1}))
     first = ended_in(bench)

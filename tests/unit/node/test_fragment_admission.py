@@ -1,4 +1,4 @@
-"""Whose fragments a node keeps: those of hosts of the run, in the life that counts; all other nodes get the reason."""
+"""Whose fragments a node keeps: those of hosts of the run, in the current attempt; all other nodes get the reason."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A source that goes on without its log has lost rows: by how far it was last heard to be, once a life, in the record."""
+"""A source that goes on without its log has lost rows: from its last reported position, once an attempt, in the record."""
 
 from typing import Any
 

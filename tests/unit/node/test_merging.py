@@ -1,4 +1,4 @@
-"""Two values of one record become one by what they say, whoever asks and in whatever order copies meet."""
+"""Two values of one record are merged by their contents, in any order of arrival."""
 
 from itertools import permutations
 

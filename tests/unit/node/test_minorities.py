@@ -1,4 +1,4 @@
-"""A side of a cut that works on without the majority of its voters says so, to whoever asks there."""
+"""A side of a partition that works on without the majority of its voters reports it on request."""
 
 import msgspec
 

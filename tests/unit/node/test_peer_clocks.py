@@ -1,4 +1,4 @@
-"""Whose clock is wrong: measured by questions and answers, judged by the median."""
+"""Whose clock is wrong: measured by questions and answers, combined by the median."""
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ def test_a_node_with_a_wrong_clock_does_not_blame_the_others() -> None:
 
 
 def test_a_far_off_clock_is_corrected_to_the_majority() -> None:
-    """Orders are signed and judged by it. A clock that is a little off is not pushed on by others."""
+    """Commands are signed and verified by it. A clock that is a little off is not pushed on by others."""
     assert clocks(-HOUR, -HOUR, -HOUR).common_ms(NOW) == NOW + 10 - 10 - HOUR
     assert clocks(-60_000, -60_000, -60_000).common_ms(NOW) == NOW
     assert clocks(-HOUR, -HOUR, -HOUR).common_ms(0) == 0

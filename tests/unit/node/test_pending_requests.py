@@ -1,4 +1,4 @@
-"""Conversations: asked, answered, asked again, given up; by hand, without a ring."""
+"""Conversations: asked, answered, asked again, given up; step by step, without a ring."""
 
 from typing import Any
 

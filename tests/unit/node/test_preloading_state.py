@@ -33,7 +33,7 @@ def snapshot(epoch: int) -> InstanceSnapshot:
 
 
 def saved(*epochs: int) -> SavedState:
-    """The register's snapshots: a whole element, and what has changed since."""
+    """The register's snapshots: a full snapshot, and an increment."""
     return SavedState(OLD, tuple(snapshot(epoch) for epoch in epochs))
 
 

@@ -1,4 +1,4 @@
-"""Voters of a new run: as many as may be lost with the holders of a state."""
+"""Voters of a new run: as many as may be lost with the replica nodes of a state."""
 
 import msgspec
 import pytest

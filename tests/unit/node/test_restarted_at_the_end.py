@@ -1,4 +1,4 @@
-"""A host that is restarted in the second in which its run ends, and a run that is brought back while it is drained."""
+"""A host that is restarted in the second in which its run ends, and a run that is restarted while it is drained."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ class Sinks(Bench):
         self.now = until
 
     def rest(self, seconds: int) -> None:
-        """Let time pass, and let others tell their figures; each timer is due once."""
+        """Let time pass, and let others report their figures; each timer is due once."""
         for _ in range(10 * seconds):
             self.wait(0.1)
             self.effects = [each for each in self.effects if not isinstance(each, SetTimer) or each.at > self.now]
@@ -187,11 +187,11 @@ def test_another_host_records_the_end_for_a_lost_one() -> None:
     assert Acknowledged(2) not in bench.told(SCHEDULER), "when it has noted it"
 
 
-# ---- drained, and brought back meanwhile
+# ---- drained, and restarted meanwhile
 
 
 def in_second_life(bench: Sinks) -> None:
-    """The coordinator of the ends enters a second life with everybody."""
+    """The coordinator of the ends enters a second attempt with all hosts."""
     bench.restarted()
     later = msgspec.structs.replace(bench.value, attempt=2)
     bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), later))

@@ -1,4 +1,4 @@
-"""Parts of scheduling on their own: advertisements, votes, walks, turns, offices."""
+"""Parts of scheduling on their own: advertisements, votes, walks, scheduler slots."""
 
 import asyncio
 from types import SimpleNamespace
@@ -189,7 +189,7 @@ def test_a_walk_with_the_maximum_hop_count_is_forwarded_in_a_readable_message() 
 
 
 def test_a_node_that_refused_is_not_elected() -> None:
-    """It would be given office after office, and refuse each."""
+    """It would be given slot after slot, and refuse each."""
 
     async def ask_all(sample: list[Peer], *_: object) -> list[tuple[Peer, Candidate]]:
         return [(one, Candidate(0, 100 * int(one == peer(2)), 0, False)) for one in sample]

@@ -53,7 +53,7 @@ STAGES = StagePlan(
 
 
 class InLife(Bench):
-    """A node that runs `areas`, in the first life of a run whose source and sink are elsewhere."""
+    """A node that runs `areas`, in the first attempt of a run whose source and sink are elsewhere."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)

@@ -58,7 +58,7 @@ def go(bench: Bench) -> None:
     ],
 )
 def test_a_violation_is_reported(mistake: Callable[[Patch], None], sentence: str, monkeypatch: Patch) -> None:
-    """Each step of these tests is judged by the fixture of this folder."""
+    """Each step of these tests is checked by the fixture of this folder."""
     with monkeypatch.context() as patch:
         mistake(patch)
         with pytest.raises(AssertionError, match=sentence):

@@ -1,4 +1,4 @@
-"""Stages of a check, refutation, lives; one machine and hand-made messages."""
+"""Stages of a check, refutation, incarnations; one machine and hand-made messages."""
 
 from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Instant
@@ -170,7 +170,7 @@ def test_a_node_that_believes_a_dead_peer_alive_is_notified() -> None:
 
 
 def test_both_ring_neighbours_of_a_dead_node_notify_their_leaves() -> None:
-    """Also the one that heard of it: the farthest leaf on its side is no leaf of the other one."""
+    """Also the one that received it: the farthest leaf on its side is no leaf of the other one."""
     bench = Bench().adopt(*(peer(number) for number in range(2, 60)))
     bench.receive(peer(3), wire.DeclaredFailed(peer(2), 0))
     told = {to for to, message in sent(bench.wait(900), wire.DeclaredFailed) if message.target == peer(2)}

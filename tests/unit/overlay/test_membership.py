@@ -84,7 +84,7 @@ def test_an_ended_admission_never_begins_again() -> None:
 
 
 def test_an_admission_from_before_a_rejoin_does_not_begin_after_it() -> None:
-    """Its guardian never confirmed it, so it joins again; then two links release copies of the call and of the place."""
+    """Its range owner never confirmed it, so it joins again; then two links release copies of the call and of the place."""
     bench = called(Bench(5))
     bench.receive(peer(7), ring.OfferRange(TICKET, 0, ()))
     assert bench.claim() is not None
@@ -295,7 +295,7 @@ def test_the_smallest_id_bootstraps_when_no_node_is_a_member() -> None:
 def looking(
     number: int, *answering: Peer, rounds: int = 3
 ) -> tuple[Bench, list[tuple[Peer, ring.RequestRingCreation]]]:
-    """A node that looks for a ring, and whom it asked for assent after some rounds in which others answered."""
+    """A node that looks for a ring, and the node that it asked for consent after some rounds in which others answered."""
     bench = Bench(number)
     bench.give(JoinRing(answering))
     asked: list[tuple[Peer, ring.RequestRingCreation]] = []
@@ -457,7 +457,7 @@ def test_a_join_from_behind_the_gap_waits_until_it_is_closed() -> None:
 
 
 def test_a_join_forwarded_past_a_node_goes_on_to_that_node() -> None:
-    """Not by the shorter way round the ring, which leads back to whoever could not reach it (crashes, seed 821007)."""
+    """Not by the shorter way round the ring, which leads back to the node that could not reach it (crashes, seed 821007)."""
     bench = Bench(0x65).adopt(peer(0x1B), peer(0x2E), peer(0x44), peer(0xF7))
     passed = wire.JoinRequest(peer(0x16), 1, (peer(0x1B),), walking=True)
     assert [to for to, _ in sent(bench.receive(peer(0x1B), passed), wire.JoinRequest)] == [peer(0xF7)]

@@ -1,4 +1,4 @@
-"""Chains in the register: an element that rests on another is prepared with it or not at all, and holders stay known."""
+"""Chains in the register: an increment is prepared with its base or not at all, and replica nodes stay known."""
 
 import msgspec
 
@@ -78,7 +78,7 @@ def test_a_chain_length_is_bounded() -> None:
 
 
 def test_rebuilt_fragments_stay_where_they_are() -> None:
-    """A host's answer names the holders that it knew of; the register knows of newer ones."""
+    """A host's answer names the replica nodes that it knew of; the register knows of newer ones."""
     known = msgspec.structs.replace(
         at(3, SavedState(STAGE, (snapshot(1, (NodeId(6), NodeId(9))), snapshot(3))), saved(1)),
     )

@@ -25,18 +25,18 @@ SILENCE = RecoveryConfig().silence_ns
 
 
 def follower(number: int, leader: int) -> tuple[Coordinator, RecoveryContext]:
-    """A voter that has just heard another one."""
+    """A voter that has just received a message of another one."""
     mine = context(number)
     mine.now = Instant(10 * SILENCE)
     stamp = Stamp(Ballot(1, peer(leader).node, 1), 1)
     made = Coordinator(mine, VoterSlot(mine, VoterFile(RUN, number, stamp.ballot, stamp, VALUE)))
-    made.on_leader_announced(peer(leader), wire.LeaderAnnounced(RUN, stamp.ballot))
+    made.leadership.on_leader_announced(peer(leader), wire.LeaderAnnounced(RUN, stamp.ballot))
     mine.effects.clear()
     return made, mine
 
 
 def waits(made: Coordinator, mine: RecoveryContext) -> int:
-    """How long it hears nothing before it prepares, in tenths of the silence."""
+    """Duration of silence before it prepares, in tenths of the configured one."""
     for tenths in range(1, 60):
         mine.now = Instant(mine.now + SILENCE // 10)
         made.on_tick()
@@ -59,10 +59,10 @@ def test_voters_do_not_wait_for_a_dead_coordinator(place: int, tenths: int) -> N
 
 
 def test_voters_do_not_wait_for_a_coordinator_that_votes_no_more() -> None:
-    """It has given its seat away, and hosts take nothing from it."""
+    """It has transferred its voter slot, and hosts take nothing from it."""
     made, mine = follower(BY_RANK[1], BY_RANK[0])
     others = tuple(Voter(peer(9), 9) if voter.peer.node == BY_RANK[0] else voter for voter in VALUE.voters)
-    voter_slot, ballot = made._voter_slot, Ballot(1, peer(BY_RANK[0]).node, 1)
+    voter_slot, ballot = made.leadership._voter_slot, Ballot(1, peer(BY_RANK[0]).node, 1)
     before = msgspec.structs.replace(VALUE, voters=others, old_voters=VALUE.voters)
     voter_slot.on_accept(peer(BY_RANK[0]), wire.Accept(RUN, Stamp(ballot, 2), before))
     waited, mine.now = mine.now, Instant(mine.now + SILENCE // 10)

@@ -1,4 +1,4 @@
-"""A member that does not vote says that a run goes on in a later era, or under ballots beyond all: nothing comes of it."""
+"""A member that does not vote reports a run in a later configuration, or under ballots beyond all: nothing comes of it."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ ORDER, NEXT_ORDER, FORGED = b"1 signed", b"2 signed", b"3 forged"
 NOW = Ballot(4, NodeId(4), 1)
 HERE = value(2, CheckpointId(2, 7))
 STRANGER = peer(9)
-FIRST = ROUNDS_PER_CONFIGURATION  # the first round of the next era
+FIRST = ROUNDS_PER_CONFIGURATION  # the first round of the next configuration
 
 
 def is_command_authorised(_: RunId, signed_command: bytes, last: bytes) -> bool:

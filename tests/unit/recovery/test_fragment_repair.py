@@ -19,7 +19,7 @@ ELEMENT = InstanceSnapshot(AT, b"hash", 4 << 20, 2, (NodeId(6), NodeId(7), NodeI
 
 
 class Owner:
-    """Node 2, which has saved an element with fragments at 6, 7 and 8; 9 and 10 could take more."""
+    """Node 2, which has saved a snapshot with fragments at 6, 7 and 8; 9 and 10 could take more."""
 
     def __init__(self, *candidates: int) -> None:
         self.context = context(2)
@@ -109,7 +109,7 @@ def test_an_answer_of_a_past_attempt_counts_for_nothing() -> None:
 
 
 class Hosting:
-    """A machine of node 2 that runs the stage in life 2, and hears of its coordinator, node 1."""
+    """A machine of node 2 that runs the stage in attempt 2, coordinated by node 1."""
 
     def __init__(self) -> None:
         from agiledart_kernel.instants import Instant

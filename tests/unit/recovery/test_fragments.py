@@ -1,4 +1,4 @@
-"""Saving and rebuilding one element, with holders that fail."""
+"""Saving and rebuilding one snapshot, with replica nodes that fail."""
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.fragments.placement import spread

@@ -17,7 +17,7 @@ HOSTS = {"source": peer(1), "stage": peer(2), "sink": peer(3)}
 
 
 class Held(World):
-    """All hosts are in the life, and prepare what they are asked for."""
+    """All hosts are in the attempt, and prepare what they are asked for."""
 
     def __init__(self) -> None:
         super().__init__(4, 5)
@@ -31,7 +31,7 @@ class Held(World):
         return super().answer(to, asked)
 
     def prepare(self) -> None:
-        """All parties have saved the open epoch."""
+        """All instances have saved the open epoch."""
         commit_protocol = self.coordinator.commit_protocol
         for name, host in HOSTS.items():
             instance = InstanceId(name)
@@ -58,7 +58,7 @@ class Held(World):
 
 
 def running() -> Held:
-    """Led by node 1, in a life that has begun."""
+    """Led by node 1, in an attempt that has begun."""
     world = Held()
     world.run(20)
     assert world.coordinator.phase is Phase.RUNNING

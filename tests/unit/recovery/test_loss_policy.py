@@ -1,4 +1,4 @@
-"""Pure parts of recovery: plans of the next life, sides of a partition, voters, epochs, the shelf."""
+"""Pure parts of recovery: plans of the next attempt, sides of a partition, voters, epochs, the fragment store."""
 
 import msgspec
 import pytest
@@ -207,7 +207,7 @@ def test_the_fragment_store_keeps_needed_and_uncommitted_fragments() -> None:
         fragment_store.put(key)
     assert fragment_store.release(value(committed=CheckpointId(1, 4))) == (old,)
     assert fragment_store.refusal(FragmentKey(RUN, stage, CheckpointId(1, 6), 0), 1) == ""
-    # A later life: an epoch that it did not commit of the one before can't be any more.
+    # A later attempt: an epoch that it did not commit of the one before can't be any more.
     assert fragment_store.release(value(attempt=2, committed=CheckpointId(1, 4))) == (ahead,)
     assert "attempt 1 is over" in fragment_store.refusal(FragmentKey(RUN, stage, CheckpointId(1, 6), 0), 1)
 

@@ -92,7 +92,7 @@ def test_an_attempt_is_stored_before_it_is_entered_and_answered() -> None:
     assert [each.instance for each in enter.assignments] == [InstanceId("stage")]
     (answer,) = carry_out(made, made.step(Completed(enter.request), ZERO))
     assert isinstance(answer.message, wire.ResetOk)
-    # The same life again is a question; an older one is refused, and so is one of a sender that votes for nothing.
+    # The same attempt again is a question; an older one is refused, and so is one of a sender that votes for nothing.
     assert isinstance(told(made, peer(1), reset)[0], wire.ResetOk)
     assert told(made, peer(9), wire.Reset(RUN, Ballot(1, peer(9).node, 1), value(2))) == []
     (later,) = told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(2)))

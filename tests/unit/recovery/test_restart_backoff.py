@@ -1,4 +1,4 @@
-"""How often a run is brought back: later and later, and not for ever, unless it gets on in between."""
+"""How often a run is restarted: later and later, and not for ever, unless it gets on in between."""
 
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_recovery.attempts.restart_backoff import RestartBackoff

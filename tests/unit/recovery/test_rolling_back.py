@@ -36,7 +36,7 @@ STAGE, SINK = InstanceId("stage"), InstanceId("sink")
 
 
 def saved(at: CheckpointId, *replica_nodes: int) -> tuple[SavedState, ...]:
-    """The source, the stage with its holders, and the sink, which lies on its node's disk."""
+    """The source, the stage with its replica nodes, and the sink, which lies on its node's disk."""
     name = str(at.epoch).encode()
     kept = tuple(NodeId(number) for number in replica_nodes)
     return (
@@ -202,7 +202,7 @@ def test_no_roll_forward_before_the_later_state_is_back() -> None:
 
 
 def committed_after(now: RegisterValue, after: Plan | None = None) -> RegisterValue:
-    """The value of the next commit in the life of a value."""
+    """The value of the next commit in the attempt of a value."""
     commit_protocol = CommitProtocol(context(), RUN)
     commit_protocol.enter(now)
     commit_protocol.started(now)

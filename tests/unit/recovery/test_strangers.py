@@ -96,7 +96,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
         lambda known, ballot: wire.NeededFragments(RUN, 1, InstanceId("other"), LATER, (), is_over=True), ""
     ),
     wire.HeldFragments: Rule(lambda known, ballot: wire.HeldFragments(RUN, InstanceId("stage"), ()), "replica_node"),
-    # anybody: it makes a file, and nothing counts because of it
+    # any node: it makes a file, and nothing counts because of it
     wire.RequestVoterSlot: Rule(lambda known, ballot: wire.RequestVoterSlot(RUN), ""),
 }
 

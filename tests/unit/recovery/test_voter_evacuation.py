@@ -1,4 +1,4 @@
-"""A voter that is about to leave: another node takes its seat before it goes."""
+"""A voter that is about to leave: another node takes its voter slot before it goes."""
 
 from typing import Any, cast
 

@@ -1,4 +1,6 @@
-"""A run names the nodes that it waits for: voters without whom nothing counts, holders without whom a state cannot be rebuilt."""
+"""A run names the nodes that it waits for: voters without whom nothing counts, replica nodes without which a state
+cannot be rebuilt.
+"""
 
 from typing import Any
 
@@ -94,7 +96,7 @@ def test_a_leader_reports_silent_voters_and_continues_when_they_are_back() -> No
 
 
 def test_an_unrecoverable_state_is_waited_for_and_uses_no_attempt() -> None:
-    """Ten lives in ten minutes are the end of a run whose code breaks; not of one whose fragments are away."""
+    """Ten attempts in ten minutes are the end of a run whose code breaks; not of one whose fragments are away."""
     world = World(4, 5)
     world.lacks = (NodeId(6), NodeId(7))
     world.run(1_200)
@@ -109,7 +111,7 @@ def test_an_unrecoverable_state_is_waited_for_and_uses_no_attempt() -> None:
 
 
 def test_replica_nodes_of_a_state_are_named_although_other_hosts_cannot_answer() -> None:
-    """They wait to hear where the instances of that host listen."""
+    """They wait for the addresses of that host's instances."""
     world = World(4, 5)
     world.lacks, world.silent = (NodeId(6), NodeId(7)), (3,)
     world.run(40)

@@ -21,7 +21,7 @@ def acknowledged(*values: tuple[int, RegisterValue]) -> list[str]:
 
 
 def test_an_attempt_known_only_to_lost_voters_does_not_void_preparations() -> None:
-    """The voter that is left has accepted an epoch of life 1; the lost ones had begun life 2, which is given up."""
+    """The voter that is left has accepted an epoch of attempt 1; the lost ones had begun attempt 2, which is given up."""
     first, second = made(1, 1, CheckpointId(0, 0)), made(1, 2, CheckpointId(0, 0))
     assert acknowledged((1, first), (2, second), (9, made(2, 1_000_000, CheckpointId(1, 1)))) == []
 

@@ -56,7 +56,7 @@ def opened(directory: Path, **more: Any) -> PartitionWriter:
 def test_rows_that_the_disk_lost_are_not_counted_as_written_next_epoch(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, work: Callable[[PartitionWriter], Any]
 ) -> None:
-    """The system marks the pages clean when it could not write them, and the next call says that all is well."""
+    """The system marks pages clean that it could not write, and the next call succeeds."""
     monkeypatch.setattr(writing, "SYNC_SECONDS", 0.0)
     writer = opened(tmp_path)
     writer.append(BODY, 1)
