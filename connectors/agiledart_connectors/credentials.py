@@ -1,8 +1,9 @@
-"""Secrets of a node by name: `?credentials=NAME`. They never stand in a URL, a record, a log or a process list.
+"""Secrets of a node by name: `?credentials=NAME`. They never appear in a URL, a record, a log or a process list.
 
-A file NAME holds `user:password` in one line. It is looked for among the service's credentials (systemd's `LoadCredential=`), then
-below `AGILEDART_CREDENTIALS`, `/etc/agiledart/credentials` and `~/.config/agiledart/credentials`; nobody but its owner may read it.
-What users have entrusted to the node for this application (`agiledart secret set`) comes from the agent and goes before.
+A file NAME holds `user:password` in one line. The node looks for it among the service's credentials (systemd's `LoadCredential=`),
+then below `AGILEDART_CREDENTIALS`, `/etc/agiledart/credentials` and `~/.config/agiledart/credentials`.
+Only its owner may be able to read it.
+Secrets that users have provisioned for this application (`agiledart secret set`) come from the agent and take precedence.
 """
 
 import os
@@ -22,7 +23,7 @@ MIN_HIDDEN_LENGTH = 6
 
 
 class UserPassword(NamedTuple):
-    """Who, and the proof."""
+    """User name and password."""
 
     user: str
     password: str
@@ -52,13 +53,13 @@ _provisioned_secrets = ProvisionedSecrets()
 
 
 def provision_secrets(given: ProvisionedSecrets) -> None:
-    """From now on these are known in this process."""
+    """Make these secrets known in this process."""
     global _provisioned_secrets
     _provisioned_secrets = given
 
 
 def folders() -> list[Path]:
-    """Where credentials are looked for, in this order."""
+    """Return the folders to search for credentials, in order."""
     given = [os.environ.get("CREDENTIALS_DIRECTORY"), os.environ.get("AGILEDART_CREDENTIALS")]
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return [
@@ -69,14 +70,14 @@ def folders() -> list[Path]:
 
 
 def secret(name: str, holds: str = "user:password") -> str:
-    """The text of a credential, without the end of its line.
+    """Return the text of a credential, without the end of its line.
 
     Args:
-        holds: what it should be, told to whom has none of that name.
+        holds: form of the credential, for the error when it is missing.
 
     Raises:
-        ConfigurationError: the name is none.
-        OperationFailed: there is none of that name, or others may read it.
+        ConfigurationError: the name is invalid.
+        OperationFailed: no credential has that name, or other users may read it.
     """
     if not name or "/" in name or name.startswith("."):
         raise ConfigurationError(f"{name!r} is no name of a credential: it is the name of a file, without its folder")

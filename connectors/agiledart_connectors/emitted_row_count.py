@@ -1,10 +1,11 @@
-"""What a sink has shown that takes no rows back, counted where the death of its process does not lose the count.
+"""Count of rows that a sink without abort has emitted, kept where the death of its process does not lose it.
 
-    opened/STAGE.INDEX.shown    rows given to the sink; of these, rows given again since the run began; the last lives and theirs
+    opened/STAGE.INDEX.shown    rows given to the sink; of these, rows given again since the run began; the last attempts' parts
 
-A run that is brought back writes again what its sink had been given behind the last committed epoch. A row is counted before the
-sink has it, so that none is shown that was not counted; what a process dies with in its buffers is counted, too. The file is mapped
-into memory: the kernel keeps it when the process is killed. When the power fails, the last seconds of a count may be missing.
+A restarted run writes again the rows that its sink got after the last committed epoch. A row is counted before the sink gets it,
+so no emitted row is missing from the count; rows lost in the buffers of a dying process count, too. The file is mapped into
+memory: the kernel keeps it when the process is killed.
+A power failure may lose the last seconds of a count.
 """
 
 import mmap
@@ -18,7 +19,7 @@ from agiledart_dataflow.counts.statistics import DuplicateCounts
 from agiledart_dataflow.plan.connectors import SinkWriter
 
 MAX_ATTEMPTS_COUNTED: Final = 16
-"""So many lives are told one by one; what was shown again in those before them is in the sum."""
+"""Attempts with a count of their own; the sum includes rows that earlier attempts emitted again."""
 
 _GIVEN: Final = struct.Struct("<Q")
 _REST: Final = struct.Struct(f"<Q{2 * MAX_ATTEMPTS_COUNTED}Q")
@@ -26,17 +27,17 @@ _SIZE: Final = _GIVEN.size + _REST.size
 
 
 class EmittedRowCount:
-    """The count of one sink.
+    """Count of one sink.
 
     Args:
         path: of its file; its folder is made if need be.
-        begins: the run begins; else the file is of an earlier life of it.
+        begins: the run begins; else an earlier attempt of it has written the file.
 
     Attributes:
-        counts: what came again, since the run began.
+        counts: rows emitted again since the run began.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the disk refuses.
     """
 
     def __init__(self, path: Path, *, begins: bool) -> None:
@@ -62,7 +63,7 @@ class EmittedRowCount:
         )
 
     def resume_at(self, given: int, attempt: int) -> None:
-        """In this life the sink is brought back to where it had been given so many rows."""
+        """Count rows to be emitted again: this attempt resumes the sink where it had been given `given` rows."""
         if (again := self._given - given) > 0:
             self.counts.rows += again
             self.counts.attempts = [*self.counts.attempts, (attempt, again)][-MAX_ATTEMPTS_COUNTED:]
@@ -86,7 +87,7 @@ class CountedSink:
             self.write_columns = self._counted_columns
 
     def write(self, rows: list[Any]) -> None:
-        """As the sink's own."""
+        """Count rows and write them to the sink."""
         self._emitted_rows.count(len(rows))
         self._writer.write(rows)
 
@@ -96,5 +97,5 @@ class CountedSink:
 
     @property
     def latency(self) -> LatencyHistogram:
-        """As the sink's own."""
+        """Return the sink's latencies."""
         return self._writer.latency

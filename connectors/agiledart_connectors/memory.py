@@ -56,7 +56,7 @@ class MemoryWriter:
             self.rows += rows
 
     def write_columns(self, columns: Any) -> None:
-        """Rows that nobody keeps need not be made; a list that says that it `takes_columns` gets them as they are."""
+        """Count rows without making them when no list keeps them; a list with `takes_columns` gets columns as they are."""
         if self._has_times:
             self._times.count_columns(columns)
         if self.rows is not None:

@@ -32,16 +32,16 @@ def open_source(
     wanted: frozenset[str] | None = None,
     may_begin: Callable[[], bool] = import_at_once,
 ) -> SourceReader:
-    """The reader of a source.
+    """Return the reader of a source.
 
     Args:
-        connector: what to read.
+        connector: source to read.
         row_type: of its rows.
         columns, wanted, may_begin: as in `ReadOptions`.
 
     Raises:
-        OperationFailed: what it reads is not there; the message has the path.
-        ConfigurationError: no such kind, or an option that it does not know.
+        OperationFailed: the source is missing; the message has the path.
+        ConfigurationError: the kind or an option is unknown.
     """
     kind = SOURCES.get(connector.kind)
     if kind is None:
@@ -60,7 +60,7 @@ def open_source(
 def open_sink(
     connector: Connector, row_type: Any, clock: Clock = time.time_ns, origin: "SinkOrigin | None" = None
 ) -> SinkWriter:
-    """The writer of a sink; raises like `open_source`. `origin`: who writes a log, and where logs lie."""
+    """Return the writer of a sink; raises like `open_source`. `origin`: the run that writes a log, and where logs lie."""
     kind = SINKS.get(connector.kind)
     if kind is None:
         from agiledart_connectors.plugins import open_plugin_sink

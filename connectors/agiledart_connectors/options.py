@@ -14,12 +14,12 @@ SPANS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How rows are wanted.
+    """Form in which a caller wants rows.
 
     Attributes:
         columns: give columns, where they can be made without making rows first.
-        wanted: then: fields that will be looked at; None: all of them.
-        may_begin: then: whether lines may become columns by now.
+        wanted: for columns: fields that steps will use; None: all of them.
+        may_begin: for columns: says whether lines may become columns by now.
     """
 
     columns: bool = False

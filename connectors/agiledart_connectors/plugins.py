@@ -1,4 +1,4 @@
-"""Kinds of sources, sinks and formats that other packages bring, by entry points. One that is broken is told and harms nobody.
+"""Kinds of sources, sinks and formats that other packages bring, by entry points; a broken one is reported and harms no other.
 
 A source may also be a plain function: it takes the options as keyword arguments and returns an iterator of CSV lines.
 """
@@ -33,13 +33,13 @@ GENERATED: Final = Guarantee("made again from the beginning", can_rewind=True, a
 
 @dataclass(frozen=True)
 class Plugin:
-    """One line of `agiledart plugins list`.
+    """Line of `agiledart plugins list`.
 
     Attributes:
         role: source, sink or format.
-        origin, version: the distribution that brings it; "agiledart" for our own.
-        extra: what to install for it, when it is not there.
-        fault: why it cannot be used.
+        origin, version: distribution that brings the kind; "agiledart" for built-in ones.
+        extra: optional dependency to install, when it is missing.
+        fault: why the kind cannot be used.
     """
 
     role: str
@@ -62,7 +62,7 @@ def points(group: str) -> dict[str, EntryPoint]:
 
 
 def is_extra_missing(kind: ConnectorKind) -> bool:
-    """Whether something has to be installed for it."""
+    """Return whether a dependency of this kind has to be installed first."""
     return bool(kind.needs) and find_spec(kind.needs) is None
 
 
@@ -83,7 +83,10 @@ def check_installed(kind: ConnectorKind, role: str) -> None:
 
 
 def load_entry_point(point: EntryPoint, role: str) -> Any:
-    """What an entry point names. Raises `OperationFailed`: it cannot be loaded, or is made for another version."""
+    """Return the object that an entry point names.
+
+    Raises `OperationFailed`: it cannot be loaded, or is made for another version.
+    """
     try:
         found = point.load()
         made = found() if isinstance(found, type) else found
@@ -100,7 +103,7 @@ def load_entry_point(point: EntryPoint, role: str) -> Any:
 
 
 def source_guarantee(name: str) -> Guarantee | None:
-    """What a kind of source, ours or another package's, says of itself; None when there is no such kind."""
+    """Return the guarantee that a kind of source declares, built-in or of another package; None when there is no such kind."""
     kind = SOURCES.get(name)
     if kind is not None:
         return kind.guarantee

@@ -23,7 +23,7 @@ _PACKAGE: Final = "agiledart_connectors"
 
 
 class ProbeResult(NamedTuple):
-    """What was found, and what the connector guarantees."""
+    """Result of a check, and the connector's guarantee."""
 
     text: str
     guarantee: str
@@ -43,7 +43,7 @@ def probe_source(connector: Connector, row_type: Any) -> ProbeResult:
 
 
 def logs_here(directory: Path) -> dict[str, bool]:
-    """The logs of a state directory: name → whether somebody writes it now. Later this process sees none of them."""
+    """Return the logs of a state directory: name → whether a process writes it now. This process cannot see them later."""
     with contextlib.suppress(OSError):
         return {place.name: is_locked(place) for place in (directory / FOLDER).iterdir()}
     return {}
@@ -83,7 +83,7 @@ def _writable(path: str) -> str:
 
 
 def _log_free(name: str, logs: Mapping[str, bool]) -> str:
-    """Whether nobody writes the log now. Raises `ConfigurationError`, `OperationFailed`."""
+    """Return a text about a log that no process writes now. Raises `ConfigurationError`, `OperationFailed`."""
     if fault := user_sink_name_fault(name):
         raise ConfigurationError(f"log:{name}: {fault}")
     if logs.get(name):

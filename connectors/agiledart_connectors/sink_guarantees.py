@@ -1,8 +1,8 @@
-"""What a run that is brought back writes again behind its last epoch: which sinks bear that, and in what words it is said.
+"""Guarantees of sinks for rows that a restarted run writes again after its last epoch, and the words that describe them.
 
-A sink either takes rows back (`can_abort`), or it delivers: it says when what it was given has arrived, an epoch waits for that,
-and nothing is lost. What came after the epoch is written again; with an option such as `key=` of a table that changes nothing,
-elsewhere its user says `duplicates=1`.
+A sink either aborts rows (`can_abort`), or it confirms delivery: it says when its rows have arrived, an epoch waits for that, and
+nothing is lost. Rows after the epoch are written again.
+With an option such as `key=` of a table that changes nothing; for other sinks the user accepts it with `duplicates=1`.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,9 @@ class ConfirmsDelivery(Protocol):
     """A sink that says when rows have arrived."""
 
     def when_delivered(self, on_delivered: DeliveryCallback) -> None:
-        """`told` is called once, at once or by another thread: with None when all rows taken so far have arrived where they
-        belong, with an error when they never will.
+        """Call `on_delivered` once, at once or from another thread.
+
+        Its argument is None when all rows taken so far have arrived at their destination, or an error when they never will.
         """
         ...
 
@@ -61,19 +62,19 @@ def duplicates_fault(connector: Connector, guarantee: Guarantee | None) -> str:
 
 
 def confirms_all_rows(connector: Connector, guarantee: Guarantee | None) -> bool:
-    """Whether a sink as it is written says when rows have arrived, so that an epoch waits for them."""
+    """Return whether a sink with these options confirms the arrival of rows, so that an epoch waits for them."""
     if guarantee is None or not guarantee.delivers:
         return False
     return not guarantee.confirms_with or connector.option(guarantee.confirms_with, "0") != "0"
 
 
 def is_idempotent(connector: Connector, guarantee: Guarantee | None) -> bool:
-    """Whether a row that a sink writes again changes nothing."""
+    """Return whether writing a row again changes nothing."""
     return guarantee is not None and bool(guarantee.idempotent_with and connector.option(guarantee.idempotent_with))
 
 
 def sink_guarantee_text(connector: Connector, guarantee: Guarantee | None) -> str:
-    """What a sink as it is written guarantees."""
+    """Return a text about the guarantee of a sink with these options."""
     if guarantee is None:
         return ""
     if guarantee.confirms_with and connector.option(guarantee.confirms_with, "0") == "0":

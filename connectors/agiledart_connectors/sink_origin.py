@@ -8,12 +8,12 @@ from agiledart_sink_log.log_writer import LOCK_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class CommittedOutput:
-    """What a sink that is opened again has to keep.
+    """Committed output that a sink has to keep when it is opened again.
 
     Args:
-        ends: of each part; what lies behind is cut off.
-        identity: of the log that they count in, which another node goes on with; "": it stays where it is.
-        is_brought: the identity is what another run has said of its own, with whose state this one begins.
+        ends: committed end of each part; the sink cuts off all that follows.
+        identity: of the log that the ends refer to, which another node continues; "": it stays where it is.
+        is_brought: the identity is from another run, whose state this one begins with.
     """
 
     ends: tuple[int, ...]
@@ -23,17 +23,17 @@ class CommittedOutput:
 
 @dataclass(frozen=True)
 class SinkOrigin:
-    """Who writes, below which folder, and how.
+    """Owner, folder and mode of a sink's writing.
 
     Attributes:
         patience: seconds for which a log that is being written is waited for.
-        by_epoch: the run is saved by epochs: rows count when one is committed, not when they are flushed.
-        keep: then: what the run's register has committed; None: what is there.
-        owner: the key that the application belongs to.
-        run: number of the run; 0: there is none.
+        by_epoch: the run is saved by epochs: rows are committed with one, not when they are flushed.
+        keep: then: output that the run's register has committed; None: all that is there.
+        owner: key that the application belongs to.
+        run: number of the run; 0: none.
         step: name of the sink.
         goes_on: the run begins with the state of another one, whose rows in a file stay.
-        shows_at_once: of a run saved by epochs: rows count when they are flushed all the same, and none is taken back.
+        shows_at_once: in a run saved by epochs: a flush already commits rows, and none is aborted.
     """
 
     application: str = ""

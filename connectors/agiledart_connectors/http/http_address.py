@@ -10,7 +10,7 @@ _TLS: Final = ("https", "influxs", "wss")
 
 
 class HttpAddress(NamedTuple):
-    """Where a server is. `host` may be empty: this machine, loopback."""
+    """Address of a server. `host` may be empty: this machine, loopback."""
 
     host: str
     port: int
@@ -19,12 +19,12 @@ class HttpAddress(NamedTuple):
 
     @property
     def server(self) -> str:
-        """As users read it."""
+        """Return the server as users read it."""
         return f"{self.host}:{self.port}"
 
 
 def http_address(connector: Connector, *, default_port: int = 0) -> HttpAddress:
-    """What a connector's URL says. Raises `ConfigurationError`."""
+    """Return the address that a connector's URL gives. Raises `ConfigurationError`."""
     tls = connector.kind in _TLS
     name, example = f"{connector.kind}:{connector.path}", f"{connector.kind}://host:8080/path"
     if connector.at and ("/" in connector.at or ":" in connector.at):
@@ -42,7 +42,7 @@ def http_address(connector: Connector, *, default_port: int = 0) -> HttpAddress:
 
 
 def client_context(connector: Connector) -> ssl.SSLContext:
-    """For calls to others: the system's authorities, or the file `ca`. Raises `OperationFailed`."""
+    """Return the TLS context for calls to servers: the system's authorities, or the file `ca`. Raises `OperationFailed`."""
     try:
         return ssl.create_default_context(cafile=connector.option("ca") or None)
     except (OSError, ssl.SSLError) as error:
@@ -50,7 +50,7 @@ def client_context(connector: Connector) -> ssl.SSLContext:
 
 
 def server_context(connector: Connector) -> ssl.SSLContext:
-    """For calls of others: `cert` and `key` of the node. Raises `ConfigurationError`, `OperationFailed`."""
+    """Return the TLS context for clients' calls: `cert` and `key` of the node. Raises `ConfigurationError`, `OperationFailed`."""
     cert, key = connector.option("cert"), connector.option("key")
     if not cert:
         raise ConfigurationError(f"{connector.kind}: a source over TLS needs cert=FILE and key=FILE of the node")

@@ -18,7 +18,7 @@ _MAX_SHOWN_CHARACTERS: Final = 200
 
 
 class HttpResponse(NamedTuple):
-    """What a server said. `body` is cut behind the bound that was asked for."""
+    """Answer of a server; `body` is cut at the requested bound."""
 
     status: int
     reason: str
@@ -31,17 +31,17 @@ class HttpResponse(NamedTuple):
         return 200 <= self.status < 300
 
     def error_text(self) -> str:
-        """As users read it."""
+        """Return the answer as users read it."""
         text = self.body[: 4 * _MAX_SHOWN_CHARACTERS].decode("utf-8", "replace").strip()
         return f"{self.status} {self.reason}" + (f": {text[:_MAX_SHOWN_CHARACTERS]}" if text else "")
 
 
 class HttpClient:
-    """One thread's client.
+    """HTTP client of one thread.
 
     Args:
         address: of the server.
-        headers: of every request; they may hold a secret, which is never told.
+        headers: of every request; they may hold a secret, which never appears in a text.
     """
 
     def __init__(self, address: HttpAddress, headers: Mapping[str, str], context: ssl.SSLContext | None) -> None:
@@ -102,5 +102,5 @@ def _reason(error: Exception) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-    """What Retry-After says, when it says seconds."""
+    """Return the seconds of a Retry-After header; None when it holds none."""
     return float(text) if text is not None and text.isascii() and text.isdigit() else None

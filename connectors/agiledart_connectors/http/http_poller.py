@@ -112,7 +112,7 @@ class HttpPoller:
         return f"{path}{'&' if '?' in path else '?'}{quote(self._since)}={quote(self._last, safe='')}"
 
     def _payloads(self, answer: HttpResponse, place: str, incoming: PayloadQueue) -> list[tuple[bytes, int]]:
-        """What is one payload of the format, and its line in the answer."""
+        """Return the payloads of an answer, each with its line in the answer."""
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if self._is_lined or kind in _LINED:
             lines = answer.body.split(b"\n")
@@ -132,7 +132,7 @@ class HttpPoller:
 
 
 def _is_safe_tag(tag_text: str) -> bool:
-    """What may be said back to a server."""
+    """Return whether a server's tag may be sent back to it."""
     return bool(tag_text) and len(tag_text) <= MAX_TAG and tag_text.isascii() and tag_text.isprintable()
 
 

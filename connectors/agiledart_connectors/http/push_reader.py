@@ -1,13 +1,14 @@
-"""Source `http://HOST:PORT/PATH?listen=1` (and `https:`): rows that others post.
+"""Source `http://HOST:PORT/PATH?listen=1` (and `https:`): rows that clients post.
 
     http://:8080/readings?listen=1                                   on loopback; write a host (0.0.0.0) to listen elsewhere
     https://0.0.0.0:8443/readings?listen=1&cert=…&key=…&credentials=sensors      Authorization: Bearer …, the text of the credential
 
-A body is one payload of the format (`json`: an object or an array of them), or several of them, one a line (`Content-Type:
-application/x-ndjson`, or a format of lines). 202 comes when the rows are on their way through the application, with exactly-once
-when they are in the source's log on the disk: a client that sends again until it reads 202 loses nothing, and may repeat. 429 with
-Retry-After: too much waits. 400: nothing in it is a row.
-401, 404, 405, 411, 413 as everywhere. What waits, who is served at one time and how slow somebody may send are bounded.
+A body is one payload of the format (`json`: an object or an array of them), or several payloads, one a line (`Content-Type:
+application/x-ndjson`, or a format of lines). The server answers 202 when the rows are on their way through the application; with
+exactly-once, when they are in the source's log on the disk.
+A client that sends again until it reads 202 loses nothing, and may repeat. 429 with Retry-After: too much waits. 400: the body
+holds no row.
+401, 404, 405, 411, 413 have their usual meaning. Bounds exist for waiting payloads, simultaneous clients and slow senders.
 """
 
 import contextlib
@@ -41,20 +42,20 @@ MAX_CLIENTS: Final = 64
 """Connections at one time; more are closed at once."""
 
 CLIENT_SECONDS: Final = 10.0
-"""For a client to go on with what it sends."""
+"""Timeout for a client's next bytes."""
 
 REQUEST_SECONDS: Final = 60.0
-"""For a whole request to come, and for the next one of a connection that is kept."""
+"""Timeout for a whole request, and for the next one of a kept connection."""
 
 SAFE_SECONDS: Final = 30.0
-"""For rows to get on their way; then it is 503, and the client sends again."""
+"""Timeout for rows to get on their way; then the answer is 503, and the client sends again."""
 
 _RETRY_SECONDS: Final = 1
 _LINED: Final = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
 class _PushedBody:
-    """One request's: what came, and what became of it."""
+    """Body of one request, and its result."""
 
     __slots__ = ("done", "good", "is_lined", "malformed", "payload", "was_dropped")
 
@@ -93,14 +94,14 @@ class _Server(ThreadingHTTPServer):
             if self._context is not None:
                 request = self._context.wrap_socket(request, server_side=True)
             super().process_request_thread(request, client_address)
-        except OSError:  # who speaks no TLS, or went away
+        except OSError:  # the client speaks no TLS, or went away
             self.shutdown_request(request)
         finally:
             self.has_received(request)
             self._client_slots.release()
 
     def receives(self, connection: Any) -> None:
-        """From now on a request may come, for so long."""
+        """Expect a request on this connection within `REQUEST_SECONDS`."""
         self._receiving[connection] = time.monotonic() + REQUEST_SECONDS
 
     def has_received(self, connection: Any) -> None:
@@ -108,7 +109,7 @@ class _Server(ThreadingHTTPServer):
         self._receiving.pop(connection, None)
 
     def service_actions(self) -> None:
-        """Called again and again: hang up who sends a byte now and then to keep a place."""
+        """Hang up on clients that send a byte now and then to keep a connection; the server calls this again and again."""
         now = time.monotonic()
         for connection, deadline in list(self._receiving.items()):
             if now > deadline:
@@ -117,7 +118,7 @@ class _Server(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nobody's business."""
+        """Ignore a client that went away."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -179,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
             **(more or {}),
         }.items():
             self.send_header(name, value)
-        if close:  # what was not read of the request must not be taken for the next one
+        if close:  # the unread rest of the request must not be taken for the next one
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
@@ -227,7 +228,7 @@ class PushReader:
     # ---- for the server's threads
 
     def is_authorised(self, authorization: str) -> bool:
-        """Whether this header proves who may post."""
+        """Return whether this header proves that the client may post."""
         if not self._token:
             return True
         return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())
@@ -271,7 +272,7 @@ class PushReader:
         with self._lock:
             more = bool(self._waiting or self._left)
             if (more or (self._unacknowledged and not self.holds)) and not self._closed:
-                os.eventfd_write(self._wake, 1)  # look again soon: somebody waits to read 202
+                os.eventfd_write(self._wake, 1)  # look again soon: a client waits for its 202
         lines = len(rows) + sum(malformed.values())
         return Reading(rows, lines, malformed, False, not more, self._examples.take())
 
@@ -284,7 +285,7 @@ class PushReader:
             if self._closed:
                 return
             self._closed = True
-            # Nobody says any more that the last rows got on their way.
+            # From here on no reading reports that the last rows got on their way.
             unsafe = [*(body for _, body in self._unacknowledged), *self._waiting]
             self._waiting.clear()
         for body in unsafe:

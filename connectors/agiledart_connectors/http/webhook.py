@@ -34,7 +34,7 @@ KEY: Final = "Idempotency-Key"
 
 
 class PostingWriter(DeliveryQueueWriter):
-    """Posts rows; what a body is, kinds of sinks decide.
+    """Writer that posts rows; kinds of sinks decide the form of a body.
 
     Args:
         body_of: rendered rows of a batch → body.
@@ -70,7 +70,7 @@ class PostingWriter(DeliveryQueueWriter):
 
 
 def bearer(connector: Connector, word: str = "Bearer") -> dict[str, str]:
-    """The header that proves who we are; none without credentials. Raises as `secret`."""
+    """Return the header that authenticates this client; none without credentials. Raises like `secret`."""
     name = connector.option("credentials")
     return {"Authorization": f"{word} {secret(name, 'the token')}"} if name else {}
 
@@ -95,7 +95,7 @@ class WebhookWriter(PostingWriter):
         return text, self._ids.next(text)
 
     def resume_at(self, number: int) -> None:
-        """As `NumbersRows` says."""
+        """Continue the names of rows at this number, as `NumbersRows` says."""
         self._ids.resume_at(number)
 
 

@@ -1,4 +1,4 @@
-"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC?…` as values: where brokers are, who one is to them."""
+"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC?…` as values: the brokers' addresses, and the client's login."""
 
 import os
 import re
@@ -13,17 +13,17 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _MAX_BROKERS: Final = 16
 MECHANISMS: Final = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
-"""What `sasl=` may say, and what it is on the wire."""
+"""Value of `sasl=` → name of the mechanism on the wire."""
 
 
 @dataclass(frozen=True)
 class KafkaAddress:
-    """Where brokers are, and how they are spoken to.
+    """Addresses of brokers, and how to talk to them.
 
     Attributes:
-        brokers: (host, port) of those that are asked for all others.
+        brokers: (host, port) of the brokers to ask first for all others.
         tls: encrypted; `ca`, `cert`, `cert_key`: files, "" for the system's authorities and for no certificate.
-        login: for SASL; None: without.
+        login: for SASL; None: no login.
     """
 
     brokers: tuple[tuple[str, int], ...]
@@ -37,7 +37,7 @@ class KafkaAddress:
 
     @property
     def broker(self) -> str:
-        """As users read it."""
+        """Return the brokers as users read them."""
         return ",".join(self.servers)
 
     @property
@@ -47,11 +47,11 @@ class KafkaAddress:
 
 
 def kafka_address(connector: Connector) -> KafkaAddress:
-    """What a connector's URL says.
+    """Return the address that a connector's URL gives.
 
     Raises:
-        ConfigurationError: it is no address of brokers, or an option makes no sense.
-        OperationFailed: a file that it names is not there, or its credential.
+        ConfigurationError: the URL is no address of brokers, or an option is invalid.
+        OperationFailed: a file that the URL names is missing, or its credential.
     """
     name, form = f"{connector.kind}:{connector.path}", f"{connector.kind}://HOST:PORT[,HOST:PORT]/TOPIC"
     if "/" in connector.at:

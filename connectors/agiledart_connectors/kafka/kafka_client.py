@@ -1,4 +1,4 @@
-"""What aiokafka is told of brokers, what it says of its errors, and why a broker cannot be reached."""
+"""Settings and errors of aiokafka clients, and the reason why no broker can be reached."""
 
 import asyncio
 import logging
@@ -16,14 +16,14 @@ DIAL_SECONDS: Final = 3.0
 START_SECONDS: Final = 15.0
 END_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 4.0
-"""How long a broker may be silent that was asked for something small."""
+"""Timeout for a broker's answer to a small request."""
 
 METADATA_SECONDS: Final = 20
 """So often a client asks which partitions there are."""
 
 FETCH_BYTES: Final = 8 << 20
 PARTITION_BYTES: Final = 1 << 20
-"""Of one answer; a larger message comes alone. So much of each partition waits in the client beside what waits here."""
+"""Bytes of one answer of one partition; a larger message comes alone. As much again of each partition waits in aiokafka."""
 
 _MAX_LOG_RECORDS: Final = 64
 
@@ -36,7 +36,7 @@ class _LastLogRecords(logging.Handler):
         self.words: dict[tuple[str, int], BaseException] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Of `"%s:%s": %s`, host, port, error."""
+        """Keep the error of a record `"%s:%s": %s`: host, port, error."""
         told: Any = record.args
         if isinstance(told, tuple) and len(told) == 3 and isinstance(told[2], BaseException):
             if len(self.words) >= _MAX_LOG_RECORDS:
@@ -72,7 +72,7 @@ def settings(address: KafkaAddress) -> dict[str, Any]:
 
 
 def consumer(address: KafkaAddress, group: str) -> AIOKafkaConsumer:
-    """One that is told what to read; nobody's offset changes by itself."""
+    """Return a consumer that reads assigned partitions; it never commits an offset by itself."""
     return AIOKafkaConsumer(
         group_id=group or None,
         enable_auto_commit=False,
@@ -99,7 +99,7 @@ def producer(address: KafkaAddress, max_bytes: int) -> AIOKafkaProducer:
 async def partitions_of(consumer: Any, topic: str) -> set[int]:
     """The partitions of a topic that brokers have; they would make one that they do not have. It is assigned the first one."""
     consumer.assign([TopicPartition(topic, 0)])  # so that it is among those whose metadata are fetched
-    while not (partitions := consumer.partitions_for_topic(topic)):  # noqa: ASYNC110  aiokafka tells nobody
+    while not (partitions := consumer.partitions_for_topic(topic)):  # noqa: ASYNC110  aiokafka signals no arrival of metadata
         await asyncio.sleep(0.02)
     return set(partitions)
 
@@ -129,7 +129,7 @@ def _context(address: KafkaAddress) -> ssl.SSLContext:
 
 
 async def reason(address: KafkaAddress) -> str:
-    """Why no broker can be asked, in a few words: what dialling says, else what was said last."""
+    """Return why no broker can be reached, in a few words: what connecting says, else the last error."""
     why = ""
     for host, port in address.brokers:
         try:

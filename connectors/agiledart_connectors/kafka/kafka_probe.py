@@ -33,7 +33,7 @@ def probe_sink(connector: Connector, row_type: Any) -> str:
 
 
 async def _partitions(address: KafkaAddress) -> set[int]:
-    """Of the topic. Raises `OperationFailed`."""
+    """Return the partitions of the topic. Raises `OperationFailed`."""
     consumer = kafka_client.consumer(address, "")
     try:
         async with asyncio.timeout(kafka_client.START_SECONDS):

@@ -1,13 +1,14 @@
 """Source `kafka://HOST:PORT/TOPIC`: messages of a topic, in any format.
 
-    kafka://broker:9092/readings                         all that the topic has, then what comes
-    kafka://broker:9092/readings?group=plant             from where the group is; it is told how far this is
+    kafka://broker:9092/readings                         the whole topic, then new messages
+    kafka://broker:9092/readings?group=plant             from the group's offsets; commits its own to the group
     kafka://broker:9092/readings?share=2/3               the second of three sources that share the partitions
-    kafka://broker:9092/readings?to=end                  up to the end, in order of the messages' times: for `reference`, too
+    kafka://broker:9092/readings?to=end                  up to the end, in order of the messages' times: also for `reference`
     kafkas://broker:9093/readings?credentials=plant      over TLS, as a user (SASL)
 
-A position is an offset of each partition, so a run that is brought back reads on from its last epoch; only then, and else every
-few seconds, the group is told. Messages of one partition keep their order; those of several come as they come.
+A position is an offset of each partition, so a restarted run continues from its last epoch. It commits offsets to the group with
+each epoch; a run without epochs commits every few seconds.
+Messages of one partition keep their order; those of several come as they arrive.
 A field of type `Topic` holds the topic.
 """
 
@@ -29,7 +30,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 COMMIT_SECONDS: Final = 5.0
-"""Without epochs the group is told so often."""
+"""Interval of commits to the group in runs without epochs."""
 
 Fetch = Callable[[KafkaAddress, TopicSelection, str, MessageQueue, TopicOffsets | None], TopicFetcher]
 
@@ -68,7 +69,7 @@ class KafkaReader:
                 self._address, self._selection, self._group, self._message_queue, self._topic_offsets
             )
         if not self._by_epochs and time.monotonic() - self._committed_at > COMMIT_SECONDS:
-            self._commit_to_group()  # what was handed out before is on its way
+            self._commit_to_group()  # rows handed out before are on their way
         for note in self._message_queue.health.take_notices():
             self._examples.note(note)
         taken, is_over = self._message_queue.take(max_rows)
@@ -87,7 +88,7 @@ class KafkaReader:
         return self._message_queue.fileno()
 
     def connection_status(self) -> str:
-        """How the way to the brokers stands; empty when all is well."""
+        """Return why the brokers cannot be reached; empty when all is well."""
         return self._message_queue.health.connection_status()
 
     def close(self) -> None:
@@ -103,11 +104,11 @@ class KafkaReader:
     # ---- for epochs
 
     def saved_by_epochs(self, beginning: bytes, keep: Callable[[bytes], None]) -> None:
-        """The run is saved by epochs: the group is told of those that are committed.
+        """Commit offsets to the group with each epoch from now on, because the run is saved by epochs.
 
         Args:
-            beginning: where an earlier life of the run began; nothing when there was none.
-            keep: told where this one begins, before the first row.
+            beginning: where an earlier attempt of the run began; empty when there was none.
+            keep: called with the position where this attempt begins, before the first row.
         """
         self._by_epochs = True
         self._keep_beginning = keep

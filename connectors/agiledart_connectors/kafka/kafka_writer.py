@@ -1,11 +1,12 @@
 """Sink `kafka://HOST:PORT/TOPIC`: each row becomes a message.
 
     kafka://broker:9092/means                      partitions take turns
-    kafka://broker:9092/means?key=room             rows of one room stand in one partition, in order; several fields: key=room,floor
+    kafka://broker:9092/means?key=room             rows of one room go to one partition, in order; several fields: key=room,floor
 
-Rows are delivered in batches, each of which waits until the brokers have it (all replicas that are in step). The producer is
-idempotent: what a broken connection lets be sent again is there once. What a process that was killed had sent behind its last
-epoch comes again; the header `row-id` has the row's name (`row_ids`), which is the same then.
+The sink delivers rows in batches; each waits until the brokers have it on all in-sync replicas. The producer is idempotent: a
+message sent again after a broken connection is stored once.
+A killed process has sent rows after its last epoch; the next attempt sends them again. The header `row-id` has the row's name
+(`row_ids`), which is then the same.
 """
 
 import asyncio
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from agiledart_connectors.sink_origin import SinkOrigin
 
 TAKE_SECONDS: Final = 10.0
-"""How long a batch waits for brokers until users are told; it goes on waiting."""
+"""Time that a batch waits for brokers before users get a notice; it goes on waiting."""
 
 MAX_BYTES: Final = 1 << 20
-"""Of a message, unless `max_bytes` says so: what brokers take unless they are told otherwise."""
+"""Default of `max_bytes`, bytes of a message: the bound of brokers in their default configuration."""
 
 _ANEW: Final = (OutOfOrderSequenceNumber, ProducerFenced, InvalidProducerEpoch, UnknownProducerId)
-"""What ends a producer: the broker has forgotten it."""
+"""Errors that end a producer, because the broker has forgotten it."""
 
 
 class _KafkaMessage(NamedTuple):
@@ -83,11 +84,11 @@ class KafkaWriter(DeliveryQueueWriter):
         self._sending: list[_KafkaMessage] | None = None
         self._left: list[
             tuple[_KafkaMessage, Any]
-        ] = []  # of that batch: what is not there yet, with its future once it was sent
+        ] = []  # unconfirmed messages of that batch, with their futures once they were sent
         super().__init__(address.broker, times, self._rendered, max_batch_rows=most)
 
     def resume_at(self, number: int) -> None:
-        """As `NumbersRows` says."""
+        """Continue the names of rows at this number, as `NumbersRows` says."""
         self._ids.resume_at(number)
 
     def deliver(self, batch: list[Any]) -> None:
@@ -147,7 +148,7 @@ class KafkaWriter(DeliveryQueueWriter):
         return self._producer
 
     async def _late(self, producer: Any) -> RetryLaterError:
-        """Why it takes so long: there is no topic, or nobody answers."""
+        """Return why delivery takes so long: the topic is missing, or no broker answers."""
         try:
             async with asyncio.timeout(kafka_client.ANSWER_SECONDS):
                 topics = (await producer.client.fetch_all_metadata()).topics()

@@ -37,7 +37,7 @@ class MessageQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether the thread has to wait."""
+        """Return whether the thread has to wait."""
         return self._count >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES
 
     def put(self, messages: list[Any]) -> None:
@@ -49,7 +49,7 @@ class MessageQueue:
             self._wake_reader()
 
     def set_start(self, topic_offsets: TopicOffsets) -> None:
-        """From now on it is known where it began; told before anything is put."""
+        """Report where reading began, before anything is put."""
         with self._changed:
             self._begun = topic_offsets
             self._wake_reader()
@@ -66,20 +66,20 @@ class MessageQueue:
         self.wake_reader()
 
     def wake_reader(self) -> None:
-        """Wake who reads."""
+        """Wake the reader."""
         with self._changed:
             self._wake_reader()
 
     # ---- for the reader
 
     def take_start(self) -> TopicOffsets | None:
-        """Where it began, once."""
+        """Return where reading began, once."""
         with self._changed:
             set_start, self._begun = self._begun, None
             return set_start
 
     def take(self, most: int) -> tuple[list[Any], bool]:
-        """What has come, and whether nothing follows. Raises what ended the thread, when all before has been taken."""
+        """Return the messages that have come, and whether none follows. Raises the thread's error once all before it were taken."""
         with self._changed:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)

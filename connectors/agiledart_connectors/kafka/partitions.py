@@ -24,18 +24,18 @@ _MAX_SHARES: Final = 1_024
 
 
 class TopicOffsets(msgspec.Struct, frozen=True, array_like=True):
-    """How far a source is.
+    """Position of a source in a topic.
 
     Attributes:
-        at: partition → offset that is read next.
-        ends: partition → offset at which it ends; None: it does not.
+        at: partition → next offset to read.
+        ends: partition → offset at which reading ends; None: it does not end.
     """
 
     at: dict[int, int]
     ends: dict[int, int] | None = None
 
     def encoded(self) -> bytes:
-        """For a snapshot."""
+        """Return the offsets as a snapshot stores them."""
         return msgspec.msgpack.encode(self)
 
 
@@ -43,19 +43,19 @@ _OFFSETS_DECODER: Final = msgspec.msgpack.Decoder(TopicOffsets)
 
 
 def parse_topic_offsets(position: bytes) -> TopicOffsets:
-    """What was encoded."""
+    """Return the offsets that `encoded` has written."""
     return _OFFSETS_DECODER.decode(position)
 
 
 @dataclass(frozen=True)
 class TopicSelection:
-    """What of a topic is read.
+    """Selection of a topic's messages that a source reads.
 
     Attributes:
         begin: `earliest`, `latest`, `committed` or `time`.
-        since_ms: of `time`.
-        ends: whether it ends where the topic ends when it begins.
-        share, shares: this source's number from 0, and how many read the topic.
+        since_ms: milliseconds since the epoch of 1970, for `time`.
+        ends: whether reading ends at the topic's end as of its start.
+        share, shares: this source's number from 0, and the number of sources that share the topic.
     """
 
     begin: str
@@ -70,7 +70,7 @@ class TopicSelection:
 
 
 def topic_selection_of(connector: Connector, group: str) -> TopicSelection:
-    """What a connector's options say. Raises `ConfigurationError`."""
+    """Return the selection that a connector's options give. Raises `ConfigurationError`."""
     begin, since_ms = connector.option("from", "committed" if group else "earliest"), 0
     if begin == "committed" and not group:
         raise ConfigurationError(f"{connector.url()}: from=committed is where a group is: which one? Give group=NAME")
@@ -136,7 +136,7 @@ class PartitionMerge:
         return not self._open and not self._heads
 
     def take(self) -> list[Any]:
-        """What is due."""
+        """Return the messages that are due."""
         due: list[Any] = []
         missing = len(self.empty_partitions())
         while self._heads and not missing:

@@ -1,7 +1,7 @@
-"""`TopicFetcher`: a thread with a loop of its own that fetches a source's messages, again from where it was when brokers come back.
+"""`TopicFetcher`: a thread with a loop of its own that fetches a source's messages, and resumes where it was when brokers return.
 
-The source chooses its partitions itself: no group deals them out, so the same source reads the same ones each time. A group is
-told where the source is, for those who watch how far it lags behind.
+The source chooses its partitions itself, without a group's assignment, so the same source always reads the same ones. It commits
+its offsets to a group, so that operators can watch its lag.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from agiledart_connectors.kafka.partitions import PartitionMerge, TopicOffsets, 
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 POLL_SECONDS: Final = 0.5
-"""How long a turn waits for messages: so late, at most, an offset is committed or a new partition seen that is known."""
+"""Time of one wait for messages: the longest delay until an offset is committed or a new known partition is seen."""
 
 SILENCE_SECONDS: Final = 2.0
-"""After so long without a message brokers are asked whether they are there."""
+"""Time without a message after which the fetcher asks whether the brokers are there."""
 
 FULL_QUEUE_PAUSE_SECONDS: Final = 0.02
 
@@ -46,12 +46,12 @@ class BrokersUnreachableError(Exception):
 
 
 class TopicFetcher:
-    """The thread.
+    """Thread that fetches messages into a queue.
 
     Args:
-        group: that is told how far the source is; "": none.
+        group: gets the source's offsets; "": none.
         standing: where it goes on; None: it begins as `wish` says.
-        connect, reason: as `kafka_client.consumer` and `kafka_client.reason`.
+        connect, reason: like `kafka_client.consumer` and `kafka_client.reason`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TopicFetcher:
             self._to_commit |= offsets
 
     def close(self) -> None:
-        """End it; what is to be committed is, if a broker is there."""
+        """End the thread; it commits pending offsets first if a broker is there."""
         with self._lock:
             self._is_closed = True
             loop, task = self._loop, self._task
@@ -153,7 +153,7 @@ class TopicFetcher:
             raise await self._away(error) from None
 
     async def _away(self, error: BaseException) -> BrokersUnreachableError:
-        """What an error means; one that only says that nobody was reached is explained by calling."""
+        """Return the meaning of an error; when it only says that no broker was reached, connect to find out why."""
         broker = self._address.broker
         if isinstance(error, (KafkaConnectionError, NodeNotReadyError, TimeoutError)) or type(error) is KafkaError:
             return BrokersUnreachableError(await self._reason(self._address), f"not connected to {broker}")
@@ -172,7 +172,7 @@ class TopicFetcher:
 
     async def _assign(self, consumer: Any, partitions: Any) -> None:
         own_share = self._selection.own_share(partitions)
-        if self._ends is not None:  # what is new since then is behind the end
+        if self._ends is not None:  # partitions added since then lie beyond the end
             own_share = [one for one in own_share if one in self._ends]
         new = new_partitions(self._next, own_share)
         consumer.assign([self._of(one) for one in own_share])
@@ -201,7 +201,7 @@ class TopicFetcher:
             )
 
     async def _offsets(self, consumer: Any, partitions: list[int], *, is_first: bool) -> dict[int, int]:
-        """Where partitions begin; one that comes later is read from its beginning."""
+        """Return where partitions begin; a partition added later is read from its beginning."""
         if not partitions:
             return {}
         of = [self._of(one) for one in partitions]
@@ -297,7 +297,7 @@ class TopicFetcher:
             await self._answered(consumer.end_offsets(of[:1]))
 
     async def _gone(self, consumer: Any, error: OffsetOutOfRangeError) -> OperationFailed:
-        """What was to be read next is not there."""
+        """Return an error for offsets that the topic no longer has."""
         told = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
         for tp, offset in told.items():
             found = await self._answered(consumer.beginning_offsets([tp]))

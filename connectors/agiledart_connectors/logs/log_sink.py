@@ -108,12 +108,12 @@ class LogSinkWriter:
 def open_sink(
     connector: Connector, row_type: Any, clock: Callable[[], int], origin: SinkOrigin | None
 ) -> LogSinkWriter:
-    """The writer of a `log:` connector.
+    """Return the writer of a `log:` connector.
 
     Raises:
-        ConfigurationError: a name or an option that makes no sense.
-        LogBusyError: it is being written by somebody else.
-        OperationFailed: the log holds other rows, or its disk does not take it.
+        ConfigurationError: a name or an option is invalid.
+        LogBusyError: another process is writing the log.
+        OperationFailed: the log holds other rows, or its disk refuses.
     """
     origin = origin or SinkOrigin()
     if fault := user_sink_name_fault(connector.path):

@@ -67,7 +67,7 @@ class ModbusPoller:
                     self._has_answered = True
                     incoming.report_success()
                     incoming.offer(msgspec.json.encode(row), self.name)
-                    due = max(due + self._seconds, time.monotonic())  # what was missed is not made up for
+                    due = max(due + self._seconds, time.monotonic())  # missed polls are not made up for
                 if row is not None and not incoming.pause(due - time.monotonic()):
                     return
         finally:

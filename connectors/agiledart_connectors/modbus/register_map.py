@@ -23,7 +23,7 @@ MAX_BYTES: Final = 1 << 20
 MAX_VALUES: Final = 4_096
 MAX_ADDRESS: Final = 65_535
 MOST_REGISTERS, MOST_BITS = 125, 2_000
-"""Of one question (Modbus Application Protocol 1.1b3, sections 6.1 to 6.4)."""
+"""Bounds of one request (Modbus Application Protocol 1.1b3, sections 6.1 to 6.4)."""
 
 WORDS: Final = {
     "int16": 1, "uint16": 1, "int32": 2, "uint32": 2, "float32": 2, "int64": 4, "uint64": 4, "float64": 4,
@@ -84,7 +84,7 @@ def read_map(path: str) -> list[RegisterRead]:
 
 
 def register_reads(values: list[DeviceValue]) -> list[RegisterRead]:
-    """As few questions as can be without a register that nobody named: devices refuse those."""
+    """Return the fewest requests that read no unnamed register: devices refuse those."""
     found: list[RegisterRead] = []
     for value in sorted(values, key=lambda value: (KINDS.index(value.kind), value.address)):
         end = value.address + value.length

@@ -1,4 +1,4 @@
-"""`mqtt://HOST:PORT/TOPIC?…` as values: where a broker is, how to speak to it, who one is to it."""
+"""`mqtt://HOST:PORT/TOPIC?…` as values: the broker's address, how to talk to it, and the client's login."""
 
 import os
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_TOPIC_BYTES = 65_535
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where a broker is, and how it is spoken to.
+    """Address of a broker, and how to talk to it.
 
     Attributes:
         topic: a filter for a source, a topic (perhaps with fields) for a sink.
@@ -37,16 +37,16 @@ class BrokerAddress:
 
     @property
     def broker(self) -> str:
-        """As users read it."""
+        """Return the broker as users read it."""
         return f"{self.host}:{self.port}"
 
 
 def broker_address(connector: Connector) -> BrokerAddress:
-    """What a connector's URL says.
+    """Return the address that a connector's URL gives.
 
     Raises:
-        ConfigurationError: it is no address of a broker, or an option makes no sense.
-        OperationFailed: a file that it names is not there, or its credential.
+        ConfigurationError: the URL is no address of a broker, or an option is invalid.
+        OperationFailed: a file that the URL names is missing, or its credential.
     """
     name, example = f"{connector.kind}:{connector.path}", f"{connector.kind}://broker:1883/rooms/+/temperature"
     if "/" in connector.at or (":" in connector.at and not connector.path.count("/") > 2):

@@ -1,6 +1,6 @@
-"""`BrokerLink`: one client of a broker that connects in the background, again and again, and says in words how it stands.
+"""`BrokerLink`: client of a broker that connects in the background, again and again, and describes its status in words.
 
-paho's thread owns the socket, so keep-alives go out while an instance works or waits. What comes is put into a queue by it.
+paho's thread owns the socket, so keep-alives go out while an instance works or waits. It puts received messages into a queue.
 """
 
 import secrets
@@ -25,18 +25,18 @@ MAX_UNACKNOWLEDGED: Final = 4_096
 """Messages of QoS 1 and 2 that a broker may send before the first is acknowledged; so many wait here at most."""
 
 SESSION_SECONDS: Final = 7 * 86_400
-"""How long a broker keeps a named session of MQTT 5 for us."""
+"""Time for which a broker keeps a named session of MQTT 5 for us."""
 
 
 class BrokerLink:
-    """A client.
+    """Client of one broker.
 
     Args:
         address: of the broker.
         session: keep a session under the client's identifier.
         on_connected: called by the link's thread with the client; subscribes.
-        note: told when the link comes and goes.
-        will: (topic, payload, qos, retain) that the broker publishes when this client is gone without a word.
+        note: called when the link goes up or down.
+        will: (topic, payload, qos, retain) that the broker publishes when this client vanishes without disconnecting.
 
     Raises:
         OperationFailed: certificates cannot be used.
@@ -82,7 +82,7 @@ class BrokerLink:
         self.client.loop_start()
 
     def connection_status(self) -> str:
-        """How it stands when it is not connected; empty when it is."""
+        """Return since when and why the link is down; empty when it is connected."""
         since = self._away_since
         if since is None:
             return ""

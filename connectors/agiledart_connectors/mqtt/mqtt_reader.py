@@ -1,13 +1,14 @@
 """Source `mqtt://HOST:PORT/FILTER`: messages of a broker, in any format.
 
     mqtt://broker/rooms/+/temperature                  QoS 0, a new client at each start
-    mqtt://broker/rooms/#?qos=1&session=rooms          what comes while nobody reads waits at the broker
+    mqtt://broker/rooms/#?qos=1&session=rooms          messages sent while no client reads wait at the broker
     mqtts://broker/$share/g/rooms/#?credentials=plant  over TLS; readers of one group share the messages
 
-A field of type `Topic` holds the topic, one of type `Retained` whether the broker had kept the message. A message of QoS 1 or 2 is
-acknowledged when the next reading begins: the rows of the last one are on their way by then; with exactly-once when its rows are
-in the source's log on the disk. While rows wait the broker is not acknowledged and sends no more; of QoS 0, of which it sends on,
-what is too much is dropped and counted (`overflow`).
+A field of type `Topic` holds the topic, one of type `Retained` whether the broker had kept the message. The reader acknowledges
+messages of QoS 1 or 2 when the next reading begins: the rows of the last one are on their way by then.
+With exactly-once it acknowledges them when their rows are in the source's log on the disk. While rows wait, the reader
+acknowledges nothing and the broker sends no more. It sends on messages of QoS 0; the reader drops and counts the surplus
+(`overflow`).
 """
 
 import os
@@ -107,7 +108,7 @@ class MqttReader:
         return self._wake
 
     def connection_status(self) -> str:
-        """How the link stands; empty when all is well."""
+        """Return how long the link is down, and why; empty when all is well."""
         return self._link.connection_status()
 
     def close(self) -> None:
@@ -161,7 +162,7 @@ class MqttReader:
 
     def _subscribe(self, client: paho.Client) -> None:
         if self._address.version == 5:
-            # A session's own subscription is not one anew: what the broker has kept would come again each time.
+            # Subscribing again to a session must not count as new: the broker would send its retained messages each time.
             handling = 1 if self._has_session else 0
             options = SubscribeOptions(qos=self._address.qos, retainAsPublished=True, retainHandling=handling)
             client.subscribe(self._address.topic, options=options)

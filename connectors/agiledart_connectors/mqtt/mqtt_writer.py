@@ -1,8 +1,8 @@
 """Sink `mqtt://HOST:PORT/TOPIC`: each row becomes a message; `alarms/{room}` takes a level of the topic from a field.
 
-Rows wait while the broker is away, so many as `MAX_ROWS_WAITING`; then the sink takes no more and pressure travels upstream. What
-the broker has not acknowledged (QoS 1, 2) when it comes back is sent again: it may be there twice. With MQTT 5 the row's name goes
-along as the user property `row-id` (`row_ids`), and is the same then.
+Up to `MAX_ROWS_WAITING` rows wait while the broker is away; then the sink takes no more and pressure travels upstream. After a
+reconnect the sink sends again what the broker has not acknowledged (QoS 1, 2), so a message may arrive twice.
+With MQTT 5 the row's name goes along as the user property `row-id` (`row_ids`), and is the same then.
 """
 
 import re
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 MAX_ROWS_WAITING: Final = 5_000
 MAX_IN_FLIGHT: Final = 20
-"""Messages that may be on their way unacknowledged: as many as brokers let a client have unless they are told otherwise."""
+"""Bound of unacknowledged messages: the bound of brokers in their default configuration."""
 
 END_SECONDS: Final = 5.0
-"""How long the end of the input waits for a broker's next acknowledgement while some are missing."""
+"""Time that the end of the input waits for a broker's next acknowledgement while some are missing."""
 
 _PAUSE: Final = 0.005
 _USER_PROPERTY: Final = b"\x26" + len(NAME).to_bytes(2, "big") + NAME.encode()
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _WILDCARDS: Final = str.maketrans({"+": "_", "#": "_", "/": "_", "\0": "_"})
-"""What a field's value may not bring into a topic: it fills one level."""
+"""Characters that a field's value may not bring into a topic, because it fills one level."""
 
 
 class RowName(Properties):
@@ -55,7 +55,7 @@ class RowName(Properties):
         object.__setattr__(self, "packed", before + body)  # paho's own takes only names that it knows
 
     def pack(self) -> bytes:
-        """As on the wire, with the length before it."""
+        """Return the property as on the wire, with the length before it."""
         packed: bytes = self.__dict__["packed"]
         return packed
 
@@ -81,7 +81,7 @@ class MqttWriter:
         self._queue: deque[tuple[str, bytes, RowName | None]] = deque()
         self._publishing = threading.Lock()
         self._taken_in = 0
-        self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # up to which message somebody waits
+        self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # message number up to which a caller waits
         self._waiting = threading.Lock()
         self._closed = False
         will = None
@@ -106,7 +106,7 @@ class MqttWriter:
         return self._times.histogram
 
     def ready(self) -> bool:
-        """Whether more rows may come."""
+        """Return whether more rows may come."""
         if len(self._queue) >= MAX_ROWS_WAITING:
             return False
         if self._address.qos:
@@ -115,14 +115,14 @@ class MqttWriter:
         return client.is_connected() and not client.want_write() and not self._queue
 
     def take_notices(self) -> list[str]:
-        """What users should know of the link."""
+        """Return and forget notices for users about the link."""
         notices = self._notices[:]
         del self._notices[: len(notices)]
         return notices
 
     def write(self, rows: list[Any]) -> None:
         while not self.ready():
-            time.sleep(_PAUSE)  # only where nobody asks before: in a run of one process
+            time.sleep(_PAUSE)  # only where no caller asks `ready` before: in a run of one process
         now = self._times.count(rows)
         for row in rows:
             payload = self._render(row, now)
@@ -132,9 +132,11 @@ class MqttWriter:
         self._publish()
 
     def _publish(self) -> None:
-        """Let go what may be on its way, and no more: paho sends all that it has at once when it connects again, and brokers
-        cut off who exceeds their bound. Called by the instance and, for each acknowledgement, by the link's thread; who comes
-        while the other one publishes leaves the rest to it.
+        """Publish as many messages as may be unacknowledged, and no more.
+
+        paho sends all that it has at once when it connects again, and brokers cut off clients that exceed their bound. The instance
+        calls this method, and the link's thread for each acknowledgement. When both call at once, the second leaves the rest to the
+        first.
         """
         qos, retain, client = self._address.qos, self._retain, self._link.client
         while self._queue and self._has_window():
@@ -163,11 +165,14 @@ class MqttWriter:
             self._notify_waiters()
 
     def resume_at(self, number: int) -> None:
-        """As `NumbersRows` says."""
+        """Continue the names of rows at this number, as `NumbersRows` says."""
         self._ids.resume_at(number)
 
     def when_delivered(self, on_delivered: DeliveryCallback) -> None:
-        """As `ConfirmsDelivery` says, with QoS 1 and 2: brokers acknowledge messages in the order in which they came."""
+        """Call back when all rows so far have arrived, as `ConfirmsDelivery` says.
+
+        With QoS 1 and 2, brokers acknowledge in order.
+        """
         with self._waiting:
             self._waiters.append((self._taken_in, on_delivered))
         self._notify_waiters()
@@ -185,7 +190,7 @@ class MqttWriter:
         self._publish()
 
     def connection_status(self) -> str:
-        """How the link stands; empty when all is well."""
+        """Return how long the link is down, and why; empty when all is well."""
         return self._link.connection_status()
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class ReadAhead:
         self._inner_pending = sock.pending if isinstance(sock, ssl.SSLSocket) else None
 
     def recv(self, size: int) -> bytes:
-        """At most so many bytes; raises as the socket itself."""
+        """Return at most `size` bytes; raises like the socket itself."""
         at, data = self._at, self._data
         if at >= len(data):
             data, at = self._sock.recv(max(size, AHEAD_BYTES)), 0

@@ -1,4 +1,4 @@
-"""`ConnectionHealth`: what is at the other end is away, since when and why, when it is tried again; told once, however often it happens."""
+"""`ConnectionHealth`: since when and why a peer is away, and when to try again; users get one notice, however often it fails."""
 
 import time
 from typing import Final
@@ -10,10 +10,10 @@ _MAX_NOTICES: Final = 100
 
 
 class ConnectionHealth:
-    """How the way to something stands. One thread changes it, others may ask.
+    """Status of the connection to a peer. One thread changes it, others may ask.
 
     Args:
-        back: what is told when it is there again.
+        back: notice for users when the peer is there again.
     """
 
     def __init__(self, back: str) -> None:
@@ -55,7 +55,7 @@ class ConnectionHealth:
         return self._why
 
     def connection_status(self, more: str = "") -> str:
-        """For `status`; empty when all is well. `more`: what else is to be said of it."""
+        """Return a text for `status`; empty when all is well. `more`: further words about the peer."""
         why = self._why
         if not why:
             return ""
@@ -71,7 +71,7 @@ class ConnectionHealth:
             self._notices.append(text)
 
     def take_notices(self) -> list[str]:
-        """What users should know."""
+        """Return and forget notices for users."""
         notices = self._notices[:]
         del self._notices[: len(notices)]
         return notices

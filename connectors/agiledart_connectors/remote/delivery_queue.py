@@ -1,8 +1,8 @@
 """`DeliveryQueue`: rows on their way to something that may be slow or away, such as a database or an HTTP server.
 
-A thread of its own delivers them, a batch at a time, in order, and again and again while what takes them is away; the executor's
-loop never waits for it. What waits is bounded: beyond, the sink takes no more, and pressure travels upstream to the source.
-`DeliveryQueueWriter` is the sink around it: a kind of its own says what becomes of a row, and how a batch is delivered.
+A thread of its own delivers rows, a batch at a time, in order, and again and again while the receiver is away. The executor's
+loop never waits for it. The queue is bounded: when it is full, the sink takes no more, and pressure travels upstream.
+`DeliveryQueueWriter` is the sink around it: each kind of sink says how to render a row, and how to deliver a batch.
 """
 
 import threading
@@ -22,15 +22,15 @@ MAX_ROWS_WAITING: Final = 10_000
 MAX_AT_ONCE: Final = 1_000
 
 END_SECONDS: Final = 10.0
-"""How long the end of the input waits for the next batch to be taken."""
+"""Time that the end of the input waits for the receiver to take the next batch."""
 
 
 class RetryLaterError(Exception):
-    """What takes the rows is away, or asks for patience; the text says which and why.
+    """The receiver of rows is away, or asks for a pause; the text says which and why.
 
     Args:
-        after: seconds that it asks for; None: as is usual.
-        what: as of `ConnectionHealth.gone`.
+        after: seconds that it asks for; None: the usual back-off.
+        what: as of `ConnectionHealth.report_failure`.
     """
 
     def __init__(self, text: str, after: float | None = None, what: str = "") -> None:
@@ -43,7 +43,7 @@ class DeliveryQueue:
 
     Args:
         name: of what takes the rows, for users.
-        deliver: takes a batch, all of it or (raising) nothing. Raises `RetryLaterError`, or `OperationFailed` for what no retry mends.
+        deliver: takes a batch, all of it or (raising) nothing. Raises `RetryLaterError`, or `OperationFailed` when no retry helps.
         most_at_once: rows of a batch.
     """
 
@@ -54,17 +54,17 @@ class DeliveryQueue:
         self._ends = self._is_closed = False
         self._failure: AgileDartError | None = None
         self._taken = self._arrived = 0
-        self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # up to which row somebody waits
+        self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # row number up to which a caller waits
         self._health = ConnectionHealth(f"{name} takes rows again")
         self._thread = threading.Thread(target=self._run, name=f"outgoing {name}", daemon=True)
         self._thread.start()
 
     def ready(self) -> bool:
-        """Whether more rows may come; a failure is told by the next `put`."""
+        """Return whether more rows may come; the next `put` raises a failure."""
         return len(self._queue) < MAX_ROWS_WAITING or self._failure is not None
 
     def put(self, rows: list[Any]) -> None:
-        """Queue rows; waits for room where nobody asked before. Raises what delivering raised."""
+        """Queue rows; waits for free space when the caller has not asked `ready`. Raises an error of the delivery."""
         with self._changed:
             while len(self._queue) >= MAX_ROWS_WAITING and self._failure is None:
                 self._changed.wait()  # only in a run of one process
@@ -79,7 +79,7 @@ class DeliveryQueue:
             raise self._failure
 
     def when_delivered(self, on_delivered: DeliveryCallback) -> None:
-        """As `ConfirmsDelivery` says."""
+        """Call back when all rows so far have arrived, as `ConfirmsDelivery` says."""
         with self._changed:
             failure = self._failure
             if failure is None and self._arrived < self._taken:
@@ -88,11 +88,11 @@ class DeliveryQueue:
         on_delivered(failure)
 
     def take_notices(self) -> list[str]:
-        """What users should know."""
+        """Return and forget notices for users."""
         return self._health.take_notices()
 
     def connection_status(self) -> str:
-        """What rows wait for; empty when all is well."""
+        """Return why rows wait; empty when all is well."""
         return self._health.connection_status(f"{len(self._queue):,} rows wait, ")
 
     def close(self) -> None:
@@ -192,19 +192,19 @@ class DeliveryQueueWriter:
         return self._times.histogram
 
     def ready(self) -> bool:
-        """Whether more rows may come."""
+        """Return whether more rows may come."""
         return self._out.ready()
 
     def when_delivered(self, on_delivered: DeliveryCallback) -> None:
-        """As `ConfirmsDelivery` says."""
+        """Call back when all rows so far have arrived, as `ConfirmsDelivery` says."""
         self._out.when_delivered(on_delivered)
 
     def take_notices(self) -> list[str]:
-        """What users should know of what takes the rows."""
+        """Return and forget notices for users about the receiver of rows."""
         return self._out.take_notices()
 
     def connection_status(self) -> str:
-        """What rows wait for; empty when all is well."""
+        """Return why rows wait; empty when all is well."""
         return self._out.connection_status()
 
     def write(self, rows: list[Any]) -> None:

@@ -1,8 +1,8 @@
-"""`PayloadQueue`: payloads that a thread of a source's own fetches or receives, on their way to the instance that reads them.
+"""`PayloadQueue`: payloads that a source's own thread fetches or receives, on their way to the instance that reads them.
 
-The mirror of `DeliveryQueue`: the executor's loop never waits for a server, a device or a broker. What waits is bounded: beyond, the
-thread waits too (`put`), or where the sender does not (`offer`) the payload is dropped and counted. `PayloadQueueReader` is the source
-around it: a kind of its own says how payloads come, in a function of the thread.
+The mirror of `DeliveryQueue`: the executor's loop never waits for a server, a device or a broker. The queue is bounded: when it is
+full, the thread waits too (`put`). Where the sender cannot wait (`offer`), the queue drops and counts the payload.
+`PayloadQueueReader` is the source around it: each kind of source says how payloads come, in a function that the thread runs.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ MAX_WAITING_BYTES: Final = 16 << 20
 OVERFLOW: Final = "overflow"
 
 END_SECONDS: Final = 5.0
-"""How long closing waits for the thread."""
+"""Time that closing waits for the thread."""
 
 
 class _Payload(NamedTuple):
@@ -81,7 +81,7 @@ class PayloadQueue:
             self._lose(reason, text)
 
     def report_failure(self, why: str, after: float | None = None) -> bool:
-        """What payloads come from is away; waits before the next try. False when the reader was closed meanwhile."""
+        """Report that the origin of payloads is away, and wait before the next try. False when the reader was closed meanwhile."""
         wait = self.health.report_failure(why, after)
         self._wake_reader()
         return self.pause(wait)
@@ -100,9 +100,9 @@ class PayloadQueue:
     # ---- for the reader
 
     def take(self, most: int) -> tuple[list[_Payload], dict[str, tuple[int, str]], bool]:
-        """What has come: payloads, what was lost (reason → how many, the first in words), and whether nothing follows.
+        """Return received payloads, losses (reason → how many, and the first in words), and whether nothing follows.
 
-        Raises what ended the thread, when all that came before has been taken.
+        Raises the thread's error once all payloads before it were taken.
         """
         with self._changed:
             with contextlib.suppress(BlockingIOError):
@@ -122,7 +122,7 @@ class PayloadQueue:
         return self._wake
 
     def close(self, thread: threading.Thread, interrupt: Callable[[], None]) -> None:
-        """Let the thread end; it is told first, then interrupted."""
+        """Ask the thread to end, interrupt it, and wait for it."""
         with self._changed:
             if self.is_closed:
                 return
@@ -214,7 +214,7 @@ class PayloadQueueReader:
         return self._payload_queue.fileno()
 
     def connection_status(self) -> str:
-        """How the way to what it reads stands; empty when all is well."""
+        """Return why the source cannot be reached; empty when all is well."""
         return self._payload_queue.health.connection_status()
 
     def close(self) -> None:

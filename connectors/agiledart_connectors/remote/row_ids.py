@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from agiledart_connectors.sink_origin import SinkOrigin
 
 NAME: Final = "row-id"
-"""Of the user property of MQTT 5."""
+"""Name of the user property of MQTT 5."""
 
 HEADER: Final = "AgileDart-Row-Ids"
-"""Of HTTP: what all names of a batch begin with, then the rest of each, in the order of the rows: `RUN/STEP/ 1042-9a3cf01e …`."""
+"""Name of the HTTP header: the prefix of all names of a batch, then the rest of each, in row order: `RUN/STEP/ 1042-9a3cf01e …`."""
 
 MAX_HEADER_NAME_BYTES: Final = 400
 """Rows of a batch whose names fit into a header that servers take (8 KiB)."""
@@ -46,12 +46,12 @@ class RowIds:
         self._number = number
 
     def next(self, content: bytes) -> str:
-        """What follows the prefix in the name of the next row."""
+        """Return the next row's name without the prefix."""
         number = self._number
         self._number = number + 1
         return f"{number}-{crc32c(content):08x}" if self._sums else str(number)
 
 
 def ids_of(origin: "SinkOrigin | None", row_type: Any) -> RowIds:
-    """Of the sink that is being opened; None: in a run of one process."""
+    """Return the names for the sink that is being opened. `origin` None: it runs in a single process."""
     return RowIds(0, "sink", row_type) if origin is None else RowIds(origin.run, origin.step, row_type)

@@ -1,4 +1,4 @@
-"""Where a serial line is, and how it is spoken: `/dev/ttyUSB0?baud=9600&mode=8N1`."""
+"""Path and mode of a serial line: `/dev/ttyUSB0?baud=9600&mode=8N1`."""
 
 import os
 import re
@@ -32,7 +32,7 @@ class LineMode(NamedTuple):
 
 
 def line_mode(connector: Connector) -> LineMode:
-    """What a connector says. Raises `ConfigurationError`."""
+    """Return the mode that a connector gives. Raises `ConfigurationError`."""
     if not connector.path.startswith("/"):
         raise ConfigurationError(f"{connector.url()}: write {connector.kind}:/dev/DEVICE, for example /dev/ttyUSB0")
     found = _MODE.fullmatch(connector.option("mode", "8N1"))

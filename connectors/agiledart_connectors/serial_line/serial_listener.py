@@ -3,8 +3,8 @@
     serial:/dev/ttyUSB0?baud=115200&format=csv
     serial:/dev/ttyACM0                                 9600 baud, 8N1, a text a line
 
-What comes faster than it is taken is dropped and counted (`overflow`): a serial line does not wait. A device that is unplugged is
-opened again when it is back.
+Lines that come faster than they are taken are dropped and counted (`overflow`): a serial line does not wait. An unplugged device
+is opened again when it is back.
 """
 
 import os
@@ -22,7 +22,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 _READ_SECONDS: Final = 0.25
-"""How soon the thread sees that it shall end."""
+"""Longest time until the thread notices that it is to end."""
 
 
 class SerialLineSplitter:

@@ -10,7 +10,7 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 AWAY: Final = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
-"""What a database raises that is away, locked or full; a statement that is wrong raises others."""
+"""Errors of a database that is away, locked or full; a wrong statement raises others."""
 
 EXAMPLE: Final = "sql:plant?table=minutes"
 URL_EXAMPLE: Final = "postgresql+psycopg://user:password@host/db"
@@ -49,7 +49,7 @@ def reflected(engine: sa.Engine, connector: Connector) -> sa.Table:
 
 
 def error_text(error: BaseException) -> str:
-    """What a driver says, in one line, without statements and their values."""
+    """Return a driver's error in one line, without statements and their values."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0][:300]
 
 

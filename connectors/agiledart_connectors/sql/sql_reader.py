@@ -3,7 +3,7 @@
     sql:plant?table=readings&cursor=id            to the end of the table: a bounded source, also for `reference` and `lookup`
     sql:plant?table=readings&cursor=id&poll=5s    then what is added, looked for every five seconds
 
-The column is unique and grows: what is added behind a value that was read before is not seen. Columns fill the fields of their
+The column must be unique and grow: a row added with a value below one already read is not seen. Columns fill the fields of their
 names, aliases too; a row that does not fit its type is malformed and counted. A thread reads ahead; the executor never waits.
 """
 
@@ -229,7 +229,7 @@ def _converted(value: Any, field: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """What a row without types may hold."""
+    """Return a value as JSON can hold it, for rows without types."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     return float(value) if isinstance(value, Decimal) else value

@@ -12,7 +12,7 @@ from agiledart_kernel.errors import OperationFailed
 
 
 def probe(connector: Connector, row_type: Any) -> str:
-    """Whether the table can be reached. Raises as opening does."""
+    """Check that the table can be reached, and describe it. Raises like opening."""
     engine = open_engine(connector)
     try:
         if not flag(connector, "create"):

@@ -1,13 +1,14 @@
-"""Source `tcp:HOST:PORT`: lines from a TCP connection, in the format of `csv:`. Read when there is something, never waited for.
+"""Source `tcp:HOST:PORT`: lines from a TCP connection, in the format of `csv:`. It reads when bytes are there, and never waits.
 
     tcp:pi2:7000                connects; ends when the peer closes
-    tcp::7000?listen=1          listens on 127.0.0.1 (write a host to listen elsewhere); ends when all who came have closed
+    tcp::7000?listen=1          listens on 127.0.0.1 (write a host to listen elsewhere); ends when all clients have closed
     …?reconnect=1               does not end: connects again, or waits for the next one
 
-Nothing is encrypted and nobody proves who he is: for programs on the same machine or in a network of one's own. A connection is
-tried again after 0.1 s, then ever later up to 5 s; without `reconnect` the first one has 30 s to come about. What a connection
-that breaks has sent of its last line is dropped and counted as malformed (`cut`). Memory is bounded: nothing is received while
-lines wait. Where steps take columns, a hundred lines and more that one read brought become columns straight from bytes.
+The connection has no encryption and no authentication: it is for programs on one machine or in a private network. A connection
+is tried again after 0.1 s, then ever later up to 5 s; without `reconnect` the first one must succeed within 30 s.
+A broken connection's incomplete last line is dropped and counted as malformed (`cut`). Memory is bounded: the source receives
+nothing while lines wait. Where steps take columns, and one read brings a hundred lines or more, they become columns straight
+from bytes.
 """
 
 import errno
@@ -36,8 +37,8 @@ RECEIVE_BYTES: Final = 256 << 10
 """Bytes taken from one connection at one time where lines become rows: some thousand lines that stay in the processor's cache."""
 
 COLUMN_BYTES: Final = 1 << 20
-"""The same where they become columns, as many as are read of a file: what is done once for a batch of columns, in this process and
-those behind it, costs as much as some hundred lines."""
+"""The same where lines become columns, as many as are read of a file. The fixed cost of a batch of columns, in this process and
+those after it, equals that of some hundred lines."""
 
 MAX_CONNECTIONS: Final = 64
 """Connections that a listening source has at one time; more wait in the system's queue."""
@@ -130,7 +131,7 @@ class LineSocketReader:
         return Reading(rows, lines + lost, malformed, exhausted, drained, self._examples.take())
 
     def fileno(self) -> int | None:
-        """What becomes readable when a line or a connection comes; None while there is none to wait for."""
+        """Return a descriptor that becomes readable when a line or a connection comes; None while there is none to wait for."""
         waits = bool(self._peers) or self._door is not None
         return self._descriptor if waits else None
 
@@ -160,7 +161,7 @@ class LineSocketReader:
         door = socket.socket(self._family, socket.SOCK_STREAM)
         try:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            _enlarge_receive_buffer(door, len(self._incoming))  # who is accepted inherits it
+            _enlarge_receive_buffer(door, len(self._incoming))  # accepted connections inherit it
             door.bind(self._address)
             door.listen(MAX_CONNECTIONS)
         except OSError as error:
@@ -225,7 +226,7 @@ class LineSocketReader:
         while len(self._peers) < MAX_CONNECTIONS:
             try:
                 sock, _ = self._door.accept()
-            except OSError:  # nobody else, or one who has gone again
+            except OSError:  # no further client, or one that has gone again
                 return
             self._take_in(sock)
 

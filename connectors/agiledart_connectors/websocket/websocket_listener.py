@@ -4,7 +4,7 @@
     ws://gateway:8080/live?format=senml&credentials=gateway    Authorization: Bearer …, the text of the credential
 
 A message is one payload of the format. While rows wait nothing is read of the connection, so that pressure reaches the server. A
-connection that breaks is made again, ever later; what was sent meanwhile is lost.
+broken connection is made again, ever later; messages sent meanwhile are lost.
 """
 
 import threading

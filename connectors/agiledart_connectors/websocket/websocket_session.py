@@ -17,17 +17,17 @@ PING_SECONDS: Final = 20.0
 """Between two pings; a server that does not answer one for as long is away."""
 
 AWAY: Final = (OSError, WebSocketException, TimeoutError)
-"""What is raised when a server is away, or goes away."""
+"""Errors raised when a server is away, or goes away."""
 
 
 class WebsocketSession:
-    """Calls one server, again and again.
+    """Client that calls one server, again and again.
 
     Args:
-        connector: where it is, and who we are to it.
+        connector: the server's address, and the client's credentials.
 
     Raises:
-        ConfigurationError: it is no address.
+        ConfigurationError: the URL is no valid address.
         OperationFailed: a certificate or credential cannot be used.
     """
 
@@ -43,7 +43,7 @@ class WebsocketSession:
 
     @property
     def name(self) -> str:
-        """As users read it."""
+        """Return the server as users read it."""
         return f"{self.address.server}{self.address.path}"
 
     def connected(self) -> ClientConnection:

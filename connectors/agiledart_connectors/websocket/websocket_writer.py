@@ -1,7 +1,7 @@
 """Sink `ws://HOST:PORT/PATH` (and `wss:`): each row a message, as JSON.
 
-After each batch the server is asked for a sign of life, which it gives when it has received all of it. What it had not when the
-connection broke is sent again: it may come twice.
+After each batch the sink asks the server for a sign of life, which confirms that it has received all of it. After a broken
+connection the sink sends unconfirmed messages again: they may arrive twice.
 """
 
 from collections.abc import Callable
