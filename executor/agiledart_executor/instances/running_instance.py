@@ -15,8 +15,9 @@ from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.plan.connectors import SinkWriter
-from agiledart_dataflow.plan.stage_plan import generation_of, index_of
+from agiledart_dataflow.plan.stage_plan import Stage, generation_of, index_of
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.runtime.outbox import Emit
 from agiledart_dataflow.runtime.receive_rate import ReceiveRate
@@ -225,6 +226,18 @@ class RunningInstance:
         self.takes = ReceiveRate()
         self.changeover_pauses = ChangeoverPauses()
         self.take_outputs()
+
+    @property
+    def plan_stage(self) -> Stage:
+        """Stage in the instance's own plan, which stays the old one when its generation ends at a barrier."""
+        part = self.instance or self.source
+        assert part is not None
+        return part.plan.stages[self.stage]
+
+    def save_increments(self) -> None:
+        """Let the instance save increments, from its second committed snapshot on."""
+        if self.instance is not None:
+            self.instance.increments = Increments(self.instance.state)
 
     def take_outputs(self) -> None:
         """Use the present outputs from now on; a single output is called directly."""

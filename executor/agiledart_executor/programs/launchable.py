@@ -25,13 +25,13 @@ from agiledart_dataflow.runtime.program import GraphMismatch, Program, compile_p
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.state.owner_table import ranges_text
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.checkpointing.instance_checkpointer import TransactionalSink
 from agiledart_executor.checkpointing.source_rewind import (
     needs_log,
     open_logged_reader,
     refuse_duplicate_rows,
     refuse_immovable_sink,
 )
+from agiledart_executor.checkpointing.transactional_sink import TransactionalSink
 from agiledart_executor.instances.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.snapshots.snapshot_file import run_folder

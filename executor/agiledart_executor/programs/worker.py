@@ -215,7 +215,9 @@ class Worker:
                 self._upcoming_generations.drop(message.plan_name)
             case PreviousStateStored():
                 if self._checkpointer is not None:
-                    self._spawn(self._upcoming_generations.receive_previous_state(message, self._checkpointer.read))
+                    self._spawn(
+                        self._upcoming_generations.receive_previous_state(message, self._checkpointer.restorer.read)
+                    )
             case PreloadSnapshots():
                 self._spawn(self._preload_state(message))
 
@@ -245,7 +247,7 @@ class Worker:
         if self._checkpointer is None:
             answer("")
         else:
-            self._checkpointer.sync_logs(answer)
+            self._checkpointer.source_logs.sync_logs(answer)
 
     def _busy_with(self) -> UserCall | None:
         """Return the user code that runs just now, for the watchdog's thread; None when none runs."""
@@ -403,18 +405,18 @@ class Worker:
             stage, index = name.stage, name.index
             keep = None
             if since is not None and self._checkpointer is not None and self._code.plan.stages[stage].kind == "sink":
-                keep = self._checkpointer.kept(stage, index, since)
+                keep = self._checkpointer.restorer.kept(stage, index, since)
             running = await self._code.open_instance(
                 stage, index, by_epoch=part.by_epoch, restores=since is not None, keep=keep
             )
             if self._checkpointer is not None:
-                self._checkpointer.keep_log(running)
+                self._checkpointer.source_logs.keep_log(running)
                 if running.source is not None:
-                    self._checkpointer.keep_file_fingerprint(running, running.source.file)
+                    self._checkpointer.records.keep_file_fingerprint(running, running.source.file)
                 if since is None:
                     self._checkpointer.opened(running)
                 else:
-                    self._checkpointer.restore(running, since)
+                    self._checkpointer.restorer.restore(running, since)
             for channel in self._code.plan.inputs(stage, index):
                 running.inputs[channel] = InputEnd()
             # Targets of a restored instance are restored elsewhere at the same time, so their addresses follow in `LinkOutputs`.
@@ -465,7 +467,7 @@ class Worker:
         for name in sorted(launch.instances, key=_by_stage, reverse=True):
             running = await code.open_instance(name.stage, name.index, by_epoch=part.by_epoch)
             if self._checkpointer is not None:
-                self._checkpointer.save_increments(running)
+                running.save_increments()
             self._upcoming_generations.wait(launch.plan_name, running)
 
     def _code_of(self, part: DeploymentPart, plan_name: bytes) -> Launchable:
@@ -498,7 +500,7 @@ class Worker:
     async def _preload_state(self, message: PreloadSnapshots) -> None:
         try:
             if self._checkpointer is not None:
-                await self._upcoming_generations.preload_state(message, self._checkpointer.read)
+                await self._upcoming_generations.preload_state(message, self._checkpointer.restorer.read)
         except BaseException as error:  # noqa: BLE001  as in `_launch`
             self.send(RequestFailed(message.request, _message(_describe_error(error))))
             return
