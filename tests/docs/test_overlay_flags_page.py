@@ -21,7 +21,7 @@ _NAMES = {
     "view": View, "_view": View, "agreed": Agreement, "side": AgreedNeighbour, "predecessor": AgreedNeighbour,
     "successor": AgreedNeighbour,
 }  # fmt: skip
-"""What the code calls them."""
+"""Names that the code gives them."""
 
 _CHANGES = ("append", "clear", "pop", "extend", "setdefault", "update", "remove")
 """Methods by which a list or dict is changed."""

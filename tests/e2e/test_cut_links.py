@@ -124,7 +124,7 @@ def cut_and_heal(ways: Detours, job: Job) -> None:
     shown = cli("status", job.name, "--agent", str(job.ring.agents[0].state_dir)).stdout
     assert "waits for a" in shown
     ways.heal(resumes=False)
-    wait_for(lambda: not any(one.get("waits_for") for one in job.instances()), 30, "nobody waits any more")
+    wait_for(lambda: not any(one.get("waits_for") for one in job.instances()), 30, "no host waits any more")
 
 
 def stall_and_heal(ways: Detours, job: Job) -> None:
@@ -139,7 +139,7 @@ def reset_often(ways: Detours, job: Job) -> None:
     for _ in range(5):
         made, rows = ways.made, job.rows_out()
         ways.reset()
-        wait_for(lambda made=made: ways.made > made, 30, "somebody dials again")
+        wait_for(lambda made=made: ways.made > made, 30, "a host dials again")
         wait_for(lambda rows=rows: job.rows_out() > rows or job.status()["state"] in FINAL, 30, "rows come again")
 
 
@@ -167,7 +167,7 @@ def test_a_sleeping_receiver_keeps_its_link(ring: Mesh, ways: Detours, expected:
     job.until_it_waits()
     for pid in sleepers:
         os.kill(pid, signal.SIGCONT)
-    wait_for(lambda: not any(one.get("waits_for") for one in job.instances()), 30, "nobody waits any more")
+    wait_for(lambda: not any(one.get("waits_for") for one in job.instances()), 30, "no host waits any more")
     assert job.figure("frames_resent") == 0
     job.ends_as(expected[1])
 

@@ -25,7 +25,7 @@ LONGEST = 30
 
 _TOKEN = re.compile(r"^(adart1\w{40,})", re.MULTILINE)
 _ALONE = ("Spark", "spark", "analytics", "apt-get", "1883", "plant", "192.168", "pi1", "--pull-the-plug")
-"""What blocks of the README need that this hour does not have; tests/docs/test_pages.py runs them."""
+"""Needs of README blocks that this hour does not meet; tests/docs/test_pages.py runs them."""
 
 
 class Visitor(Stranger):

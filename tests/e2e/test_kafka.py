@@ -144,7 +144,11 @@ def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int
         writer.close()
         try:
             wait_for(lambda: len(lines()) >= count, PATIENCE, "all rows in the file")
-            wait_for(lambda: group_is_at(broker, "plant") == count, PATIENCE, "the group is told of the last epoch")
+            wait_for(
+                lambda: group_is_at(broker, "plant") == count,
+                PATIENCE,
+                "the group's offset is committed for the last epoch",
+            )
         except AssertionError:
             raise AssertionError(f"{len(lines()):,} of {count:,}: {json.dumps(status())[:3_000]}") from None
         assert any("restarted, attempt" in entry["text"] for entry in status()["history"]), "nothing was killed in time"

@@ -96,7 +96,7 @@ def test_a_log_belongs_to_its_owner(three: Mesh, tmp_path: Path) -> None:
     assert str(bob.rows(a3, "routes")).startswith("The log routes belongs to")
     told = cli("share", "mine", bob.key, "--agent", a3.address, "--identity", f"@{ann.path}")
     assert told.returncode == 0, told.stderr
-    wait_for(lambda: bob.rows(a2, "routes") == 7, 20.0, "what a2 believes of shares is some seconds old")
+    wait_for(lambda: bob.rows(a2, "routes") == 7, 20.0, "the shares known to a2 are some seconds old")
 
     # Users that may not read a log may not have it written, on this node or another, by a run of another name or of the same one.
     for where in ("a2", "a3"):
@@ -131,7 +131,7 @@ def what_an_admin_writes_stays_hers(three: Mesh, tmp_path: Path, ann: Person, ev
     begun = read_description(log_directory(a3.state_dir, "routes"))
     assert begun is not None
     assert (begun.owner, begun.application) == (ann.key, "elsewhere")
-    wait_for(lambda: ann.rows(a1, "routes") == 7, 20.0, "the ring is told of it")
+    wait_for(lambda: ann.rows(a1, "routes") == 7, 20.0, "the ring has recorded it")
     assert str(eve.rows(a3, "routes")).startswith("The log routes belongs to")
 
 

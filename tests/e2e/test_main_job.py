@@ -119,7 +119,7 @@ def test_a_bad_input_is_reported_before_anything_starts(
 
 
 INSTALLED = str(Path(sys.executable).with_name("agiledart"))
-"""What people type. It is quiet from its first line on, `python -m` only once its module is imported."""
+"""Commands that users type. It is quiet from its first line on, `python -m` only once its module is imported."""
 
 
 @pytest.mark.parametrize(

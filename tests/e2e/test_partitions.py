@@ -163,7 +163,7 @@ def test_a_coordinator_that_slept_changes_nothing(ring: Mesh, tmp_path: Path) ->
     expected = undisturbed(tmp_path, 90_000)
     job = Job(ring, tmp_path, "sleeper")
     job.until_committed()
-    coordinator = ring.agent(wait_for(lambda: job.status().get("epoch"), 30, "somebody coordinates")["coordinator"])
+    coordinator = ring.agent(wait_for(lambda: job.status().get("epoch"), 30, "a node coordinates")["coordinator"])
     pids = [*executors_of(coordinator), coordinator.pid]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

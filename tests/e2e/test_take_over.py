@@ -60,7 +60,7 @@ def test_a_host_of_state_is_killed_permanently(ring: Mesh, expected: tuple[Path,
 
 def coordinator_of(job: Job) -> AgentProcess:
     """The coordinator of the run."""
-    epoch: dict[str, Any] = wait_for(lambda: job.status().get("epoch"), 30, "somebody coordinates")
+    epoch: dict[str, Any] = wait_for(lambda: job.status().get("epoch"), 30, "a node coordinates")
     return job.ring.agent(epoch["coordinator"])
 
 
@@ -143,5 +143,5 @@ def test_a_host_that_returns_after_a_take_over_releases_its_part(ring: Mesh, exp
     victim.start()
     part = victim.state_dir / "runs" / "back.1" / "part"
     assert part.exists()
-    wait_for(lambda: not part.exists(), 60, "it lets go of its part")
+    wait_for(lambda: not part.exists(), 60, "it releases its part")
     check(job, expected[1])

@@ -102,7 +102,7 @@ MOVES = st.lists(
     ),
     max_size=25,
 )
-"""What comes, how many, and how much may be worked on then: 0 lets it wait."""
+"""Kind of arrival, its number, and how much may be processed then: 0 lets it wait."""
 
 
 def batches(moves: list[Move], carries: Carries) -> list[tuple[Batch, int]]:

@@ -18,7 +18,7 @@ from agiledart_dataflow.runtime.single_input_merge import SingleInputMerge, merg
 CHANNEL = (3, 1)
 
 Move = tuple[str, int]
-"""What to do next, and how many rows: offer, take, barrier, snapshot."""
+"""Next action, and its number of rows: offer, take, barrier, snapshot."""
 
 moves = st.lists(
     st.tuples(st.sampled_from(("offer", "offer", "take", "take", "barrier", "snapshot")), st.integers(0, 4)),

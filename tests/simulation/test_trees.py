@@ -133,7 +133,7 @@ def test_nothing_is_lost_while_children_move_to_siblings() -> None:
 def test_the_successor_of_a_dead_root_has_its_state(silent: bool) -> None:
     grove = Grove(5, 40)
     grove.join(*grove.ids[:12])
-    grove.ring.world.inject(grove.ids[3], AskTopic(1, TOPIC, b"who may publish"))
+    grove.ring.world.inject(grove.ids[3], AskTopic(1, TOPIC, b"nodes that may publish"))
     grove.run(QUIET)
     assert grove.answers[1].ok
     holders = [machine for machine in grove.ring.machines if TOPIC in machine.scribe.held_states]
@@ -147,7 +147,7 @@ def test_the_successor_of_a_dead_root_has_its_state(silent: bool) -> None:
     asker = grove.ring.members[0]
     grove.ring.world.inject(asker, AskTopic(2, TOPIC))
     grove.run(3 * SECOND)
-    assert (grove.answers[2].ok, grove.answers[2].state) == (True, b"who may publish")
+    assert (grove.answers[2].ok, grove.answers[2].state) == (True, b"nodes that may publish")
 
 
 def test_only_the_owner_writes_root_state() -> None:
@@ -164,14 +164,14 @@ def test_a_search_visits_members_depth_first_until_one_accepts() -> None:
     grove.join(*grove.ids[:10])
     grove.run(QUIET)
     grove.accepts = [grove.ids[4]]
-    grove.ring.world.inject(grove.ids[30], SearchTopic(1, TOPIC, b"who has room?"))
+    grove.ring.world.inject(grove.ids[30], SearchTopic(1, TOPIC, b"nodes with capacity?"))
     grove.run(3 * SECOND)
     end = grove.ends[1]
     assert end.peer is not None
     assert end.peer.node == grove.ids[4]
     assert len(grove.offered) == len(set(grove.offered))
     grove.accepts, grove.offered = [], []
-    grove.ring.world.inject(grove.ids[30], SearchTopic(2, TOPIC, b"who has room?"))
+    grove.ring.world.inject(grove.ids[30], SearchTopic(2, TOPIC, b"nodes with capacity?"))
     grove.run(3 * SECOND)
     assert grove.ends[2].peer is None
     assert sorted(grove.offered) == sorted(grove.ids[:10])

@@ -25,7 +25,7 @@ NEEDED = (
     *("pyspark", "py4j", "pyarrow", "pandas", "numpy", "numpy.libs", "dateutil", "pytz", "tzdata", "six.py"),
     *("msgspec", "cryptography", "cffi", "_cffi_backend*"),
 )
-"""What executors need of their own when the package is shipped to them."""
+"""Executors' own requirements when the package is shipped to them."""
 
 
 def free_port() -> int:

@@ -17,7 +17,7 @@ from tests.unit.agent.test_fragments import DIGEST, ELEMENT, KEY, OWNER, about, 
 
 
 async def nobody(peer: Peer, on_frame: Any, on_closed: Any) -> Any:
-    raise AssertionError("nobody is to be dialled")
+    raise AssertionError("no node is to be dialled")
 
 
 def test_a_fragment_of_this_node_comes_from_the_disk(tmp_path: Path) -> None:

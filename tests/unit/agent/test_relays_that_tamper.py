@@ -8,7 +8,7 @@ import pytest
 from agiledart_kernel.frames import FrameKind
 from tests.unit.agent.test_relay_service import Relay, play, until
 
-ROW = b"a row that nobody between may read: "
+ROW = b"a row that no relay may read: "
 FRAMES, AT_BYTE = 200, 40_000
 
 
