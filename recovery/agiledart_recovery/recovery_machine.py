@@ -159,12 +159,12 @@ class RecoveryMachine:
     def request_change(self, run: RunId, plan: Plan) -> str:
         """Start a change of a run's stages; `take_effects` has the first steps. Return why not; empty: it is under way."""
         coordinator = self.coordinators.get(run)
-        return coordinator.on_change(plan) if coordinator is not None else "another node coordinates it"
+        return coordinator.requests.on_change(plan) if coordinator is not None else "another node coordinates it"
 
     def request_evacuation(self, run: RunId, host: Peer) -> str:
         """Move what a host runs of a run to other nodes, movable sources and sinks included. As `request_change`."""
         coordinator = self.coordinators.get(run)
-        return coordinator.on_evacuation(host) if coordinator is not None else "another node coordinates it"
+        return coordinator.requests.on_evacuation(host) if coordinator is not None else "another node coordinates it"
 
     def request_voter_evacuation(self, run: RunId, host: Peer) -> tuple[str, bool]:
         """Let another node vote in place of a host that leaves. Return why not, and whether the register already names the
@@ -173,23 +173,25 @@ class RecoveryMachine:
         coordinator = self.coordinators.get(run)
         if coordinator is None or not coordinator.is_coordinating or coordinator.proposer.value is None:
             return "another node coordinates it", False
-        return coordinator.on_voter_evacuation(host)
+        return coordinator.requests.on_voter_evacuation(host)
 
     def request_hold(self, run: RunId) -> str:
         """Let no source read behind the next epoch of a run. As `request_change`."""
         coordinator = self.coordinators.get(run)
-        return coordinator.on_hold() if coordinator is not None else "another node coordinates it"
+        return coordinator.requests.on_hold() if coordinator is not None else "another node coordinates it"
 
     def request_end_held(self, run: RunId, at: CheckpointId, reason: str) -> str:
         """End a run that is held at a committed epoch. As `request_change`."""
         coordinator = self.coordinators.get(run)
-        return coordinator.on_end_held(at, reason) if coordinator is not None else "another node coordinates it"
+        return (
+            coordinator.requests.on_end_held(at, reason) if coordinator is not None else "another node coordinates it"
+        )
 
     def request_release(self, run: RunId, reason: str) -> None:
         """Continue a run that is held."""
         coordinator = self.coordinators.get(run)
         if coordinator is not None:
-            coordinator.on_release(reason)
+            coordinator.requests.on_release(reason)
 
     def resend_end(self, run: RunId, to: Peer) -> None:
         """Send a run's end again to a host that does not answer, though it knew the end: it may have been restarted since."""
@@ -370,16 +372,15 @@ class RecoveryMachine:
         elif isinstance(message, _VOTES) and not (coordinator.is_voter(sender.node) or _has_signed_command(message)):
             self._context.observe(MessageIgnored(sender.node, "voter"))
         elif isinstance(message, messages.LeaderAnnounced):
-            coordinator.on_leader_announced(sender, message)
+            coordinator.leadership.on_leader_announced(sender, message)
         elif isinstance(message, messages.Promise):
             coordinator.proposer.on_promise(sender, message)
         elif isinstance(message, messages.Accepted):
-            coordinator.voter_replacement.answered(sender, message.voter_slot)
-            coordinator.outcome(coordinator.proposer.on_accepted(sender, message))
+            coordinator.on_accepted(sender, message)
         elif isinstance(message, messages.BallotRefused):
-            coordinator.on_refused(sender, message)
+            coordinator.leadership.on_refused(sender, message)
         elif isinstance(message, messages.LeaderAcknowledged):
-            coordinator.on_leader_acknowledged(sender, message)
+            coordinator.leadership.on_leader_acknowledged(sender, message)
         elif isinstance(message, messages.VoterSlotMade):
             coordinator.voter_replacement.on_voter_slot_made(sender, message.voter_slot)
         else:
@@ -389,9 +390,9 @@ class RecoveryMachine:
         if coordinator.leads and coordinator.proposer.value is not None and not coordinator.is_host(sender.node):
             self._context.observe(MessageIgnored(sender.node, "host"))
         elif isinstance(message, messages.ResetOk):
-            coordinator.on_reset_ok(sender, message)
+            coordinator.entry.on_reset_ok(sender, message)
         elif isinstance(message, messages.ResetRefused):
-            coordinator.on_reset_refused(sender, message)
+            coordinator.entry.on_reset_refused(sender, message)
         elif isinstance(message, messages.Prepared):
             coordinator.on_prepared(sender, message)
         elif isinstance(message, messages.Synced):
@@ -401,7 +402,7 @@ class RecoveryMachine:
         elif isinstance(message, messages.NewAttemptNeeded):
             coordinator.on_new_attempt_needed(sender, message)
         elif isinstance(message, messages.AttemptProgress):
-            coordinator.on_entering(sender, message)
+            coordinator.entry.on_entering(sender, message)
         elif isinstance(message, messages.FragmentsReplaced):
             coordinator.on_remade(sender, message)
         elif isinstance(message, messages.GenerationReady):
@@ -486,9 +487,9 @@ class RecoveryMachine:
         if coordinator is None or event.value.faults():
             return
         if isinstance(event, events.RecoverQuorum):
-            coordinator.recover_quorum(event.value, event.below)
+            coordinator.leadership.recover_quorum(event.value, event.below)
         else:
-            coordinator.bootstrap(event.value)
+            coordinator.leadership.bootstrap(event.value)
 
     def register_status(self, run: RunId) -> RegisterStatus:
         """Return what this node has of a run's register."""

@@ -167,7 +167,7 @@ def test_a_removed_voter_stops_when_it_is_refused() -> None:
     side = VoterSlotMade()
     assert side.takes_over()
     _, ballot = later()
-    side.coordinator.on_refused(peer(6), wire.BallotRefused(RUN, side.coordinator.proposer.ballot, ballot))
+    side.coordinator.leadership.on_refused(peer(6), wire.BallotRefused(RUN, side.coordinator.proposer.ballot, ballot))
     side.said()
     assert side.coordinator.phase is Phase.FOLLOWING
     assert [one.reported_by for one in side.observed if isinstance(one, VoterExcluded)] == [NodeId(6)]
@@ -180,15 +180,15 @@ def test_a_removed_voter_stops_when_it_is_refused() -> None:
 def test_a_leader_notifies_a_removed_voter() -> None:
     side = VoterSlotMade()
     _, ballot = later()
-    side.coordinator.on_leader_announced(peer(6), wire.LeaderAnnounced(RUN, ballot))
+    side.coordinator.leadership.on_leader_announced(peer(6), wire.LeaderAnnounced(RUN, ballot))
     assert not side.takes_over()
-    side.coordinator.on_leader_announced(peer(4), wire.LeaderAnnounced(RUN, Ballot(99, NodeId(4), 1)))
+    side.coordinator.leadership.on_leader_announced(peer(4), wire.LeaderAnnounced(RUN, Ballot(99, NodeId(4), 1)))
     assert side.said()[-1] == wire.BallotRefused(RUN, Ballot(99, NodeId(4), 1), ballot)
 
 
 def test_another_nodes_ballot_ends_nothing() -> None:
     side = VoterSlotMade()
-    side.coordinator.on_leader_announced(peer(7), wire.LeaderAnnounced(RUN, later()[1]))
+    side.coordinator.leadership.on_leader_announced(peer(7), wire.LeaderAnnounced(RUN, later()[1]))
     assert side.voter_slot.promised == NOW, "it was not the owner of the ballot"
 
 
