@@ -1,5 +1,6 @@
-"""`make install`: the choice about Spark is carried out, remembered and undone. A set-up that writes down its arguments
-stands in.
+"""`make install`: the choice about Spark is carried out, remembered and undone.
+
+A set-up that writes down its arguments stands in.
 """
 
 import os

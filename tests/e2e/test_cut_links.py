@@ -1,6 +1,4 @@
-"""Data links are cut, stalled and broken while rows flow: nothing is lost, duplicated or restarted, and `status` names
-the waiting host.
-"""
+"""Data links are cut, stalled and broken while rows flow: no row is lost or duplicated, and `status` names the waiting host."""
 
 import os
 import signal

@@ -1,6 +1,4 @@
-"""Nodes are killed with SIGKILL at random moments of a change: it is aborted, rolled back or completed, and the result
-is exact.
-"""
+"""SIGKILL at random moments of a change: it is aborted, rolled back or completed, and the result is exact."""
 
 import os
 import random

@@ -1,6 +1,4 @@
-"""Whatever happens to a file of a state directory: the agent keeps its identity, in its ring, or reports file, cause
-and command.
-"""
+"""After any damage to a file of the state directory, an agent keeps its identity or reports file, cause and command."""
 
 import re
 import shutil

@@ -1,6 +1,4 @@
-"""User code that raises, hangs, hogs or crashes on a mesh of three agents: the messages to its user, and that the
-agents survive.
-"""
+"""User code that raises, hangs, hogs or crashes on three agents: its user gets a message, and the agents survive."""
 
 import json
 from collections.abc import Iterator

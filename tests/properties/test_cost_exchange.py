@@ -1,6 +1,4 @@
-"""The distributed planner's costs to go: they equal those of the shortest path once all reports arrived, whatever was
-lost before.
-"""
+"""The distributed planner's costs to go converge to those of the shortest path, whatever was lost before."""
 
 import math
 

@@ -1,5 +1,6 @@
-"""Generated input of sources that poll and listen: register maps, serial bytes, answers of servers. Nothing but our own
-errors is raised, nothing is lost between two line feeds, nothing grows.
+"""Generated input of sources that poll and listen: register maps, serial bytes, answers of servers.
+
+Nothing but our own errors is raised, nothing is lost between two line feeds, nothing grows.
 """
 
 import contextlib

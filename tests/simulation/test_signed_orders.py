@@ -1,5 +1,7 @@
-"""A8: a command that was changed, unsigned, signed without the right, meant for another name, or carried out before is
-refused by the contacted agent, the scheduler, each host and the coordinator, even when all other nodes accept it.
+"""A8: every party refuses a command without a valid signature, even when all others accept it.
+
+A command that was changed, unsigned, signed without the right, meant for another name, or carried out before is refused by the
+contacted agent, by the scheduler, by each host and by the coordinator.
 """
 
 import random

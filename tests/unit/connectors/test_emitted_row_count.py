@@ -1,6 +1,4 @@
-"""Rows given to a sink are counted where its process's death does not lose the count; duplicates of a later attempt are
-reported by attempt.
-"""
+"""Rows given to a sink are counted durably; duplicates of a later attempt are reported by attempt."""
 
 import time
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""SQL on SQLite: rows in, rows out, the same rows again; a database that is locked, wrong or gone; no part of the URL
-is reported.
-"""
+"""SQL on SQLite: rows in, rows out, the same rows again; a database that is locked, wrong or gone; no URL in messages."""
 
 import sqlite3
 import threading

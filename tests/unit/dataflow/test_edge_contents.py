@@ -1,6 +1,4 @@
-"""Contents carried with rows on each edge: positions for the DEBS queries as ever, times for windows, nothing for
-stateless jobs.
-"""
+"""Contents carried on each edge: positions for the DEBS queries, times for windows, nothing for stateless jobs."""
 
 from collections.abc import Callable
 from datetime import timedelta

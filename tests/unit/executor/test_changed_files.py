@@ -1,6 +1,4 @@
-"""Files of an exactly-once run that were replaced, truncated or modified from outside: they are refused, with the path
-and what to do.
-"""
+"""Files of an exactly-once run that were modified from outside are refused, with the path and a fix."""
 
 import asyncio
 import itertools

@@ -1,6 +1,4 @@
-"""An attempt is entered on one host: messages that arrive meanwhile are not lost, and no instance starts that could not be
-stopped.
-"""
+"""A host enters an attempt: no message that arrives meanwhile is lost, and no instance starts that could not be stopped."""
 
 import msgspec
 import pytest

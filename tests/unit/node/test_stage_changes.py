@@ -1,6 +1,4 @@
-"""A host's part in a change, inside a node: new instances are prepared, the path to them is announced, unneeded ones
-are dropped.
-"""
+"""A host's part in a change: new instances are prepared, their addresses announced, unneeded ones dropped."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""An epoch that is not complete in time is passed over; an epoch that takes longer each time is committed late, not
-begun for ever.
-"""
+"""An epoch that is not complete in time is skipped; one that takes longer each time is committed late."""
 
 from agiledart_kernel.instants import SECOND
 from agiledart_recovery.recovery_config import RecoveryConfig

@@ -1,6 +1,4 @@
-"""A partition whose rows wait for room: rows that a disk refuses, loses, or takes in part are neither torn nor taken
-for written.
-"""
+"""Rows of a partition that wait for disk space: refused, lost or partial writes are neither torn nor taken for written."""
 
 import errno
 import os
