@@ -28,7 +28,7 @@ def test_t1_host_indices_on_four_hosts(operators: int, indices: list[int]) -> No
     assert [host_index(j, operators, 4) for j in range(operators)] == indices
 
 
-def test_t1_the_second_of_five_operators_overflows_to_the_leaf_set_of_the_first_host() -> None:
+def test_t1_the_second_of_five_operators_overflows_to_the_first_hosts_leaf_set() -> None:
     path = ids("1", "2", "3", "4", "5")
     leaf = ids("21", "22")
     stages = [StageDemand(0, "source", 1, path[0]), *(StageDemand(j, f"o{j}") for j in range(1, 6))]
