@@ -82,5 +82,5 @@ def sink_options(kind: ConnectorKind) -> tuple[str, ...]:
 
 def _function(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
-    return found
+    opener: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
+    return opener

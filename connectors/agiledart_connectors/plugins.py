@@ -55,10 +55,10 @@ class Plugin:
 
 def points(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name; of two with one name the first."""
-    found: dict[str, EntryPoint] = {}
+    points_by_name: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
-        found.setdefault(point.name, point)
-    return found
+        points_by_name.setdefault(point.name, point)
+    return points_by_name
 
 
 def is_extra_missing(kind: ConnectorKind) -> bool:
@@ -88,8 +88,8 @@ def load_entry_point(point: EntryPoint, role: str) -> Any:
     Raises `OperationFailed`: it cannot be loaded, or is made for another version.
     """
     try:
-        found = point.load()
-        made = found() if isinstance(found, type) else found
+        loaded = point.load()
+        made = loaded() if isinstance(loaded, type) else loaded
         version = getattr(made, "api_version", API_VERSION)
     except (Exception, SystemExit) as error:  # noqa: BLE001  another package's code
         text = str(error) or type(error).__name__
@@ -204,17 +204,19 @@ def _distribution(point: EntryPoint) -> tuple[str, str]:
 
 def all_plugins() -> list[Plugin]:
     """Everything that can be named in a connector here, our own first; broken ones with what is wrong."""
-    found = [
+    plugins = [
         Plugin(_ROLES[group], kind.name, kind.what, "agiledart", _own_version(), kind.options, kind.guarantee,
                f"agiledart[{kind.extra}]" if is_extra_missing(kind) else "")
         for group, kinds in _BUILT_IN.items()
         for kind in kinds.values()
     ]  # fmt: skip
-    found += [Plugin("format", name, what, "agiledart", _own_version()) for name, what in FORMATS.items()]
+    plugins += [
+        Plugin("format", name, description, "agiledart", _own_version()) for name, description in FORMATS.items()
+    ]
     for group, role in _ROLES.items():
-        known = {plugin.name for plugin in found if plugin.role == role}
-        found += [_described(point, role, known) for point in points(group).values()]
-    return found
+        known = {plugin.name for plugin in plugins if plugin.role == role}
+        plugins += [_described(point, role, known) for point in points(group).values()]
+    return plugins
 
 
 def _described(point: EntryPoint, role: str, known: set[str]) -> Plugin:
@@ -226,8 +228,8 @@ def _described(point: EntryPoint, role: str, known: set[str]) -> Plugin:
         if role == "source" and not hasattr(made, "open_source"):
             options = tuple(inspect.signature(made).parameters)
             return Plugin(role, point.name, "lines that are made", origin, version, options, GENERATED)
-        what = str(getattr(made, "what", ""))
-        return Plugin(role, point.name, what, origin, version, tuple(getattr(made, "options", ())),
+        description = str(getattr(made, "what", ""))
+        return Plugin(role, point.name, description, origin, version, tuple(getattr(made, "options", ())),
                       getattr(made, "guarantee", None))  # fmt: skip
     except (AgileDartError, TypeError, ValueError) as error:
         return Plugin(role, point.name, "", origin, version, fault=str(error))

@@ -87,11 +87,13 @@ def _log_free(name: str, logs: Mapping[str, bool]) -> str:
     if fault := user_sink_name_fault(name):
         raise ConfigurationError(f"log:{name}: {fault}")
     if logs.get(name):
-        raise OperationFailed(f"the log {name} is being written on this node; use another name, or stop who writes it")
+        raise OperationFailed(
+            f"the log {name} is being written on this node; use another name, or stop the application that writes it"
+        )
     return "goes on with the rows that are there" if name in logs else "can be written"
 
 
 def _function(name: str) -> Callable[..., str]:
     module, _, function = name.partition(":")
-    found: Callable[..., str] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
-    return found
+    check: Callable[..., str] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
+    return check

@@ -88,8 +88,8 @@ class BulkParser:
             return None
         text = b'[["%b"]]' % lines.replace(b",", b'","').replace(b"\n", b'"],["')  # of bytes: a third less than of str
         try:
-            found = self._decode(text)
-            columns: list[Any] = list(zip(*found, strict=True))
+            decoded = self._decode(text)
+            columns: list[Any] = list(zip(*decoded, strict=True))
             for i, convert in self._converted:
                 columns[i] = list(map(convert, columns[i]))
             for i in self._ints:
@@ -103,7 +103,7 @@ class BulkParser:
             may_be_signed = may_be_signed or 0.0 in columns[i]
         if total - total != 0.0 or (may_be_signed and b'"-0"' in text):
             return None
-        rows = zip(*columns, strict=True) if self._converted else found
+        rows = zip(*columns, strict=True) if self._converted else decoded
         return list(map(tuple.__new__, repeat(self._row_type), rows))
 
 
@@ -113,12 +113,12 @@ def bulk_columns(columns: Sequence[tuple[Any, bool]], time_of: Callable[[str], d
     Args:
         time_of: text → datetime; ValueError for a text that is not a time.
     """
-    found: list[BulkColumn] = []
+    rules: list[BulkColumn] = []
     for kind, optional in columns:
         if kind in (str, int, float) and not optional:
-            found.append(BulkColumn(kind, None))
+            rules.append(BulkColumn(kind, None))
         elif kind is datetime and not optional:
-            found.append(BulkColumn(kind, time_of))
+            rules.append(BulkColumn(kind, time_of))
         else:
             return None
-    return found or None
+    return rules or None

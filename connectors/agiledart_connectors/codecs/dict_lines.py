@@ -51,7 +51,7 @@ def _value(cell: str) -> str | int | float | None:
     """None, a number, or the text as it is."""
     if not cell:
         return None
-    found = _NUMBER.fullmatch(cell)
-    if found is None or len(cell) > _MAX_DIGITS:
+    match = _NUMBER.fullmatch(cell)
+    if match is None or len(cell) > _MAX_DIGITS:
         return cell
-    return float(cell) if found[2] or found[3] else int(cell)
+    return float(cell) if match[2] or match[3] else int(cell)

@@ -76,9 +76,9 @@ class JsonDecoder:
         if _LONG.search(data):
             return None
         try:
-            found = self._lines(data)
+            objects = self._lines(data)
             make = self._make
-            return found if make is None else [make(one, wall_ns) for one in found]
+            return objects if make is None else [make(item, wall_ns) for item in objects]
         except (msgspec.MsgspecError, MalformedError, UnicodeDecodeError, RecursionError):
             return None
 
@@ -87,16 +87,16 @@ class JsonDecoder:
 
     def _one_row(self, payload: bytes, wall_ns: int) -> Any:
         try:
-            found = self._one(payload)
+            decoded = self._one(payload)
             is_suspect = self._may_be_large and _LONG.search(payload) is not None
-            if is_suspect and (value := _too_large(msgspec.to_builtins(found))) is not None:
+            if is_suspect and (value := _too_large(msgspec.to_builtins(decoded))) is not None:
                 raise MalformedError(NUMBER, f"{bounded_repr(value)} does not fit 64 bits: {bounded_repr(payload)}")
-            return found if self._make is None else self._make(found, wall_ns)
+            return decoded if self._make is None else self._make(decoded, wall_ns)
         except msgspec.ValidationError as error:
             raise self._explained(payload, str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = str(error).removeprefix(f"{self.word} is malformed: ")
-            raise MalformedError(FORM, f"is no {self.word} ({what}): {bounded_repr(payload)}") from None
+            fault = str(error).removeprefix(f"{self.word} is malformed: ")
+            raise MalformedError(FORM, f"is no {self.word} ({fault}): {bounded_repr(payload)}") from None
 
     def _explained(self, payload: bytes, text: str) -> MalformedError:
         """Return an error that explains a decoder's message, with the value that it is about."""
@@ -104,7 +104,7 @@ class JsonDecoder:
             value = self._plain(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             value = None
-        path = found[1] if (found := _PATH.search(text)) else ""
+        path = match[1] if (match := _PATH.search(text)) else ""
         for name, index in _STEP.findall(path):
             value = _within(value, name, index)
         where = path.lstrip(".")
@@ -159,7 +159,7 @@ def _too_large(value: Any) -> int | None:
     if type(value) is int:
         return value if not -(1 << 63) <= value < 1 << 64 else None
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((found for part in parts if (found := _too_large(part)) is not None), None)
+    return next((large for part in parts if (large := _too_large(part)) is not None), None)
 
 
 def _names_of(comes: Any) -> frozenset[str]:

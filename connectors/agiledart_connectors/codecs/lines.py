@@ -215,8 +215,8 @@ def block_of(lines: Data, overlong: int = 0) -> LinesBlock:
     if len(data) <= MAX_LINE_BYTES:
         return LinesBlock(data, overlong)
     texts = data.decode("utf-8", "replace").split("\n")
-    kept = [line for line in texts if len(line) <= MAX_LINE_BYTES]
-    return LinesBlock(data, overlong + len(texts) - len(kept), kept)
+    short = [line for line in texts if len(line) <= MAX_LINE_BYTES]
+    return LinesBlock(data, overlong + len(texts) - len(short), short)
 
 
 class GeneratedLines:

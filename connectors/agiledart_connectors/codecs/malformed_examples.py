@@ -67,9 +67,9 @@ class MalformedExamples:
         """A malformed record: where it stands, what is wrong with it, and itself; None where it is no record that was lost."""
         if self._take is not None and record is not None:
             self._take(as_text(record), harmless(without_surrogates(f"{place} {text}")))
-        told = self._reported.get(reason, 0)
-        if told < REPORTED_PER_REASON:
-            self._reported[reason] = told + 1
+        reported = self._reported.get(reason, 0)
+        if reported < REPORTED_PER_REASON:
+            self._reported[reason] = reported + 1
             self._texts.append(harmless(without_surrogates(f"{place} {text}")))
 
     def note(self, text: str) -> None:

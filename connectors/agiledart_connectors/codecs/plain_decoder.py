@@ -39,9 +39,9 @@ class PlainDecoder:
         return [self._row(payload if self._kind is bytes else payload.decode("utf-8", "replace"), wall_ns)]
 
     def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
-        found: list[Any] = data.split(b"\n") if self._kind is bytes else data.decode("utf-8", "replace").split("\n")
-        found = [line for line in found if line]
-        return found if not self._fields else [self._row(line, wall_ns) for line in found]
+        texts: list[Any] = data.split(b"\n") if self._kind is bytes else data.decode("utf-8", "replace").split("\n")
+        texts = [line for line in texts if line]
+        return texts if not self._fields else [self._row(line, wall_ns) for line in texts]
 
     def _row(self, value: Any, wall_ns: int) -> Any:
         if not self._fields:

@@ -58,16 +58,16 @@ def columns_of(kind: Any, null: str = "NULL") -> Columns:
         element = columns_of(arguments[0], null)
 
         def many(value: Any, now: int, columns: list[str]) -> None:
-            for one in value:
-                element(one, now, columns)
+            for item in value:
+                element(item, now, columns)
 
         return many
     if origin is tuple:
         elements = [columns_of(argument, null) for argument in arguments]
 
         def fixed(value: Any, now: int, columns: list[str]) -> None:
-            for one, element in zip(value, elements, strict=True):
-                element(one, now, columns)
+            for item, element in zip(value, elements, strict=True):
+                element(item, now, columns)
 
         return fixed
     ways: dict[type, Callable[[Any], str]] = {**_SCALARS, type(None): lambda _: null}
@@ -108,8 +108,8 @@ def json_of(kind: Any) -> Callable[[Any, int], Any]:
             return lambda value, now: None if value is None else present(value, now)
     if origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is ...):
         element = json_of(arguments[0])
-        return lambda value, now: [element(one, now) for one in value]
+        return lambda value, now: [element(item, now) for item in value]
     if origin is tuple:
         elements = [json_of(argument) for argument in arguments]
-        return lambda value, now: [part(one, now) for one, part in zip(value, elements, strict=True)]
+        return lambda value, now: [part(item, now) for item, part in zip(value, elements, strict=True)]
     return lambda value, now: value

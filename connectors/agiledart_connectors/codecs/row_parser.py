@@ -175,11 +175,11 @@ class RowParser:
         rows: list[Any] = []
         for start in range(0, len(lines), LINES_AT_ONCE):
             some = lines[start : start + LINES_AT_ONCE]
-            found = bulk.parse("\n".join(some).encode())
-            if found is None or len(found) != len(some):  # a generator's line may have a line feed in it
+            parsed = bulk.parse("\n".join(some).encode())
+            if parsed is None or len(parsed) != len(some):  # a generator's line may have a line feed in it
                 fast(some, wall_ns, rows.append, malformed)
             else:
-                rows += found
+                rows += parsed
         return rows
 
     def _parse_carefully(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:
@@ -214,9 +214,9 @@ class RowParser:
             if len(quoted) == self._width or len(texts) != self._width:
                 texts = quoted
         if len(texts) != self._width:
-            found = f"{len(texts)} column{'' if len(texts) == 1 else 's'}" if texts else "broken quotes"
+            actual = f"{len(texts)} column{'' if len(texts) == 1 else 's'}" if texts else "broken quotes"
             raise MalformedError(
-                COLUMNS, f"{found}, not {self._width} ({', '.join(self._names)}): {bounded_repr(line)}"
+                COLUMNS, f"{actual}, not {self._width} ({', '.join(self._names)}): {bounded_repr(line)}"
             )
         values = []
         for place, field, (kind, optional), (read, _) in zip(

@@ -68,9 +68,9 @@ def _shape(kind: Any) -> tuple[Any, Make | None]:
         comes, make = _shape(arguments[1])
         if make is None:
             return kind, None
-        each = make
+        convert = make
         return generic(dict, arguments[0], comes), lambda values, wall_ns: {
-            name: each(value, wall_ns) for name, value in values.items()
+            name: convert(value, wall_ns) for name, value in values.items()
         }
     if origin is tuple:
         parts = [_shape(argument) for argument in arguments]
@@ -127,8 +127,8 @@ def _record(kind: Any) -> tuple[Any, Make]:
         else:
             kinds = generic(Union, comes, msgspec.UnsetType)
             struct += [(key, kinds, msgspec.UNSET) for key in keys]
-            found = "".join(f"s.{key}, " for key in keys)
-            value = f"first(({found}), default{number}, names{number})"
+            candidates = "".join(f"s.{key}, " for key in keys)
+            value = f"first(({candidates}), default{number}, names{number})"
         values.append(value if make is None else f"make{number}({value}, wall_ns)")
     comes = msgspec.defstruct("Row", struct, rename=rename, gc=False, kw_only=True)
     made = ", ".join(values)
@@ -164,10 +164,10 @@ def _defaults(origin: Any) -> dict[str, tuple[Any, ...]]:
     if is_named_tuple(origin):
         given = origin._field_defaults
         return {name: ((lambda value=value: value),) if callable(value) else (value,) for name, value in given.items()}
-    found: dict[str, tuple[Any, ...]] = {}
+    defaults: dict[str, tuple[Any, ...]] = {}
     for field in dataclasses.fields(origin):
         if field.default_factory is not dataclasses.MISSING:
-            found[field.name] = (field.default_factory,)
+            defaults[field.name] = (field.default_factory,)
         elif field.default is not dataclasses.MISSING:
-            found[field.name] = (field.default,)
-    return found
+            defaults[field.name] = (field.default,)
+    return defaults

@@ -36,7 +36,7 @@ class SenmlDecoder:
             pack = msgspec.json.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedError(FORM, f"is no JSON ({error}): {bounded_repr(payload)}") from None
-        if not isinstance(pack, list) or not all(isinstance(one, dict) for one in pack):
+        if not isinstance(pack, list) or not all(isinstance(entry, dict) for entry in pack):
             raise MalformedError(FORM, f"is no SenML pack, which is an array of objects: {bounded_repr(payload)}")
         rows: list[Any] = []
         for record in self._resolved(pack):

@@ -110,8 +110,8 @@ def open_parquet(path: str, row_type: Any, *, columns: bool, wanted: frozenset[s
 
     def pieces() -> Iterator[Columns]:
         yield from first
-        for one in paths[1:]:
-            yield from _pieces_of(one, row_type, columns=columns, wanted=wanted)
+        for other in paths[1:]:
+            yield from _pieces_of(other, row_type, columns=columns, wanted=wanted)
 
     return ColumnsReader(pieces(), columns=columns)
 

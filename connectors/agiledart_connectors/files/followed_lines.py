@@ -118,16 +118,16 @@ class FollowedLines:
                     if packed is not None:
                         return packed
                     continue
-                found = tail.read(self.is_header)
+                piece = tail.read(self.is_header)
             except OSError as error:
                 self._note(f"{tail.path} cannot be read: {error.strerror or error}")
                 tail.is_packed, tail.packed = True, None
                 continue
-            if found is not None:
-                lines, overlong, first = found
+            if piece is not None:
+                lines, overlong, first = piece
                 block = block_of(lines, overlong)
                 return LinesBlock(block.data, block.overlong, block.texts, first)
-            if len([one for one in self._tails.values() if one.descriptor >= 0]) > _MAX_OPEN:
+            if len([opened for opened in self._tails.values() if opened.descriptor >= 0]) > _MAX_OPEN:
                 tail.close()
         return LinesBlock(b"", 0, [], is_all_for_now=True)
 
@@ -137,10 +137,10 @@ class FollowedLines:
         grown: list[_Tail] = []
         for path in files_of(self._path):
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError:  # gone since
                 continue
-            key = found.st_dev, found.st_ino
+            key = status.st_dev, status.st_ino
             tail = self._tails.get(key)
             if tail is None:
                 tail = _Tail(path)
@@ -148,18 +148,18 @@ class FollowedLines:
                 tail.packed = FileLines(path) if tail.is_packed else None
             now[key] = tail
             tail.path, tail.name = path, Path(path).name
-            if found.st_size < tail.offset:
+            if status.st_size < tail.offset:
                 self._note(f"{tail.name} is shorter than what was read of it: it is read from its beginning")
                 tail.begin_again()
-            if found.st_size > tail.offset:
+            if status.st_size > tail.offset:
                 grown.append(tail)
         for key, tail in self._tails.items():
             if key in now or tail.descriptor < 0:
                 continue
-            found = os.fstat(tail.descriptor)  # under another name its writer may still write to it
-            if found.st_size > tail.offset:
+            status = os.fstat(tail.descriptor)  # under another name its writer may still write to it
+            if status.st_size > tail.offset:
                 grown.insert(0, tail)
-            elif not found.st_nlink or len(now) > _MAX_OPEN:
+            elif not status.st_nlink or len(now) > _MAX_OPEN:
                 tail.close()
                 continue
             now[key] = tail

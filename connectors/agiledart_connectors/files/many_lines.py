@@ -16,13 +16,13 @@ def is_many(path: str) -> bool:
 def files_of(path: str) -> list[str]:
     """The files that a path means now, in order of their names; not those that begin with a dot, or end in `.part`."""
     if Path(path).is_dir():
-        found = [str(one) for one in Path(path).iterdir()]
+        candidates = [str(entry) for entry in Path(path).iterdir()]
     elif has_magic(path) and not Path(path).exists():
-        found = glob(path, recursive=True)
+        candidates = glob(path, recursive=True)
     else:
         return [path] if Path(path).exists() else []
-    names = (Path(one) for one in sorted(found))
-    return [str(one) for one in names if not one.name.startswith(".") and one.suffix != ".part" and one.is_file()]
+    files = (Path(candidate) for candidate in sorted(candidates))
+    return [str(file) for file in files if not file.name.startswith(".") and file.suffix != ".part" and file.is_file()]
 
 
 class ManyLines:

@@ -168,12 +168,12 @@ class PendingFiles(RolledFiles):
         if not part.exists():
             if number in self._closed or not final.exists():
                 raise OutputFileChangedError(
-                    f"{part} is gone, and its rows with it: somebody has removed it. Put it back, or submit again"
+                    f"{part} is gone, and its rows with it: another program has removed it. Put it back, or submit again"
                 )
             return  # an earlier attempt has named it
         if self.rolls and final.exists():
             raise OutputFileChangedError(
-                f"{final} exists: somebody else writes files of this name. Move it away; the rows are in {part.name}"
+                f"{final} exists: another program writes files of this name. Move it away; the rows are in {part.name}"
             )
         part.replace(final)
 
@@ -251,8 +251,8 @@ class PendingFiles(RolledFiles):
         except OSError as error:
             raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
         for name in names:
-            if (found := form.fullmatch(name)) is not None:
-                yield int(found[1] or 1), found[2]
+            if (match := form.fullmatch(name)) is not None:
+                yield int(match[1] or 1), match[2]
 
 
 def _seal_in(identity: str) -> Seal | None:
@@ -267,7 +267,7 @@ def pending_files(path: str, max_bytes: int, max_age_ns: int, origin: "SinkOrigi
     """Those of a sink that is opened, for the first time or again."""
     keep = origin.keep
     if keep is not None and len(keep.ends) != 2:
-        raise OperationFailed(f"{path}: what was committed of it was no file that is rolled; submit again")
+        raise OperationFailed(f"{path}: its committed output is not one of several numbered files; submit again")
     ends = None if keep is None else (keep.ends[0], keep.ends[1])
     seal = None if keep is None else _seal_in(keep.identity)
     files = PendingFiles(path, max_bytes, max_age_ns, time.monotonic_ns, origin.run, origin.step, ends, seal)

@@ -136,7 +136,7 @@ class PendingParquetWriter:
         try:
             for batch in self._kept_batches():
                 waiting.append(batch)
-                if sum(one.num_rows for one in waiting) >= self._group_rows:
+                if sum(part.num_rows for part in waiting) >= self._group_rows:
                     self._write_table(waiting)
                     waiting = []
             if waiting:
@@ -157,7 +157,7 @@ class PendingParquetWriter:
                     yield from stream
 
     def _write_table(self, batches: list[Any]) -> None:
-        table = pa.Table.from_batches([one.cast(batches[0].schema) for one in batches])
+        table = pa.Table.from_batches([batch.cast(batches[0].schema) for batch in batches])
         writer = self._writer_for(batches[0])
         writer.write_table(table.cast(self._schema), row_group_size=self._group_rows)
 

@@ -48,7 +48,7 @@ class PendingPlace(msgspec.Struct, frozen=True):
             names = os.listdir(folder)
         except OSError:
             return True  # whoever opens it tells better
-        return any(one.startswith(stem) and f".{self.run_suffix}." in one and one.endswith(PART) for one in names)
+        return any(file.startswith(stem) and f".{self.run_suffix}." in file and file.endswith(PART) for file in names)
 
 
 def parse_pending_place(text: str) -> PendingPlace | None:

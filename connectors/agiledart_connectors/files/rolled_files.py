@@ -79,7 +79,7 @@ class RolledFiles:
             names = os.listdir(self._path.parent)
         except OSError as error:
             raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
-        return max((int(found[1]) for name in names if (found := form.fullmatch(name)) is not None), default=0)
+        return max((int(match[1]) for name in names if (match := form.fullmatch(name)) is not None), default=0)
 
 
 def reason_of(error: Exception) -> str:

@@ -365,9 +365,9 @@ def _end_of_lines(file: io.FileIO, begin: int, size: int) -> int:
     end = size
     while end > begin:
         start = max(begin, end - _BUFFERED_BYTES)
-        found = os.pread(file.fileno(), end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        line_feed = os.pread(file.fileno(), end - start, start).rfind(b"\n")
+        if line_feed >= 0:
+            return start + line_feed + 1
         end = start
     return begin
 

@@ -116,19 +116,19 @@ class HttpPoller:
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if self._is_lined or kind in _LINED:
             lines = answer.body.split(b"\n")
-            found = [(line.removesuffix(b"\r"), number) for number, line in enumerate(lines, 1) if line.strip()]
+            payloads = [(line.removesuffix(b"\r"), number) for number, line in enumerate(lines, 1) if line.strip()]
         elif self._member:
             try:
                 parts = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
-                found = [(bytes(parts[self._member]), 0)]
+                payloads = [(bytes(parts[self._member]), 0)]
             except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError):
                 incoming.lose(FORM, f"{place}: is no JSON object with a member {self._member}")
                 return []
         else:
-            found = [(answer.body, 0)] if answer.body.strip() else []
-        if self._cursor and found:
-            self._last = _last_of(found[-1][0], self._cursor) or self._last
-        return found
+            payloads = [(answer.body, 0)] if answer.body.strip() else []
+        if self._cursor and payloads:
+            self._last = _last_of(payloads[-1][0], self._cursor) or self._last
+        return payloads
 
 
 def _is_safe_tag(tag_text: str) -> bool:
@@ -144,8 +144,8 @@ def _last_of(payload: bytes, name: str) -> str:
         return ""
     if isinstance(value, list):
         value = value[-1] if value else None
-    found = value.get(name) if isinstance(value, dict) else None
-    return "" if found is None or isinstance(found, dict | list) else str(found)
+    member = value.get(name) if isinstance(value, dict) else None
+    return "" if member is None or isinstance(member, dict | list) else str(member)
 
 
 def open_polling(connector: Connector, row_type: Any, read_options: ReadOptions) -> PayloadQueueReader:

@@ -19,8 +19,8 @@ def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) 
     listens = flag(connector, "listen")
     for name in _ASKING if listens else _LISTENING:
         if connector.option(name) and name != "listen":
-            who = "listens" if listens else "asks a server (listen=1 listens)"
-            raise ConfigurationError(f"{connector.url()}: {name}= is not for a source that {who}")
+            mode = "listens" if listens else "asks a server (listen=1 listens)"
+            raise ConfigurationError(f"{connector.url()}: {name}= is not for a source that {mode}")
     if listens:
         from agiledart_connectors.http import push_reader
 

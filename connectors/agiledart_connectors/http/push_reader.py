@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not (length.isascii() and length.isdigit()):
             self._answer(411, "say Content-Length", close=True)
         elif not source.is_authorised(self.headers.get("Authorization", "")):
-            self._answer(401, "who are you?", close=True, more={"WWW-Authenticate": "Bearer"})
+            self._answer(401, "missing or wrong credentials", close=True, more={"WWW-Authenticate": "Bearer"})
         elif self.path.partition("?")[0] != source.path:
             self._answer(404, "rows are not taken here", close=True)
         elif int(length) > source.max_body:

@@ -65,7 +65,7 @@ def kafka_address(connector: Connector) -> KafkaAddress:
         raise ConfigurationError(
             f"{name}: which topic? Write {form}; its name has letters, digits, dots, underscores and hyphens"
         )
-    brokers = tuple(_host_and_port(one, name, form) for one in where.split(","))
+    brokers = tuple(_host_and_port(server, name, form) for server in where.split(","))
     if len(brokers) > _MAX_BROKERS:
         raise ConfigurationError(f"{name}: {_MAX_BROKERS} brokers are enough to find the others")
     files = {option: connector.option(option) for option in ("ca", "cert", "cert_key")}

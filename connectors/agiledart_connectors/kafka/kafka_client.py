@@ -37,11 +37,11 @@ class _LastLogRecords(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the error of a record `"%s:%s": %s`: host, port, error."""
-        told: Any = record.args
-        if isinstance(told, tuple) and len(told) == 3 and isinstance(told[2], BaseException):
+        arguments: Any = record.args
+        if isinstance(arguments, tuple) and len(arguments) == 3 and isinstance(arguments[2], BaseException):
             if len(self.words) >= _MAX_LOG_RECORDS:
                 self.words.clear()
-            self.words[str(told[0]), int(told[1])] = told[2]
+            self.words[str(arguments[0]), int(arguments[1])] = arguments[2]
 
 
 _LAST: Final = _LastLogRecords()
@@ -54,21 +54,21 @@ def settings(address: KafkaAddress) -> dict[str, Any]:
     """Arguments of consumers and producers. Raises `OperationFailed`: certificates cannot be used."""
     login = address.login
     security = ("SASL_" if login else "") + ("SSL" if address.tls else "PLAINTEXT")
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "bootstrap_servers": address.servers,
         "client_id": "agiledart",
         "security_protocol": security,
         "metadata_max_age_ms": METADATA_SECONDS * 1_000,
     }
     if address.tls:
-        found["ssl_context"] = _context(address)
+        settings["ssl_context"] = _context(address)
     if login is not None:
-        found |= {
+        settings |= {
             "sasl_mechanism": address.mechanism,
             "sasl_plain_username": login.user,
             "sasl_plain_password": login.password,
         }
-    return found
+    return settings
 
 
 def consumer(address: KafkaAddress, group: str) -> AIOKafkaConsumer:
@@ -141,8 +141,8 @@ async def reason(address: KafkaAddress) -> str:
             why = _words(dialled)
         else:
             writer.close()
-            said = _LAST.words.get((host, port))
-            return "it took the call and did not answer" if said is None else _words(said)
+            logged = _LAST.words.get((host, port))
+            return "it took the call and did not answer" if logged is None else _words(logged)
     return why
 
 
@@ -161,7 +161,7 @@ def _words(error: BaseException) -> str:
 def error_text(error: BaseException) -> str:
     """An error of aiokafka as users may read it."""
     name = getattr(error, "message", "") or type(error).__name__
-    said = str(error).removeprefix(f"[Error {getattr(error, 'errno', '')}] ").removeprefix(f"{type(error).__name__}: ")
-    if isinstance(error, KafkaError) and said and said != type(error).__name__:
-        return said[:200]
+    text = str(error).removeprefix(f"[Error {getattr(error, 'errno', '')}] ").removeprefix(f"{type(error).__name__}: ")
+    if isinstance(error, KafkaError) and text and text != type(error).__name__:
+        return text[:200]
     return str(name).lower().replace("_", " ")

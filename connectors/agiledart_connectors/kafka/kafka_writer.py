@@ -133,7 +133,7 @@ class KafkaWriter(DeliveryQueueWriter):
             )
         except KafkaError as error:
             await self._refused(error)
-            raise AssertionError("a refusal is told") from error
+            raise AssertionError("_refused returned without raising") from error
 
     async def _connected(self) -> Any:
         if self._producer is None:

@@ -45,7 +45,7 @@ class MessageQueue:
         with self._changed:
             self._pieces.append(messages)
             self._count += len(messages)
-            self._bytes += sum(_size(one) for one in messages)
+            self._bytes += sum(_size(message) for message in messages)
             self._wake_reader()
 
     def set_start(self, topic_offsets: TopicOffsets) -> None:
@@ -93,7 +93,7 @@ class MessageQueue:
                     taken += piece[:cut]
                     self._pieces[0] = piece[cut:]
             self._count -= len(taken)
-            self._bytes -= sum(_size(one) for one in taken)
+            self._bytes -= sum(_size(message) for message in taken)
             if not taken and self._failure is not None:
                 raise self._failure
             if self._pieces or self._failure is not None:

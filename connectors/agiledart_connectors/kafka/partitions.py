@@ -66,7 +66,7 @@ class TopicSelection:
 
     def own_share(self, partitions: Iterable[int]) -> list[int]:
         """Those that this source reads: the same ones whenever and wherever it is asked."""
-        return sorted(one for one in partitions if one % self.shares == self.share)
+        return sorted(partition for partition in partitions if partition % self.shares == self.share)
 
 
 def topic_selection_of(connector: Connector, group: str) -> TopicSelection:
@@ -110,13 +110,13 @@ class PartitionMerge:
     """
 
     def __init__(self, partitions: Iterable[int]) -> None:
-        self._waiting: dict[int, deque[Any]] = {one: deque() for one in partitions}
+        self._waiting: dict[int, deque[Any]] = {partition: deque() for partition in partitions}
         self._heads: list[tuple[int, int]] = []  # (time, partition) of those that have something
         self._open = set(self._waiting)
 
     def empty_partitions(self) -> list[int]:
         """Partitions without which it cannot go on."""
-        return sorted(one for one in self._open if not self._waiting[one])
+        return sorted(partition for partition in self._open if not self._waiting[partition])
 
     def put(self, partition: int, messages: Iterable[Any]) -> None:
         """They have come."""
@@ -152,4 +152,4 @@ class PartitionMerge:
 
 def new_partitions(known: Mapping[int, int], own_share: Iterable[int]) -> list[int]:
     """Partitions that are new to a source that knows some."""
-    return sorted(one for one in own_share if one not in known)
+    return sorted(partition for partition in own_share if partition not in known)

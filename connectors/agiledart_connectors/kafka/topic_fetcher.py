@@ -173,26 +173,26 @@ class TopicFetcher:
     async def _assign(self, consumer: Any, partitions: Any) -> None:
         own_share = self._selection.own_share(partitions)
         if self._ends is not None:  # partitions added since then lie beyond the end
-            own_share = [one for one in own_share if one in self._ends]
+            own_share = [partition for partition in own_share if partition in self._ends]
         new = new_partitions(self._next, own_share)
-        consumer.assign([self._of(one) for one in own_share])
+        consumer.assign([self._of(partition) for partition in own_share])
         at = await self._answered(
             self._offsets(consumer, new, is_first=not self._has_begun), kafka_client.START_SECONDS
         )
         if not self._has_begun:
             if self._selection.ends:
-                found = (
-                    await self._answered(consumer.end_offsets([self._of(one) for one in own_share]))
+                ends = (
+                    await self._answered(consumer.end_offsets([self._of(partition) for partition in own_share]))
                     if own_share
                     else {}
                 )
-                self._ends = {tp.partition: end for tp, end in found.items()}
+                self._ends = {tp.partition: end for tp, end in ends.items()}
             self._has_begun = True
             self._next = at
             self._message_queue.set_start(TopicOffsets(dict(at), self._ends))
         self._next |= at
-        for one in own_share:
-            consumer.seek(self._of(one), self._next[one])
+        for partition in own_share:
+            consumer.seek(self._of(partition), self._next[partition])
         if self._ends is not None:
             self._merged = PartitionMerge(own_share)
         if not own_share:
@@ -204,21 +204,21 @@ class TopicFetcher:
         """Return where partitions begin; a partition added later is read from its beginning."""
         if not partitions:
             return {}
-        of = [self._of(one) for one in partitions]
+        of = [self._of(partition) for partition in partitions]
         begin = self._selection.begin if is_first else "earliest"
         if begin == "latest":
-            found = await consumer.end_offsets(of)
+            starts = await consumer.end_offsets(of)
         else:
-            found = await consumer.beginning_offsets(of)
+            starts = await consumer.beginning_offsets(of)
         if begin == "time":
             since = await consumer.offsets_for_times(dict.fromkeys(of, self._selection.since_ms))
             ends = await consumer.end_offsets(of)
-            found = {tp: ends[tp] if since.get(tp) is None else since[tp].offset for tp in of}
+            starts = {tp: ends[tp] if since.get(tp) is None else since[tp].offset for tp in of}
         if begin == "committed":
             for tp in of:
                 offset = await consumer.committed(tp)
-                found[tp] = found[tp] if offset is None else max(found[tp], offset)
-        return {tp.partition: offset for tp, offset in found.items()}
+                starts[tp] = starts[tp] if offset is None else max(starts[tp], offset)
+        return {tp.partition: offset for tp, offset in starts.items()}
 
     # ---- reading
 
@@ -249,7 +249,7 @@ class TopicFetcher:
     async def _poll_once(self, consumer: Any) -> bool:
         """Fetch what there is; whether there was anything."""
         merged = self._merged
-        wanted = [] if merged is None else [self._of(one) for one in merged.empty_partitions()]
+        wanted = [] if merged is None else [self._of(partition) for partition in merged.empty_partitions()]
         if (merged is not None and not wanted) or not consumer.assignment():
             if merged is None:
                 await asyncio.sleep(POLL_SECONDS)
@@ -269,10 +269,10 @@ class TopicFetcher:
         for tp, messages in pieces.items():
             if merged is not None:
                 assert self._ends is not None
-                merged.put(tp.partition, [one for one in messages if one.offset < self._ends[tp.partition]])
+                merged.put(tp.partition, [message for message in messages if message.offset < self._ends[tp.partition]])
                 continue
             if messages[0].offset < self._next[tp.partition]:  # fetched before it was assigned anew
-                messages = [one for one in messages if one.offset >= self._next[tp.partition]]
+                messages = [message for message in messages if message.offset >= self._next[tp.partition]]
             if messages:
                 self._next[tp.partition] = messages[-1].offset + 1
                 self._message_queue.put(messages)
@@ -282,9 +282,9 @@ class TopicFetcher:
         merged, ends = self._merged, self._ends
         assert merged is not None
         assert ends is not None
-        for one in merged.empty_partitions():
-            if await self._answered(consumer.position(self._of(one))) >= ends[one]:
-                merged.end(one)
+        for partition in merged.empty_partitions():
+            if await self._answered(consumer.position(self._of(partition))) >= ends[partition]:
+                merged.end(partition)
         if due := merged.take():
             for message in due:
                 self._next[message.partition] = message.offset + 1
@@ -298,11 +298,11 @@ class TopicFetcher:
 
     async def _gone(self, consumer: Any, error: OffsetOutOfRangeError) -> OperationFailed:
         """Return an error for offsets that the topic no longer has."""
-        told = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-        for tp, offset in told.items():
-            found = await self._answered(consumer.beginning_offsets([tp]))
+        missing = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+        for tp, offset in missing.items():
+            beginnings = await self._answered(consumer.beginning_offsets([tp]))
             return OperationFailed(
-                f"{tp.topic}/{tp.partition}: offset {offset:,} was to be read next, and the topic begins at {found[tp]:,}: the"
+                f"{tp.topic}/{tp.partition}: offset {offset:,} was to be read next, and the topic begins at {beginnings[tp]:,}: the"
                 " broker has deleted messages that were not read, or the topic was made anew. Submit again to begin where it begins"
             )
         return OperationFailed(f"{self._address.topic}: {kafka_client.error_text(error)}")
@@ -311,21 +311,21 @@ class TopicFetcher:
         with self._lock:
             offsets, self._to_commit = self._to_commit, {}
         own_share = {tp.partition for tp in consumer.assignment()}
-        offsets = {one: offset for one, offset in offsets.items() if one in own_share}
+        offsets = {partition: offset for partition, offset in offsets.items() if partition in own_share}
         if not offsets or not self._group:
             return
         try:
             async with asyncio.timeout(kafka_client.ANSWER_SECONDS):
-                await consumer.commit({self._of(one): offset for one, offset in offsets.items()})
+                await consumer.commit({self._of(partition): offset for partition, offset in offsets.items()})
         except (KafkaError, TimeoutError) as error:
             why = (
-                "members read it who have their partitions from it"
+                "the group assigns partitions to other members"
                 if isinstance(error, CommitFailedError)
                 else kafka_client.error_text(error)
             )
             if why != self._reported_commit_failure:
                 self._reported_commit_failure = why
-                self._message_queue.note(f"the group {self._group} is not told how far this is: {why}")
+                self._message_queue.note(f"offsets are not committed to the group {self._group}: {why}")
             with self._lock:
                 self._to_commit = offsets | self._to_commit
         else:

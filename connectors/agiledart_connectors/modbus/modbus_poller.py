@@ -118,12 +118,12 @@ def value_of(value: DeviceValue, register_read: RegisterRead, answer: Any) -> An
     registers = answer.registers[at : at + value.length]
     kind = ModbusTcpClient.DATATYPE[value.type.upper()]
     order: Any = value.words
-    found: Any = ModbusTcpClient.convert_from_registers(registers, kind, word_order=order)
+    number: Any = ModbusTcpClient.convert_from_registers(registers, kind, word_order=order)
     if value.scale is not None:
-        found = found * value.scale
+        number = number * value.scale
     if value.offset is not None:
-        found = found + value.offset
-    return None if isinstance(found, float) and not math.isfinite(found) else found
+        number = number + value.offset
+    return None if isinstance(number, float) and not math.isfinite(number) else number
 
 
 def client_of(connector: Connector) -> tuple[str, Client]:

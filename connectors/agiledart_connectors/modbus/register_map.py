@@ -85,18 +85,18 @@ def read_map(path: str) -> list[RegisterRead]:
 
 def register_reads(values: list[DeviceValue]) -> list[RegisterRead]:
     """Return the fewest requests that read no unnamed register: devices refuse those."""
-    found: list[RegisterRead] = []
+    reads: list[RegisterRead] = []
     for value in sorted(values, key=lambda value: (KINDS.index(value.kind), value.address)):
         end = value.address + value.length
-        last = found[-1] if found else None
+        last = reads[-1] if reads else None
         most = MOST_BITS if value.kind in _BITS else MOST_REGISTERS
         follows = last is not None and last.kind == value.kind and value.address <= last.address + last.count
         if last is not None and follows and end - last.address <= most:
             count = max(last.count, end - last.address)
-            found[-1] = RegisterRead(last.kind, last.address, count, (*last.values, value))
+            reads[-1] = RegisterRead(last.kind, last.address, count, (*last.values, value))
         else:
-            found.append(RegisterRead(value.kind, value.address, value.length, (value,)))
-    return found
+            reads.append(RegisterRead(value.kind, value.address, value.length, (value,)))
+    return reads
 
 
 def _value(path: str, name: str, table: Any) -> DeviceValue:

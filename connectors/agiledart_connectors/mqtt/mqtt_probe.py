@@ -30,11 +30,11 @@ def _connected(connector: Connector) -> str:
     """Connects under a name of its own, so that a client that runs is not thrown out."""
     address = broker_address(connector)
     answered = threading.Event()
-    found: list[str] = []
+    faults: list[str] = []
     client = client_of(address, client_id="", session=False)
 
     def connected(_client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        found.append(f"the broker {address.broker} refuses us: {reason}" if reason.is_failure else "")
+        faults.append(f"the broker {address.broker} refuses us: {reason}" if reason.is_failure else "")
         answered.set()
 
     client.on_connect = connected
@@ -49,6 +49,6 @@ def _connected(connector: Connector) -> str:
     finally:
         client.disconnect()
         client.loop_stop()
-    if found[0]:
-        raise OperationFailed(found[0])
+    if faults[0]:
+        raise OperationFailed(faults[0])
     return f"connected, {'5.0' if address.version == 5 else '3.1.1'}"

@@ -38,8 +38,10 @@ class ConnectionHealth:
             if not self._why:
                 self._since = now
             self._why, self._what = why, what
-            told = f"{what} ({why})" if what else why
-            self.note(f"{told}; next try in {wait:.1f} s, then ever later up to every {MAX_BACKOFF_SECONDS:.0f} s")
+            description = f"{what} ({why})" if what else why
+            self.note(
+                f"{description}; next try in {wait:.1f} s, then ever later up to every {MAX_BACKOFF_SECONDS:.0f} s"
+            )
         return wait
 
     def report_success(self) -> None:

@@ -35,10 +35,10 @@ def line_mode(connector: Connector) -> LineMode:
     """Return the mode that a connector gives. Raises `ConfigurationError`."""
     if not connector.path.startswith("/"):
         raise ConfigurationError(f"{connector.url()}: write {connector.kind}:/dev/DEVICE, for example /dev/ttyUSB0")
-    found = _MODE.fullmatch(connector.option("mode", "8N1"))
-    if found is None:
+    match = _MODE.fullmatch(connector.option("mode", "8N1"))
+    if match is None:
         raise ConfigurationError(
             f"{connector.url()}: mode is bits, parity and stop bits, such as 8N1 or 7E1, not {connector.option('mode')!r}"
         )
     baud = number(connector, "baud", DEFAULT_BAUD, 50, 4_000_000)
-    return LineMode(connector.path, baud, int(found[1]), found[2], int(found[3]))
+    return LineMode(connector.path, baud, int(match[1]), match[2], int(match[3]))

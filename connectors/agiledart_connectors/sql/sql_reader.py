@@ -195,12 +195,12 @@ def _row_maker(table: sa.Table, row_type: Any, connector: Connector) -> tuple[Ca
     for field in fields:
         if field.is_read_time:
             continue
-        found = next((name for name in (field.name, *aliases.get(field.name, ())) if name in known), "")
-        if not found:
+        column_name = next((name for name in (field.name, *aliases.get(field.name, ())) if name in known), "")
+        if not column_name:
             raise ConfigurationError(
                 f"{connector.url()}: the table has no column {field.name}; there are {', '.join(known)}"
             )
-        columns.append(known[found])
+        columns.append(known[column_name])
         kinds.append(field)
     places = [field.is_read_time for field in fields]
 

@@ -246,7 +246,7 @@ def test_a_name_taken_by_a_foreign_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "out-00001.csv").write_text("mine\n")
     run.sink.at_end_of_input()
     run.prepare()
-    with pytest.raises(OperationFailed, match=r"out-00001\.csv exists: somebody else writes files of this name"):
+    with pytest.raises(OperationFailed, match=r"out-00001\.csv exists: another program writes files of this name"):
         run.commit()
     assert (tmp_path / "out-00001.csv").read_text() == "mine\n"
     run.sink.close()
@@ -345,7 +345,7 @@ def test_a_removed_complete_file_is_reported(tmp_path: Path, kind: str) -> None:
     (tmp_path / f"out-00001.{kind}.{RUN:016x}.out.part").unlink()
     for _ in range(2):
         with pytest.raises(
-            OperationFailed, match=r"\.out\.part is gone, and its rows with it: somebody has removed it"
+            OperationFailed, match=r"\.out\.part is gone, and its rows with it: another program has removed it"
         ):
             run.sink.commit(run.prepared[-1][0], 1)
     run.sink.close()
