@@ -1,7 +1,7 @@
-"""Look-ups while nodes come and go: one join and one silent death a second, ten look-ups a second.
+"""Experiment `churn`: look-ups under one join and one silent failure a second, at ten look-ups a second.
 
 Goal: at least 99 % of the look-ups arrive at the node that is closest to the key (overlay specification §12, O7). A look-up is
-right when it arrives at the node that was closest when it was sent, or that is closest when it arrives.
+correct when it arrives at the node that was closest when it was sent, or that is closest when it arrives.
 """
 
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
@@ -22,7 +22,7 @@ _LOOKUPS_PER_SECOND = 10
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """One row for each minute of churn, and one for the whole."""
+    """Run the experiment: return one row for each minute of churn, and the totals as parameters."""
     nodes, minutes = PAPER if settings.is_paper else SMALL
     with paused_garbage_collection():
         settings.progress(f"{nodes:,} nodes join")

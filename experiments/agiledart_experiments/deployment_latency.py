@@ -1,8 +1,9 @@
-"""How long applications wait for a scheduler when many are submitted at once, beside a single master with the same service time.
+"""Experiment `deployment-latency`: waiting time of applications submitted at once, compared with a single master.
 
-AgileDART, figures 8a and 8b: the waiting time of one master grows linearly with the number of applications, that of elected
-schedulers stays nearly flat. With a service time σ for each plan, first come first served, a master makes A applications wait
-(A-1)σ/2 on average; a scheduler that serves at most 50 makes them wait at most 49σ/2 (dataflow specification §6).
+AgileDART, figures 8a and 8b: the waiting time of one master grows linearly with the number of applications; that of elected
+schedulers stays nearly flat. Let σ be the service time of a plan, first come first served. A master makes A applications wait
+(A-1)σ/2 on average. A scheduler that serves at most 50 applications makes them wait at most 49σ/2 (dataflow specification §6).
+Both have the same service time here.
 """
 
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
@@ -11,16 +12,16 @@ from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run
 
 PAPER = (10_000, 20, (10, 50, 250, 500, 1_000))
 SMALL = (200, 4, (10, 40, 80))
-"""Nodes, zones, and how many applications."""
+"""Number of nodes, number of zones, and the numbers of applications."""
 
 SERVICE_S = 1
 
 MANY = 250
-"""Applications from which on the difference to a single master is judged: several schedulers' fill."""
+"""Least number of applications at which the goals compare with a single master: enough to fill several schedulers."""
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """One row for each number of applications."""
+    """Run the experiment: return one row for each number of applications."""
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
     rows = []
@@ -50,7 +51,7 @@ def run(settings: Settings) -> ExperimentReport:
 
 
 def goals_for(rows: list[Row]) -> tuple[Goal, ...]:
-    """The goals, by the figures."""
+    """Return the goals and whether the rows meet them."""
     slope, of_master = _slope(rows, "queue_wait_mean_s"), _slope(rows, "queue_wait_mean_s_single_master")
     is_long = rows[0]["applications"] < rows[-1]["applications"] and rows[-1]["applications"] >= MANY
     return (

@@ -1,7 +1,7 @@
-"""Hops of a look-up in rings of growing size.
+"""Experiment `hop-count`: hops of a look-up in rings of growing size.
 
-Pastry's expectation is log₁₆ N hops on average and ⌈log₁₆ N⌉ with high probability. The published values beside ours are those of
-tables made from global knowledge (overlay specification §12, O2); our ring is built by real joins.
+Pastry's expectation is log₁₆ N hops on average and ⌈log₁₆ N⌉ with high probability. The published values come from routing tables
+made with global knowledge (overlay specification §12, O2); the ring measured here is built by real joins.
 """
 
 import math
@@ -14,21 +14,21 @@ from agiledart_kernel.instants import SECOND
 from agiledart_simulation.world.paused_garbage_collection import paused_garbage_collection
 
 MEANS = {100: 1.62, 1_000: 2.39, 10_000: 3.12}
-"""Mean hops with tables from global knowledge."""
+"""Published mean hops by number of nodes, with routing tables made from global knowledge."""
 
 PAPER = ((100, 1_000, 10_000), 100_000)
 SMALL = ((100, 400), 5_000)
-"""Sizes of the rings, and look-ups in each."""
+"""Sizes of the rings in nodes, and the number of look-ups in each ring."""
 
 _PER_SECOND = 20_000
-"""Look-ups sent in a virtual second."""
+"""Number of look-ups sent in a virtual second."""
 
 _TIMEOUT_S = 5
-"""Virtual seconds after the last one, in which they must have arrived."""
+"""Virtual seconds after the last look-up within which all look-ups must have arrived."""
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """Look-ups from random nodes to random keys."""
+    """Run the experiment: return one row for each ring, with look-ups from random nodes to random keys."""
     usual, lookups = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
     rows = tuple(_measure(nodes, lookups, settings) for nodes in sizes)
@@ -58,7 +58,7 @@ def _measured(nodes: int, lookups: int, settings: Settings) -> Row:
         ring.world.run_for(SECOND // 10)
         ledger.collect()
     ring.world.run_until(lambda: _all_arrived(ledger), _TIMEOUT_S * SECOND, SECOND // 4)
-    ring.world.run_for(SECOND)  # for what arrives once more
+    ring.world.run_for(SECOND)  # look-ups that arrive twice must be counted too
     ledger.collect()
     return {
         "nodes": nodes,
@@ -87,7 +87,7 @@ def _all_arrived(ledger: RingLookups) -> bool:
 
 
 def _bound(nodes: int) -> int:
-    """⌈log₁₆ N⌉ + 1: what a route of correct tables may take."""
+    """Return ⌈log₁₆ N⌉ + 1, the most hops that a route over correct tables takes."""
     return math.ceil(math.log(nodes, 16)) + 1
 
 

@@ -1,7 +1,7 @@
-"""Memory of large rings in pages of 2 MiB, where the kernel can do that.
+"""Move the memory of large simulated rings into pages of 2 MiB, where the kernel supports it.
 
-An event touches some hundred places of a node that no cache holds, and with pages of 4 KiB nearly each of them costs the walk of
-a page table, too. Python takes its memory in pieces of 1 MiB, which the kernel never puts into one large page by itself.
+An event touches some hundred addresses of a node that no cache holds. With pages of 4 KiB nearly each access also costs a page
+table walk. Python allocates memory in arenas of 1 MiB, which the kernel never merges into one large page by itself.
 """
 
 import ctypes
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MADV_COLLAPSE = 25
-"""Put a range into large pages now; Linux 6.1 and later, `madvise(2)`."""
+"""Advice that collapses a range into large pages at once. Source: `madvise(2)`, Linux 6.1 and later."""
 
 _HUGE = 2 << 20
 _MAPS = Path("/proc/self/maps")
 
 
 def gather() -> int:
-    """Move this process's private memory into large pages; bytes of the ranges where that succeeded, 0 where nobody can do it."""
+    """Move this process's private memory into large pages; return the bytes moved, 0 where the kernel does not support it."""
     if not sys.platform.startswith("linux"):
         return 0
     try:
@@ -30,7 +30,7 @@ def gather() -> int:
 
 
 def _whole(maps: str) -> Iterator[tuple[int, int]]:
-    """The parts of private anonymous writable ranges that large pages can cover; ranges that touch count as one."""
+    """Yield the parts of private anonymous writable ranges that large pages can cover; adjacent ranges count as one."""
     begin = end = 0
     for line in maps.splitlines():
         span, mode, _, _, _, *name = line.split(maxsplit=5)

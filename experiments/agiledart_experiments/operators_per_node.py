@@ -1,9 +1,9 @@
-"""How many operators the nodes host when many applications run: the balance of the mapping.
+"""Experiment `operators-per-node`: how evenly the operators of many applications are placed on the nodes.
 
-AgileDART, figures 10a and 10b: 10,000 nodes in 20 zones, applications of ten operators on average. They are submitted at once
-to random agents; schedulers are elected, paths recorded and operators mapped by the messages that agents exchange. The ring
-itself is put together from global knowledge, since this asks nothing about joins. Counted are mapped operators: sources and
-sinks stand where their data is, whatever the mapping does.
+AgileDART, figures 10a and 10b: 10,000 nodes in 20 zones, applications of ten operators on average. All applications are submitted
+at once to random agents. Real messages elect the schedulers, record the paths and map the operators. The ring is assembled from
+global knowledge, since this experiment measures no joins. It counts mapped operators only: sources and sinks are where their
+data is, and no mapping moves them.
 """
 
 import time
@@ -13,17 +13,17 @@ from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
 
 PAPER = (10_000, 20, (250, 500, 750, 1_000))
 SMALL = (800, 4, (20, 40, 60, 80))
-"""Nodes, zones, and how many applications."""
+"""Number of nodes, number of zones, and the numbers of applications."""
 
 BELOW_3, BELOW_4 = 0.9785, 0.9989
 """Published shares of nodes with fewer than 3 operators (250 and 500 applications), than 4 (750 and 1,000)."""
 
 OPERATORS = 10
-"""Of an application, on average. The first figure is for up to half an operator a node, the second for up to one."""
+"""Operators of an application, on average. Figure 10a has up to half an operator for each node, figure 10b up to one."""
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """One row for each number of applications."""
+    """Run the experiment: return one row for each number of applications."""
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
     rows = []

@@ -1,8 +1,8 @@
-"""How long the ring takes to mend after many nodes die at one moment.
+"""Experiment `overlay-recovery`: how long the ring takes to repair itself after many simultaneous failures.
 
-AgileDART, figure 11a: recovery time stays stable while the number of simultaneous failures grows (no figures are printed). Here it
-is the virtual time from the failures until every live node's leaf set is the true one again; the goal is a slope of less than 5 %
-of the base for each further failure. All nodes die silently, as by loss of power: no connection is reset.
+AgileDART, figure 11a: recovery time stays stable while the number of simultaneous failures grows (the paper prints no figures).
+Here it is the virtual time from the failures until the leaf set of every live node is correct again. The goal is a slope of less
+than 5 % of the base for each further failure. All nodes fail silently, as by loss of power: no connection is reset.
 """
 
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
@@ -18,16 +18,16 @@ from agiledart_simulation.world.paused_garbage_collection import paused_garbage_
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
 SMALL = (120, (1, 2, 4, 8))
-"""Nodes of the ring, and how many of them die at once."""
+"""Nodes of the ring, and the numbers of nodes that fail at once."""
 
 ADJACENT = 12
-"""As many as one side of a leaf set: the leaf sets alone no longer suffice."""
+"""Number of adjacent nodes that fail: one whole side of a leaf set, so the leaf sets alone cannot repair the ring."""
 
 _LOOKUPS = 500
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """Kill more and more nodes at once; between two rounds the ring mends and as many new nodes join."""
+    """Run the experiment: kill more nodes in each round; between rounds the ring recovers and as many new nodes join."""
     nodes, counts = PAPER if settings.is_paper else SMALL
     with paused_garbage_collection():
         rows = _rounds(nodes, counts, settings)
@@ -83,10 +83,13 @@ def _rounds(nodes: int, counts: tuple[int, ...], settings: Settings) -> tuple[Ro
 
 
 def _check_ring(ring: OverlayRing, seed: int) -> Row:
-    """Invariants of the mended ring. That routes end at the closest node is judged by real look-ups: entries of the routing table
-    that point to the dead are found and replaced when they are used, which a look at the tables alone would count as wrong."""
+    """Check the invariants of the recovered ring, and return the violations as a part of a row.
+
+    Real look-ups check that routes end at the closest node. A check of the routing tables alone would count stale entries as
+    wrong, but a node detects and replaces an entry that points to a failed node when it uses the entry.
+    """
     machines = ring.machines
-    found = [
+    violations = [
         *leaf_violations(machines, ring.config.leaf_count),
         *machine_violations(machines),
     ]
@@ -96,14 +99,14 @@ def _check_ring(ring: OverlayRing, seed: int) -> Row:
     ring.world.run_for(10 * SECOND)
     ledger.collect()
     return {
-        "violations": len(found) + ledger.wrong + ledger.lost,
-        "first_violation": found[0] if found else None,
+        "violations": len(violations) + ledger.wrong + ledger.lost,
+        "first_violation": violations[0] if violations else None,
         "delivered_correctly": ledger.delivered_correctly,
     }
 
 
 def line(points: list[tuple[int, float]]) -> tuple[float, float]:
-    """Least squares: value at one failure, slope per failure."""
+    """Fit a line by least squares; return its value at one failure and its slope per failure."""
     count = len(points)
     mean_x = sum(x for x, _ in points) / count
     mean_y = sum(y for _, y in points) / count

@@ -1,9 +1,9 @@
-"""A sink ten times slower than its source, for every policy, on real agents: does memory stay bounded, is every row accounted for?
+"""Experiment `overload`: memory and row accounting of each overload policy when a sink is ten times slower than its source.
 
-The four applications run at the same time. Their source is a file paced by its event times, which is live data to the
-policy: rows come when they come. While it lasts, memory of the source's executor is read from the agent's metrics; then the
-slow step becomes fast, what waits drains, and at the end the ledger must add up to the last row:
-lines = results + late + malformed + shed, nothing waits and nothing is spooled.
+The four applications run on real agents at the same time. Their source is a file paced by its event times, which the policy
+treats as live data. While the input lasts, the experiment reads the memory of the source's executor from the agent's metrics.
+Then the slow step becomes fast and the queued rows drain. At the end the ledger must add up to the last row:
+lines = results + late + malformed + shed, with no row waiting and no row spooled.
 """
 
 import importlib.resources
@@ -20,15 +20,15 @@ POLICIES = ("block", "spool", "shed_oldest", "shed_sample")
 
 ROWS_A_SECOND = 2_000
 SLOWER = 10
-"""The slow step takes so many times as long for a row as the source."""
+"""Factor by which the slow step takes longer for a row than the source."""
 
 WAITING_ROWS = 2_000
 SECONDS = {"small": 15, "paper": 300}
 BINS = 20
-"""Points of the curves."""
+"""Number of points of each curve."""
 
 WARM = 0.2
-"""Memory is judged from this share of the time on: before, buffers fill and code is imported."""
+"""Share of the time after which memory is assessed: before, buffers fill and code is imported."""
 
 GROWTH_MB = 10.0
 LOOK_SECONDS = 0.5
@@ -37,7 +37,7 @@ FINAL = ("finished", "failed", "stopped")
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """All policies at once."""
+    """Run the experiment with all policies at once: return the memory curves, and one final ledger row for each policy."""
     seconds = SECONDS.get(settings.scale, SECONDS["small"])
     with throwaway_mesh(2) as mesh:
         _write_input(mesh.folder / "in.csv", seconds)
@@ -49,7 +49,7 @@ def run(settings: Settings) -> ExperimentReport:
             starts = [pool.submit(_submit, mesh, policy) for policy in POLICIES]
             rows = _watch(mesh, seconds, starts, settings)
         _release(mesh).touch()
-        settings.progress("what waits drains")
+        settings.progress("the queued rows drain")
         ends = [_end(mesh, policy) for policy in POLICIES]
     parameters = {
         "rows_a_second": ROWS_A_SECOND,
@@ -70,14 +70,14 @@ def _name(policy: str) -> str:
 
 
 def _write_input(file: Path, seconds: int) -> None:
-    """One reading each 0.5 ms of event time, with some bytes to carry."""
+    """Write the input: one reading for each 0.5 ms of event time, with some payload bytes."""
     with file.open("w") as lines:
         for number in range(seconds * ROWS_A_SECOND):
             lines.write(f"{1_700_000_000_000 + number * 1000 // ROWS_A_SECOND},{number / 7:.3f},sensor-{number:060d}\n")
 
 
 def _release(mesh: ThrowawayMesh) -> Path:
-    """The file at which the slow steps become fast."""
+    """Return the file whose existence makes the slow steps fast."""
     return mesh.folder / "fast"
 
 
@@ -96,16 +96,18 @@ def _submit(mesh: ThrowawayMesh, policy: str) -> None:
 
 
 def _watch(mesh: ThrowawayMesh, seconds: int, starts: list[Future[None]], settings: Settings) -> tuple[Row, ...]:
-    """The curves while the step is slow: from the first submission until so long after the last one, and on a busy machine until
-    those who need not wait have read all.
+    """Record the curves while the step is slow.
+
+    Recording starts with the first submission and ends `seconds` after the last one. On a busy machine it lasts until the policies
+    that never block their source have read all input.
     """
     began = time.monotonic()
     end: float | None = None
     memory: dict[tuple[str, int], float] = {}
-    told: dict[tuple[str, int], dict[str, Any]] = {}
+    summaries: dict[tuple[str, int], dict[str, Any]] = {}
     last = -1
     given_up = began + DRAIN_SECONDS
-    while end is None or time.monotonic() < end or not (_have_read(told, seconds) or time.monotonic() > given_up):
+    while end is None or time.monotonic() < end or not (_have_read(summaries, seconds) or time.monotonic() > given_up):
         if end is None and all(start.done() for start in starts):
             end = time.monotonic() + seconds
             for start in starts:
@@ -118,34 +120,34 @@ def _watch(mesh: ThrowawayMesh, seconds: int, starts: list[Future[None]], settin
             settings.progress(f"{now:.0f} s, {max(0.0, end - time.monotonic()):.0f} more")
             for policy in POLICIES:
                 if (status := _status(mesh, policy)) is not None:
-                    told[_name(policy), place] = status["summary"]
+                    summaries[_name(policy), place] = status["summary"]
             last = place
         time.sleep(LOOK_SECONDS)
     places = sorted({place for _, place in memory})
     return tuple(
-        _row(policy, round((place + 1) * seconds / BINS, 2), memory[key], told.get(key, {}))
+        _row(policy, round((place + 1) * seconds / BINS, 2), memory[key], summaries.get(key, {}))
         for policy in POLICIES
         for place in places
         if (key := (_name(policy), place)) in memory
     )
 
 
-def _have_read(told: dict[tuple[str, int], dict[str, Any]], seconds: int) -> bool:
-    """Have the sources that let rows go or put them on disk read all of their input?"""
+def _have_read(summaries: dict[tuple[str, int], dict[str, Any]], seconds: int) -> bool:
+    """Return whether the sources that shed or spool rows have read all of their input."""
     most = dict.fromkeys(map(_name, POLICIES[1:]), 0)
-    for (name, _), summary in told.items():
+    for (name, _), summary in summaries.items():
         if name in most:
             most[name] = max(most[name], summary.get("records_in", 0))
     return all(lines >= seconds * ROWS_A_SECOND for lines in most.values())
 
 
 def _status(mesh: ThrowawayMesh, policy: str) -> dict[str, Any] | None:
-    """How an application is; None when a machine that is too busy did not answer in time."""
+    """Return the status of an application; None when a busy machine did not answer in time."""
     try:
-        found: dict[str, Any] = mesh.ask("status", _name(policy))
+        status: dict[str, Any] = mesh.ask("status", _name(policy))
     except OperationFailed:
         return None
-    return found
+    return status
 
 
 def _row(policy: str, second: float | None, memory_mb: float | None, summary: dict[str, Any]) -> Row:
@@ -168,14 +170,14 @@ def _row(policy: str, second: float | None, memory_mb: float | None, summary: di
 
 
 def _end(mesh: ThrowawayMesh, policy: str) -> Row:
-    """The ledger of an application once its input has ended."""
+    """Return the final ledger row of an application, once its input has ended."""
     end = time.monotonic() + DRAIN_SECONDS
     while True:
         status = _status(mesh, policy)
         if status is not None and (status["state"] in FINAL or time.monotonic() > end):
             break
         if time.monotonic() > end:
-            raise OperationFailed(f"nobody says what became of {_name(policy)}")
+            raise OperationFailed(f"no agent reports the status of {_name(policy)}")
         time.sleep(LOOK_SECONDS)
     row = _row(policy, None, None, status["summary"])
     others = ("results", "shed", "waiting", "spooled", "late", "malformed")
@@ -202,9 +204,9 @@ def _ledger_goals(ends: list[Row]) -> list[Goal]:
         whole = row["state"] == "finished" and row["unaccounted"] == 0 and not row["waiting"] and not row["spooled"]
         goals.append(Goal(f"{policy}: each of {lines:,} lines is a result or shed by reason", lines > 0 and whole))
         if policy in ("block", "spool"):
-            goals.append(Goal(f"{policy}: nothing is let go", row["shed"] == 0 and row["results"] == lines))
+            goals.append(Goal(f"{policy}: no row is shed", row["shed"] == 0 and row["results"] == lines))
         else:
-            goals.append(Goal(f"{policy}: some rows are let go, and counted", row["shed"] > 0))
+            goals.append(Goal(f"{policy}: some rows are shed, and counted", row["shed"] > 0))
         if policy == "spool":
             goals.append(Goal("spool: rows went to disk and came back", row["spooled_ever"] > 0))
     return goals

@@ -1,6 +1,6 @@
-"""The job of the experiment `overload`: readings at a steady rate, and a step on another node that is too slow for them.
+"""Job of the experiment `overload`: readings at a steady rate, and a step on another node that is too slow for them.
 
-It travels to the agents as a user's file; it knows nothing of the experiment.
+The experiment submits this file as a user's file; the job does not depend on the experiment.
 """
 
 import time
@@ -13,7 +13,7 @@ from agiledart import Overload, Sink, Source, Topology
 
 
 class SensorLine(NamedTuple):
-    """One line of a sensor: milliseconds since 1970, and something to carry."""
+    """One line of a sensor: milliseconds since 1970, a value, and payload text."""
 
     at: int
     value: float
@@ -21,7 +21,7 @@ class SensorLine(NamedTuple):
 
 
 def slowly(seconds_each: float, until: Path) -> Callable[[SensorLine], SensorLine]:
-    """A step that takes so long for each row until a file is there; then it is as fast as it can."""
+    """Return a step that sleeps `seconds_each` for each row until the file `until` exists; then the step does not sleep."""
     is_slow = True
 
     def slow(reading: SensorLine) -> SensorLine:
@@ -48,7 +48,7 @@ def slow_sink(
     seconds_each: float = 0.005,
     until: str = "fast",
 ) -> Topology:
-    """Readings, slowly, to a sink."""
+    """Build the topology: a source of readings, the slow step, and a sink."""
     topology = Topology(name)
     overload = Overload(policy, rows=rows, spool_bytes=spool_bytes)
     stream = topology.source("readings", readings, event_time=event_time, overload=overload)

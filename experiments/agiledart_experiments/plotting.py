@@ -1,4 +1,4 @@
-"""Draws a report as a picture. matplotlib is imported here, when somebody asks for one."""
+"""Draw a report as a picture. matplotlib is imported only when a caller asks for a picture."""
 
 from pathlib import Path
 
@@ -9,23 +9,28 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 SUFFIXES = (".png", ".svg", ".pdf")
 
 Points = tuple[tuple[float, ...], tuple[float, ...]]
-"""Values of x, and of y."""
+"""Values of x, and values of y."""
 
 
 def check_plot(file: str) -> None:
-    """Raises what `plot` would raise, before hours are spent on figures."""
+    """Check that `plot` can write this file, before the experiment spends hours on figures.
+
+    Raises:
+        ConfigurationError: the suffix of the file is not supported.
+        OperationFailed: the folder does not exist, or matplotlib is not installed.
+    """
     if not file.endswith(SUFFIXES):
         raise ConfigurationError(f"--plot {file}: the name must end in {', '.join(SUFFIXES)}.")
     if not Path(file).absolute().parent.is_dir():
-        raise OperationFailed(f"--plot {file} cannot be written: there is no such folder.")
+        raise OperationFailed(f"--plot {file} cannot be written: its folder does not exist.")
     try:
-        import matplotlib  # noqa: F401  only whether it is there
+        import matplotlib  # noqa: F401  checks that it is installed
     except ImportError:
         raise OperationFailed("--plot needs matplotlib:  pip install matplotlib") from None
 
 
 def plot(experiment: Experiment, report: ExperimentReport, file: str) -> None:
-    """Lines over the experiment's x axis, one for each figure and series; published values dashed where a row has them."""
+    """Draw one line for each figure and series over the experiment's x axis; published values are dashed."""
     check_plot(file)
     from matplotlib.figure import Figure
 
@@ -56,13 +61,13 @@ def plot(experiment: Experiment, report: ExperimentReport, file: str) -> None:
 
 
 def _points(rows: list[Row], x: str, y: str) -> Points:
-    """Both columns, where the second one says something."""
+    """Return the values of both columns, without the rows where `y` is missing."""
     points = [(row[x], row[y]) for row in rows if row.get(y) is not None]
     return tuple(x for x, _ in points), tuple(y for _, y in points)
 
 
 def _groups(experiment: Experiment, rows: tuple[Row, ...]) -> dict[tuple[str, ...], list[Row]]:
-    """Rows by what tells lines apart."""
+    """Group the rows by the columns that distinguish the lines of the plot."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(str(row[column]) for column in experiment.series), []).append(row)

@@ -1,4 +1,4 @@
-"""Which experiments there are, and the run of one, whose module is imported then."""
+"""Table of all experiments, and the function that runs one. The module of an experiment is imported when it runs."""
 
 import importlib
 import resource
@@ -22,17 +22,17 @@ class Experiment:
     """One published figure or table, or one claim of this project.
 
     Attributes:
-        name: as on the command line; its module has the same name with `_`.
-        answers: the question that it answers.
+        name: the name on the command line; the module has the same name with `_`.
+        answers: the question that the experiment answers.
         source: paper and figure.
-        x, y: columns that a plot shows; `series` names the columns that tell lines apart.
-        unit: of y, for the axis. A share is drawn as it is, everything else from zero.
-        is_log: whether x is drawn by its logarithm.
-        has_sizes: whether it can run at other values of `x` than those of its scales.
-        has_policies: whether it can run with one scaling policy.
-        faults: what may happen to hosts in it; the first is the usual one. Empty: nothing happens to any.
-        has_holders: whether who keeps fragments may be lost with a host.
-        room: the sub-package of its module, with a dot behind; empty: none.
+        x, y: columns that a plot shows; `series` names the columns that distinguish the lines.
+        unit: unit of y, for the axis. The axis of a share fits its values; every other axis starts at zero.
+        is_log: whether the x axis is logarithmic.
+        has_sizes: whether the experiment can run at other values of `x` than those of its scales.
+        has_policies: whether the experiment can run with one scaling policy.
+        faults: faults that the experiment can inject into hosts; the first is the default. Empty: the experiment injects none.
+        kills_replica_nodes: whether the experiment can kill replica nodes together with a host.
+        package: sub-package of the module, with a trailing dot; empty: none.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Experiment:
 
     @property
     def run(self) -> Callable[[Settings], ExperimentReport]:
-        """The function that runs it."""
+        """Import the module of the experiment and return the function that runs it."""
         module = importlib.import_module(f"agiledart_experiments.{self.package}{self.name.replace('-', '_')}")
         run: Callable[[Settings], ExperimentReport] = module.run
         return run
@@ -72,7 +72,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "overlay-recovery",
-            "How long does the ring take to mend, by the number of simultaneous failures?",
+            "How long does the ring take to recover, by the number of simultaneous failures?",
             "AgileDART, fig. 11a",
             x="failures",
             y=("recovery_seconds",),
@@ -82,7 +82,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "churn",
-            "Do look-ups arrive while nodes come and go, and what does it cost?",
+            "Do look-ups arrive while nodes join and fail, and how many messages does that cost?",
             "Pastry (2001), §3.4; MSPastry (2004)",
             x="minute",
             y=("delivered_correctly",),
@@ -99,7 +99,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "schedulers",
-            "How many schedulers serve so many applications, and how far are they?",
+            "How many schedulers serve the applications, and how many hops away are they?",
             "AgileDART, fig. 10c",
             x="applications",
             y=("schedulers",),
@@ -109,7 +109,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "deployment-latency",
-            "How long do applications wait that are submitted at once?",
+            "How long do applications wait when all are submitted at once?",
             "AgileDART, fig. 8a and 8b",
             x="applications",
             y=("queue_wait_mean_s", "deployment_mean_s", "queue_wait_mean_s_single_master"),
@@ -127,7 +127,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "path-regret",
-            "What does it cost to learn the best path, by the size of the network?",
+            "How much regret does learning the best path cost, by the size of the network?",
             "AgileDART, fig. 17a and 17b",
             x="nodes",
             y=("regret_mean",),
@@ -138,7 +138,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "path-convergence",
-            "How much longer than on the best path are packets under way, as more of them were sent?",
+            "How much longer than on the best path do packets take, by the number of packets sent before?",
             "AgileDART, fig. 23",
             x="nodes",
             y=("excess_1_50", "excess_901_1000"),
@@ -169,7 +169,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "path-exchange",
-            "What does it cost that nodes tell each other their costs to go only now and then?",
+            "How much regret do rare announcements of the costs to go cause?",
             "AgileDART, Algorithm 1; measured, not printed",
             x="nodes",
             y=("regret_mean",),
@@ -190,7 +190,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "path-change",
-            "What does it cost when the best path gets worse, or another one better?",
+            "How much regret follows when the best path gets worse, or another path better?",
             "a claim of this project; AgileDART assumes links that stay as they are",
             x="nodes",
             y=("before", "after_worse", "after_better"),
@@ -221,7 +221,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "scaling-timeline",
-            "How soon is a stage stable that gets more than it can take, and what becomes of its score?",
+            "How soon is an overloaded stage stable, and how does its score change?",
             "AgileDART, fig. 12",
             x="second",
             y=("score", "instances"),
@@ -231,7 +231,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "fragments",
-            "How long does a state take to come back from its fragments, by their number?",
+            "How long does rebuilding a state from its fragments take, by their number?",
             "AgileDART, fig. 11c",
             x="k",
             y=("seconds",),
@@ -250,7 +250,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "state-recovery",
-            "How long does it take to save a state and to have it back, beside one remote store?",
+            "How long do saving and restoring a state take, compared with one remote store?",
             "AgileDART, fig. 11b",
             x="state_mb",
             y=("recover_seconds", "store_recover_seconds"),
@@ -261,7 +261,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "replication-cost",
-            "What do copies of an operator cost, and what do fragments of its state?",
+            "How much do copies of an operator cost, compared with fragments of its state?",
             "AgileDART, fig. 21",
             x="n",
             y=("cpu_ratio",),
@@ -270,7 +270,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "pull-the-plug",
-            "A host of a large state dies: when does the next result come, and is every row there once?",
+            "How soon does the next result follow when a host of a large state dies, and is every row there once?",
             "a claim of this project, on real processes",
             x="run",
             y=("next_result_s",),
@@ -285,7 +285,7 @@ EXPERIMENTS = {
 
 
 def find(name: str) -> Experiment:
-    """The experiment of a name. Raises ConfigurationError that names the near ones."""
+    """Return the experiment of this name. Raises ConfigurationError, which suggests a similar name."""
     try:
         return EXPERIMENTS[name]
     except KeyError:
@@ -295,25 +295,27 @@ def find(name: str) -> Experiment:
 
 
 def run_experiment(experiment: Experiment, settings: Settings) -> tuple[ExperimentReport, dict[str, Any]]:
-    """The report, and the same as a JSON document with what the run cost this process.
+    """Run an experiment; return its report, and the same as a JSON document with the resources that the run used.
 
-    `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
+    `cpu_seconds` is the CPU time of this run; `memory_mb` is the largest resident size of the process so far.
 
     Raises:
-        ConfigurationError: sizes, a policy or faults are wanted, and it has none, or they are none.
+        ConfigurationError: a setting is invalid, or the experiment does not support it.
     """
     if settings.sizes and not experiment.has_sizes:
-        raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only.")
+        raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only; leave it out.")
     if settings.policy and not experiment.has_policies:
-        raise ConfigurationError(f"--policy: {experiment.name} compares no scaling policies.")
+        raise ConfigurationError(f"--policy: {experiment.name} compares no scaling policies; leave it out.")
     if (settings.fault or settings.runs) and not experiment.faults:
-        raise ConfigurationError(f"--fault, --runs: nothing happens to hosts in {experiment.name}.")
+        raise ConfigurationError(f"--fault, --runs: {experiment.name} injects no faults; leave them out.")
     if settings.fault and settings.fault not in experiment.faults:
         raise ConfigurationError(f"--fault {settings.fault}: {experiment.name} has {', '.join(experiment.faults)}.")
     if settings.replica_nodes and not experiment.kills_replica_nodes:
-        raise ConfigurationError(f"--replica-nodes: nobody who keeps fragments is lost in {experiment.name}.")
+        raise ConfigurationError(f"--replica-nodes: {experiment.name} kills no replica nodes; leave it out.")
     if (settings.again or settings.code) and not settings.replica_nodes:
-        raise ConfigurationError("--again and --code say how holders are lost: say how many with --replica-nodes, too.")
+        raise ConfigurationError(
+            "--again and --code need --replica-nodes: give the number of replica nodes to kill, too."
+        )
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()

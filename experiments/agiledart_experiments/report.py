@@ -1,11 +1,11 @@
-"""What an experiment says: its parameters, its figures with the published values beside them, and which goals they meet."""
+"""Report of an experiment: its parameters, its figures beside the published values, and the goals that the figures meet."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
-"""One line of figures: names to numbers, or to None where there is nothing to say."""
+"""One line of figures: names to numbers, or to None where a figure does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Goal:
 
     Attributes:
         what: the bound in words.
-        met: whether the figures keep it.
+        met: whether the figures meet the bound.
     """
 
     what: str
@@ -23,13 +23,13 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """The outcome of one run.
+    """Outcome of one run of an experiment.
 
     Attributes:
-        parameters: everything but the seed that the figures depend on.
+        parameters: all values that the figures depend on, except the seed.
         rows: the figures, in the order of the x axis.
         goals: bounds that hold at this scale.
-        notes: what a reader must know to read the figures right.
+        notes: facts that a reader needs to interpret the figures.
     """
 
     parameters: Mapping[str, Any]
@@ -39,25 +39,25 @@ class ExperimentReport:
 
     @property
     def passed(self) -> bool:
-        """Whether all goals are met."""
+        """Return whether all goals are met."""
         return all(goal.met for goal in self.goals)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run.
+    """Settings of one run of an experiment.
 
     Attributes:
-        seed: of everything random.
+        seed: seed of all random choices.
         scale: `small` ends within half a minute; `paper` has the published sizes.
-        sizes: values of the x axis to run in place of those of the scale; empty: those of the scale.
-        policy: the only scaling policy to run; empty: all that are compared.
-        fault: what happens to hosts; empty: the experiment's first one.
-        runs: how often it happens; 0: as often as the scale has it.
-        holders: so many who keep fragments of a host's state are lost with it; 0: none.
-        again: they are lost while the host's state is brought back, not at the same moment.
-        code: the only code, `M+K`, by which that state is kept; empty: all that are tried.
-        progress: told in a few words what is going on.
+        sizes: values of the x axis that replace those of the scale; empty: those of the scale.
+        policy: the only scaling policy to run; empty: all policies that the experiment compares.
+        fault: fault that the experiment injects into hosts; empty: the first fault of the experiment.
+        runs: number of faults; 0: the number of the scale.
+        replica_nodes: number of replica nodes of a host's state that die with the host; 0: none.
+        again: the replica nodes die while the host's state is being restored, not together with the host.
+        code: the only erasure code, `M+K`, for that state; empty: all codes of the experiment.
+        progress: callback that receives a short text for each step.
     """
 
     seed: int = 1
@@ -73,9 +73,9 @@ class Settings:
 
     @property
     def is_paper(self) -> bool:
-        """Whether the published sizes are wanted."""
+        """Return whether the run has the published sizes."""
         return self.scale == "paper"
 
     def sizes_or(self, usual: tuple[int, ...]) -> tuple[int, ...]:
-        """The sizes asked for, rising, or the usual ones."""
+        """Return the requested sizes in ascending order, or the usual sizes when none were requested."""
         return tuple(sorted(dict.fromkeys(self.sizes))) or usual

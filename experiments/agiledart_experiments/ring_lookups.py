@@ -1,4 +1,4 @@
-"""A ledger of look-ups: each is sent once; where it arrives, and how often, is compared with the truth."""
+"""Ledger of look-ups: compare where each look-up arrives, and how often, with the correct target."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,20 +10,21 @@ from agiledart_simulation.world.overlay_ring import OverlayRing
 
 
 def nearest(ids: Sequence[NodeId], key: NodeId, bits: int = ID_BITS) -> NodeId:
-    """The id closest to a key among sorted ids; the smaller one at equal distance."""
+    """Return the id closest to a key among sorted ids; at equal distance the smaller id."""
     place = bisect_left(ids, key)
-    around = (ids[place - 1], ids[place % len(ids)])
-    return min(around, key=lambda node: (ring_distance(node, key, bits), node))
+    neighbours = (ids[place - 1], ids[place % len(ids)])
+    return min(neighbours, key=lambda node: (ring_distance(node, key, bits), node))
 
 
 class RingLookups:
-    """Look-ups of one ring.
+    """Ledger of the look-ups of one ring.
 
     Attributes:
-        sent: look-ups sent.
-        hops: overlay hops of each that arrived, in the order of arrival.
-        stretches: length of the route over the direct distance, where source and target differ.
-        wrong: arrived at another node than the closest member. doubles: arrived once more.
+        sent: number of look-ups sent.
+        hops: overlay hops of each arrived look-up, in the order of arrival.
+        stretches: length of the route divided by the direct distance, where source and target differ.
+        wrong: number of look-ups that arrived at another node than the closest member.
+        doubles: number of repeated arrivals.
     """
 
     def __init__(self, ring: OverlayRing, seed: int) -> None:
@@ -36,16 +37,16 @@ class RingLookups:
 
     @property
     def lost(self) -> int:
-        """Sent and not arrived so far."""
+        """Return the number of look-ups that have not arrived so far."""
         return len(self._waiting)
 
     @property
     def delivered_correctly(self) -> float:
-        """Share of those sent that arrived at the right node."""
+        """Return the share of the look-ups that arrived at the correct node."""
         return (len(self.hops) - self.wrong) / self.sent if self.sent else 1.0
 
     def send(self, members: Sequence[NodeId], count: int) -> None:
-        """Send so many from random members (sorted ids) to random keys."""
+        """Send `count` look-ups from random members (sorted ids) to random keys."""
         for _ in range(count):
             key = NodeId(self._random.bits(ID_BITS))
             self._waiting[key] = nearest(members, key)
@@ -53,14 +54,18 @@ class RingLookups:
             self.sent += 1
 
     def collect(self, accepted: Sequence[NodeId] | None = None) -> None:
-        """Take in what has arrived. `accepted`: the members now, when the ring changed since: either closest one is right."""
+        """Record the look-ups that have arrived.
+
+        Args:
+            accepted: the present members when the ring has changed; the node closest then or now is correct.
+        """
         distance = self._ring.world.network.distance_ns
         for at, delivered in self._ring.delivered:
-            want = self._waiting.pop(delivered.key, None)
-            if want is None:
+            expected = self._waiting.pop(delivered.key, None)
+            if expected is None:
                 self.doubles += 1
                 continue
-            if at.node != want and (accepted is None or at.node != nearest(accepted, delivered.key)):
+            if at.node != expected and (accepted is None or at.node != nearest(accepted, delivered.key)):
                 self.wrong += 1
             nodes = [peer.node for peer in delivered.path]
             self.hops.append(len(nodes) - 1)
@@ -71,6 +76,6 @@ class RingLookups:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share lies; 0 of nothing."""
+    """Return the value below which this share of the values lies; 0 when there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -1,4 +1,4 @@
-"""Rings for experiments: built by real joins, observed from outside."""
+"""Rings for experiments, built by real joins and observed from outside."""
 
 from collections.abc import Callable
 
@@ -18,14 +18,14 @@ PLANE = NetworkConfig(base_ns=50_000, span_ns=40 * MILLISECOND, jitter_ns=0)
 
 
 class Meter(Codec[OverlayMessage]):
-    """Encodes every message on its way, and counts messages and bytes."""
+    """Codec that counts the messages and bytes that it encodes."""
 
     def __init__(self) -> None:
         super().__init__(OverlayMessage)
         self.messages = self.bytes = 0
 
     def encode(self, message: OverlayMessage) -> bytes:
-        """The wire form, counted."""
+        """Encode a message and count it."""
         raw = super().encode(message)
         self.messages += 1
         self.bytes += len(raw)
@@ -40,9 +40,9 @@ def built_ring(
     limit_s: int = 300,
     codec: Codec[OverlayMessage] | None = None,
 ) -> OverlayRing:
-    """A ring of so many nodes, each of which joined through a random member; returns when all leaf sets are right.
+    """Build a ring of `nodes` nodes, each of which joins through a random member; return when all leaf sets are correct.
 
-    Raises RuntimeError when they are not after `limit_s` virtual seconds.
+    Raises RuntimeError when a leaf set is still wrong after `limit_s` virtual seconds.
     """
     ring = OverlayRing(seed, config or OverlayConfig.simulation(nodes), PLANE, codec=codec)
     random = RandomStream(seed, "build")
@@ -60,7 +60,7 @@ def built_ring(
 
 
 def run_until_stable(ring: OverlayRing, limit_s: int) -> float:
-    """Let time pass until every leaf set is right; returns the virtual seconds that it took."""
+    """Advance virtual time until every leaf set is correct; return the virtual seconds elapsed."""
     started = ring.world.now
 
     def is_right() -> bool:

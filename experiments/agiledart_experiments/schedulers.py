@@ -1,9 +1,9 @@
-"""How many schedulers serve growing numbers of applications, and how many hops it takes to find one.
+"""Experiment `schedulers`: the number of schedulers for growing numbers of applications, and the hops to find one.
 
 AgileDART, figure 10c: one more scheduler for every 50 applications, spread evenly over the zones, most found within 4 hops. The two
-published rules disagree for few applications per zone (overlay specification §9): scope `zone` has at least one in every zone that
-has an application, scope `region` has ⌈a/50⌉ in all. The rate of submission decides how much gossip has had time to tell, so both
-ends are run: one submission a second, and all at once.
+published rules disagree for few applications per zone (overlay specification §9). Scope `zone` has at least one scheduler in every
+zone that has an application; scope `region` has ⌈a/50⌉ in all. The submission rate limits the time that gossip has to spread, so
+the experiment runs both extremes: one submission a second, and all at once.
 """
 
 import math
@@ -19,14 +19,14 @@ from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run
 PER_SCHEDULER = 50
 PAPER = (10_000, 20, (250, 500, 750, 1_000))
 SMALL = (200, 4, (40, 120))
-"""Nodes, zones, and how many applications."""
+"""Number of nodes, number of zones, and the numbers of applications."""
 
 
 ALL_AT_ONCE, ONE_A_SECOND = "all at once", "one a second"
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """One row for each scope, rate and number of applications."""
+    """Run the experiment: return one row for each scope, rate and number of applications."""
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
     rows: list[Row] = []
@@ -39,10 +39,10 @@ def run(settings: Settings) -> ExperimentReport:
         rows.extend(_rows(options, ONE_A_SECOND, counts, settings))
     parameters = {"nodes": nodes, "zones": zones, "applications": counts, "apps_per_scheduler": PER_SCHEDULER}
     notes = (
-        "elections_needed: share of look-ups that began an election although a scheduler with room existed",
+        "elections_needed: share of look-ups that began an election although a scheduler with spare capacity existed",
         "a look-up counts one hop for each node asked; with all at once no gossip has run yet",
-        "one a second: one run of so many seconds; each row is what had happened when so many applications ran, "
-        "cpu_seconds and events since the row before",
+        "one a second: one run; each row is the state when its number of applications had been submitted, "
+        "with cpu_seconds and events since the row before",
         "spread_max_over_min: schedulers of the zone with most over the zone with least; scope region with fewer "
         "schedulers than zones has zones without one, and then none is given",
     )
@@ -60,7 +60,7 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
             all(row["surplus"] <= 0.1 * row["schedulers_published"] for row in rows if row["scope"] == "region"),
         ),
         Goal(
-            "at most 5 % of the look-ups miss a scheduler with room",
+            "at most 5 % of the look-ups miss a scheduler with spare capacity",
             all(row["elections_needed"] <= 0.05 for row in rows),
         ),
         Goal("90 % of the look-ups within 4 hops, one a second", all(row["within_4_hops"] >= 0.9 for row in steady)),
@@ -105,19 +105,19 @@ def _row(options: RunOptions, rate: str, figures: RunFigures) -> Row:
 
 
 def _reasons(figures: RunFigures, wanted: int) -> list[str]:
-    """For each scheduler too many, which of its domain serve fewer than they could: had these been found, it would not be."""
+    """Explain surplus schedulers: name those with spare capacity that a look-up missed; empty when there is no surplus."""
     if figures.schedulers <= wanted:
         return []
     served = [count for counts in figures.served.values() for count in counts]
-    with_room = [f"{count} of {PER_SCHEDULER}" for count in sorted(served) if count < PER_SCHEDULER]
+    with_capacity = [f"{count} of {PER_SCHEDULER}" for count in sorted(served) if count < PER_SCHEDULER]
     return [
-        f"{figures.missed} of {figures.elections} elections were begun while one had room",
-        f"these have room: {', '.join(with_room)}",
+        f"{figures.missed} of {figures.elections} elections were begun while a scheduler had spare capacity",
+        f"with spare capacity: {', '.join(with_capacity)}",
     ]
 
 
 def _wanted(options: RunOptions) -> int:
-    """What the specification says: by zone, with applications spread evenly, or in all."""
+    """Return the specified number of schedulers: by zone with applications spread evenly, or in all."""
     if options.scope == "region":
         return max(1, math.ceil(options.applications / PER_SCHEDULER))
     share, more = divmod(options.applications, options.zones)

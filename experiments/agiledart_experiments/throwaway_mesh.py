@@ -1,4 +1,4 @@
-"""Real agents on this machine for the length of an experiment, used through what every user has: the command line and /metrics."""
+"""Temporary mesh of real agents on this machine, used through the public interfaces: the command line and /metrics."""
 
 import contextlib
 import json
@@ -21,25 +21,25 @@ class ThrowawayMesh:
     """Agents `a1`, `a2` … in a temporary folder.
 
     Attributes:
-        folder: for files of the experiment; gone afterwards.
+        folder: folder for files of the experiment; deleted with the mesh.
     """
 
     def __init__(self, folder: Path, agents: list[dict[str, Any]], environment: dict[str, str]) -> None:
         self.folder, self._agents, self._environment = folder, agents, environment
 
     def ask(self, *words: str) -> Any:
-        """The JSON answer of a command. Raises `OperationFailed` with what it said on stderr."""
-        said = subprocess.run(
+        """Run a command and return its JSON answer. Raises `OperationFailed` with the text of stderr."""
+        completed = subprocess.run(
             [*COMMAND, *words, "--agent", self._agents[0]["state_dir"], "-o", "json"],
             capture_output=True, text=True, check=False, cwd=self.folder, env=self._environment, timeout=300,
         )  # fmt: skip
-        if said.returncode:
-            raise OperationFailed(f"agiledart {' '.join(words)}: {said.stderr.strip()}")
-        return json.loads(said.stdout)
+        if completed.returncode:
+            raise OperationFailed(f"agiledart {' '.join(words)}: {completed.stderr.strip()}")
+        return json.loads(completed.stdout)
 
     def executor_memory_mb(self, agent: str) -> dict[str, float]:
-        """Application → resident memory of its executors on one agent, from its metrics."""
-        address = next(one["metrics"] for one in self._agents if one["name"] == agent)
+        """Return the resident memory in MB of the executors on one agent, by application, from the agent's metrics."""
+        address = next(entry["metrics"] for entry in self._agents if entry["name"] == agent)
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         wanted = 'agiledart_executor_resident_memory_bytes{app="'
@@ -52,7 +52,7 @@ class ThrowawayMesh:
 
 @contextlib.contextmanager
 def throwaway_mesh(count: int) -> Iterator[ThrowawayMesh]:
-    """A mesh of `count` agents; everything is gone afterwards. Raises `OperationFailed` when it does not come up."""
+    """Start a mesh of `count` agents, and remove it on exit. Raises `OperationFailed` when the mesh does not start."""
     with tempfile.TemporaryDirectory(prefix="adx-") as name:
         folder = Path(name)
         environment = {**os.environ, "XDG_STATE_HOME": name}
@@ -73,7 +73,7 @@ def throwaway_mesh(count: int) -> Iterator[ThrowawayMesh]:
 
 
 def _agents(process: "subprocess.Popen[str]", folder: Path) -> list[dict[str, Any]]:
-    """The agents as `up` tells them, each with the address of its metrics."""
+    """Return the agents as `up` prints them, each with the address of its metrics."""
     assert process.stdout is not None
     text = ""
     for line in process.stdout:
@@ -84,4 +84,4 @@ def _agents(process: "subprocess.Popen[str]", folder: Path) -> list[dict[str, An
                 note = json.loads((Path(agent["state_dir"]) / "agent.json").read_text())
                 agent["metrics"] = note["metrics"]
             return agents
-    raise OperationFailed(f"no mesh came up: {(folder / 'up.log').read_text().strip()}")
+    raise OperationFailed(f"the mesh did not start: {(folder / 'up.log').read_text().strip()}")

@@ -65,5 +65,5 @@ def test_losses_that_cannot_be_survived_are_reported_before_the_start(wanted: Se
 
 
 def test_fragments_are_on_no_other_node() -> None:
-    with pytest.raises(ConfigurationError, match="nobody who keeps fragments is lost in churn"):
+    with pytest.raises(ConfigurationError, match="churn kills no replica nodes"):
         run_experiment(find("churn"), Settings(replica_nodes=1))
