@@ -334,7 +334,7 @@ class RecoveryMachine:
         elif isinstance(message, messages.StateHandedOver):
             part.generation_preparation.on_state_handed_over(sender, message)
         elif isinstance(message, messages.StateHandedOverOk):
-            part.handover_sender.on_ok(sender, message)
+            part.preparation.handover_sender.on_ok(sender, message)
 
     def _release_unneeded(self, sender: Peer, value: RegisterValue) -> None:
         """Delete the fragments that an acknowledged value does not need; ignore nodes that do not vote."""
@@ -421,7 +421,7 @@ class RecoveryMachine:
             case (RunId() as run, "save", InstanceId() as instance, CheckpointId() as checkpoint) if (
                 run in self.participants
             ):
-                self.participants[run].on_save_timeout(instance, checkpoint)
+                self.participants[run].preparation.on_save_timeout(instance, checkpoint)
             case (RunId() as run, "remade") if run in self.participants:
                 self.participants[run].fragment_repair.on_timer()
             case (RunId() as run, "term", bytes() as digest) if run in self.participants:
@@ -476,9 +476,9 @@ class RecoveryMachine:
         if part is None:
             return
         if isinstance(event, events.PinnedInstancePrepared):
-            part.on_prepared(event)
+            part.preparation.on_prepared(event)
         elif isinstance(event, events.SnapshotTaken):
-            part.on_snapped(event)
+            part.preparation.on_snapped(event)
         else:
             part.on_broken(event.attempt, event.reason)
 

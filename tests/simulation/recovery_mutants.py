@@ -15,6 +15,7 @@ from agiledart_recovery.attempts.epoch_tracker import EpochTracker
 from agiledart_recovery.attempts.leadership import Leadership
 from agiledart_recovery.attempts.participant import Participant, Phase
 from agiledart_recovery.attempts.run_requests import RunRequests
+from agiledart_recovery.attempts.snapshot_preparation import SnapshotPreparation
 from agiledart_recovery.fragments.fragment_store import FragmentStore
 from agiledart_recovery.register import quorum_recovery, quorums
 from agiledart_recovery.register.proposer import Phase as Hold
@@ -60,20 +61,20 @@ def any_life_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 def answers_of_any_life_count(patch: pytest.MonkeyPatch) -> None:
     """PREPARED of an epoch counts in any attempt."""
-    take, prepared = EpochTracker.take, Participant._takes
+    take = EpochTracker.take
 
     def careless(self: EpochTracker, answer: wire.Prepared, instances: Any) -> bool:
         return take(self, msgspec.structs.replace(answer, attempt=self.attempt), instances)
 
     def keeping(self: Participant, sender: Any, value: RegisterValue) -> None:
-        kept = dict(self._prepared), dict(self._ended)
+        preparation = self.preparation
+        kept = dict(preparation._prepared), dict(preparation._ended)
         enter(self, sender, value)
-        self._prepared, self._ended = kept
+        preparation._prepared, preparation._ended = kept
 
     enter = Participant._enter
     patch.setattr(EpochTracker, "take", careless)
     patch.setattr(Participant, "_enter", keeping)
-    patch.setattr(Participant, "_takes", prepared)
 
 
 def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
@@ -272,7 +273,7 @@ def links_go_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def a_chain_is_not_said(patch: pytest.MonkeyPatch) -> None:
     """Prepared names the last snapshot, and not those that it rests on."""
-    patch.setattr(Participant, "_chain_to", lambda self, event: ())
+    patch.setattr(SnapshotPreparation, "_chain_to", lambda self, event: ())
 
 
 def rests_on_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:

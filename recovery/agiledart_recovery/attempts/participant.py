@@ -20,14 +20,12 @@ from enum import Enum
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_recovery.attempts.committed_fragments import CommittedFragments
 from agiledart_recovery.attempts.generation_preparation import GenerationPreparation
-from agiledart_recovery.attempts.handover_sender import HandoverSender
+from agiledart_recovery.attempts.snapshot_preparation import SnapshotPreparation
 from agiledart_recovery.fragments.fragment_repair import FragmentRepair
-from agiledart_recovery.fragments.placement import spread
-from agiledart_recovery.fragments.snapshot_replication import ReplicationOutcome, SnapshotReplication
 from agiledart_recovery.limits import (
     ATTEMPTS_PER_CONFIGURATION,
-    MAX_CHAIN,
     MAX_CONFIGURATIONS,
     MAX_FRAGMENTS,
     MAX_OPEN_EPOCHS,
@@ -35,16 +33,13 @@ from agiledart_recovery.limits import (
 from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.events import PinnedInstancePrepared, SnapshotTaken
-from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
-from agiledart_recovery.wire.observations import AttemptEntered, MessageIgnored, SnapshotDegraded
+from agiledart_recovery.wire.names import CheckpointId, RunId
+from agiledart_recovery.wire.observations import AttemptEntered, MessageIgnored
 from agiledart_recovery.wire.register_value import (
     InstanceRole,
-    InstanceSnapshot,
     Plan,
     RegisterValue,
     RunState,
-    SavedState,
 )
 
 
@@ -67,6 +62,7 @@ class Participant:
         attempt: the last attempt that was entered; on the disk before anything was answered.
         begun: the highest barrier that this host's sources were asked for in this attempt.
         committed_at: when this host last received a commit, or entered the attempt; None: neither.
+        preparation: what this host's instances have prepared.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId, attempt: int = 0, signed_command: bytes = b"") -> None:
@@ -79,19 +75,15 @@ class Participant:
         self._leader: Peer | None = None
         self._committed = CheckpointId(0, 0)
         self._committing = CheckpointId(0, 0)
-        self._prepared: dict[tuple[int, InstanceId], wire.Prepared] = {}
-        self._ended: dict[InstanceId, wire.Prepared] = {}
-        self._saving: dict[tuple[InstanceId, CheckpointId], SnapshotReplication] = {}
-        self._again: dict[tuple[InstanceId, CheckpointId], SnapshotTaken] = {}
         self._begins: dict[int, bytes] = {}
-        self._replica_nodes: dict[InstanceId, dict[NodeId, None]] = {}
         self._reason = ""
         self.generation_preparation = GenerationPreparation(context, run, self)
-        self.handover_sender = HandoverSender(context, run)
-        self.fragment_repair = FragmentRepair(context, run, self._report_replaced)
+        self.preparation = SnapshotPreparation(context, run, self)
+        self.fragment_repair = FragmentRepair(context, run, self.report)
+        self._fragments = CommittedFragments(context, run, self.fragment_repair)
         self._lacks: tuple[NodeId, ...] = ()
 
-    # ---- lives
+    # ---- entering an attempt
 
     def on_reset(self, sender: Peer, message: wire.Reset) -> None:
         """Enter an attempt, or report what was prepared in it."""
@@ -152,9 +144,9 @@ class Participant:
         self.begun = value.committed.epoch
         self._committed = self._committing = value.committed
         self.committed_at = self._context.now
-        self._prepared, self._ended, self._begins, self._saving, self._again = {}, {}, {}, {}, {}
+        self._begins = {}
         self.generation_preparation.enter(value)
-        self.handover_sender.forget()
+        self.preparation.enter()
         self.fragment_repair.forget()
         file = asked.AttemptFile(self.run, value.attempt, self._signed_command)
         self._context.ask(
@@ -204,18 +196,15 @@ class Participant:
 
     def report_entering(self, attempt: int, phase: str, got: int, of: int) -> None:
         """Report to the coordinator how far this host is in entering the attempt."""
-        if attempt == self.attempt and self.phase is Phase.ENTERING and self._leader is not None:
-            self._context.send(self._leader, wire.AttemptProgress(self.run, attempt, phase, got, of))
+        if attempt == self.attempt and self.phase is Phase.ENTERING:
+            self.report(wire.AttemptProgress(self.run, attempt, phase, got, of))
 
     def _refuse(self, reason: str) -> None:
         self.phase, self._reason = Phase.OUT, reason[:400]
-        if self._leader is not None:
-            self._context.send(self._leader, wire.ResetRefused(self.run, self.attempt, self._reason, self._lacks))
+        self.report(wire.ResetRefused(self.run, self.attempt, self._reason, self._lacks))
 
     def _answer_reset(self) -> None:
-        if self._leader is not None:
-            answers = (*self._prepared.values(), *self._ended.values())
-            self._context.send(self._leader, wire.ResetOk(self.run, self.attempt, self.begun, answers))
+        self.report(wire.ResetOk(self.run, self.attempt, self.begun, self.preparation.answers))
 
     def _is_mine(self, sender: Peer, attempt: int) -> bool:
         """Return whether a coordinator's message is about the current attempt; answer with NEW_ATTEMPT_NEEDED if it is broken
@@ -260,8 +249,12 @@ class Participant:
         """Report that the attempt cannot continue here."""
         if attempt == self.attempt and self.phase in (Phase.READY, Phase.RUNNING):
             self.phase, self._reason = Phase.BROKEN, reason[:400]
-            if self._leader is not None:
-                self._context.send(self._leader, wire.NewAttemptNeeded(self.run, self.attempt, self._reason))
+            self.report(wire.NewAttemptNeeded(self.run, self.attempt, self._reason))
+
+    def report(self, message: wire.RunMessage) -> None:
+        """Send a message to the coordinator, if one is known."""
+        if self._leader is not None:
+            self._context.send(self._leader, message)
 
     # ---- epochs
 
@@ -276,7 +269,7 @@ class Participant:
         if known is not None and known != request:
             self.on_broken(self.attempt, f"two requests under epoch {message.epoch}")
         elif known is not None or message.epoch <= self.begun:
-            self._report_prepared(sender, message.epoch - 1)
+            self.preparation.report_again(sender, message.epoch - 1)
         elif message.before != self._plan.digest and self._has_source:
             self.on_broken(self.attempt, f"epoch {message.epoch} was begun under a plan that is no longer valid here")
         elif message.epoch <= self._committed.epoch + MAX_OPEN_EPOCHS * MAX_OPEN_EPOCHS:
@@ -308,108 +301,12 @@ class Participant:
         """Report again what was prepared."""
         if self._is_mine(sender, message.attempt):
             self._leader = sender
-            self._report_prepared(sender, message.epoch)
-            self.handover_sender.repeat()
+            self.preparation.report_again(sender, message.epoch)
+            self.preparation.handover_sender.repeat()
 
-    def _report_prepared(self, to: Peer, above: int) -> None:
-        for (epoch, _), answer in self._prepared.items():
-            if epoch > above:
-                self._context.send(to, answer)
-        for answer in self._ended.values():
-            self._context.send(to, answer)
-
-    def on_prepared(self, event: PinnedInstancePrepared) -> None:
-        """Report a pinned source or sink that has its part of a barrier on the disk."""
-        if self._takes(event.checkpoint):
-            self._prepare(event, event.saved, event.offset)
-
-    def on_snapped(self, event: SnapshotTaken) -> None:
-        """Replicate the snapshot of a movable instance, now that it is on the local disk."""
-        chain = self._chain_to(event)
-        if not self._takes(event.checkpoint) or chain is None:
-            return  # the snapshot that it builds on is deleted: the epoch was aborted
-        config = self._context.config
-        reachable = [peer for peer in self._context.candidates if self._context.can_reach(peer.node)]
-        where = spread(self._context.me, reachable, event.length, config.m, config.k)
-        snapshot = InstanceSnapshot(event.checkpoint, event.digest, event.length, where.m, where.replica_nodes)
-        if event.after is not None and not event.has_ended:
-            here = InstanceSnapshot(event.checkpoint, event.digest, event.length, where.m, ())
-            self.handover_sender.hand_over(
-                self.attempt, event.checkpoint.epoch, SavedState(event.instance, (*chain, here)), event.after
-            )
-        timeout_ns = config.ack_timeout_ns + event.length * config.slowest_ns
-        self._context.set_timer((self.run, "save", event.instance, event.checkpoint), timeout_ns)
-
-        def on_replicated(saving: SnapshotReplication) -> None:
-            self._on_replicated(event, saving, where.wanted)
-
-        saving = SnapshotReplication(self._context, self.run, event.instance, snapshot, where, on_replicated)
-        if saving.outcome is ReplicationOutcome.SENDING:
-            self._saving[event.instance, event.checkpoint] = saving
-
-    def on_save_timeout(self, instance: InstanceId, checkpoint: CheckpointId) -> None:
-        """Handle that `ack_timeout` has passed for a snapshot: finish its replication, or try it again."""
-        saving = self._saving.get((instance, checkpoint))
-        again = self._again.pop((instance, checkpoint), None)
-        if saving is not None:
-            saving.on_timeout()
-        elif again is not None:
-            self.on_snapped(again)
-
-    def _on_replicated(self, event: SnapshotTaken, saving: SnapshotReplication, wanted: int) -> None:
-        self._saving.pop((event.instance, event.checkpoint), None)
-        before = self._chain_to(event)
-        if not self._takes(event.checkpoint) or before is None:
-            return
-        if saving.outcome is not ReplicationOutcome.SAFE:
-            if event.has_ended:
-                # No later barrier will save it again.
-                self._again[event.instance, event.checkpoint] = event
-                name = (self.run, "save", event.instance, event.checkpoint)
-                self._context.set_timer(name, self._context.config.ack_timeout_ns)
-            return
-        snapshot = saving.snapshot
-        if sum(1 for replica_node in snapshot.replica_nodes if replica_node) < wanted:
-            self._context.observe(SnapshotDegraded(self.run, event.instance, snapshot.survives))
-        self._prepare(event, SavedState(event.instance, (*before, snapshot)), event.offset)
-
-    def _chain_to(self, event: SnapshotTaken) -> tuple[InstanceSnapshot, ...] | None:
-        """Return the snapshots that a snapshot builds on; None when they are not kept, or the chain would be too long."""
-        if not event.onto:
-            return ()
-        chain = () if self.value is None else self.value.chain_to(event.instance, event.onto)
-        return chain if 0 < len(chain) < MAX_CHAIN else None
-
-    def _takes(self, checkpoint: CheckpointId) -> bool:
-        """Return whether a checkpoint belongs to the current attempt."""
-        return checkpoint.attempt == self.attempt and self.phase in (Phase.READY, Phase.RUNNING)
-
-    def _prepare(self, event: PinnedInstancePrepared | SnapshotTaken, saved: SavedState, offset: int) -> None:
-        # An end is named by the epoch above the last barrier: its snapshot must not replace that barrier's.
-        epoch = event.checkpoint.epoch - event.has_ended
-        answer = wire.Prepared(
-            self.run,
-            self.attempt,
-            epoch,
-            event.instance,
-            saved,
-            offset,
-            event.after,
-            event.is_caught_up,
-            event.has_ended,
-            event.changeover_pauses,
-            event.pause_ns,
-        )
-        if event.has_ended:
-            self._ended[event.instance] = answer
-        else:
-            self._prepared[epoch, event.instance] = answer
-        if event.after is not None:
-            self._plan = event.after
-            if not event.has_ended:
-                self.handover_sender.hand_over(self.attempt, epoch, saved, event.after)
-        if self._leader is not None:
-            self._context.send(self._leader, answer)
+    def on_switched(self, plan: Plan) -> None:
+        """Note that an instance has passed the barrier of a change to this plan."""
+        self._plan = plan
 
     # ---- what is committed
 
@@ -454,7 +351,7 @@ class Participant:
                 if self._committing > self._committed:
                     return  # the coordinator repeats it
                 self.value = value  # the run ended behind an epoch that is committed here
-                self._notify_replica_nodes(value)
+                self._fragments.notify_replica_nodes(value)
                 self._close()
             elif (value.attempt, value.committed) == (self.attempt, self._committed) and self.phase is Phase.RUNNING:
                 self.value = value  # it may name other replica nodes
@@ -475,12 +372,11 @@ class Participant:
             return
         self._committed, self.committed_at = max(self._committed, value.committed), self._context.now
         self.generation_preparation.committed(value)
-        self.handover_sender.forget()  # from now on the value says it
         epoch = self._committed.epoch
-        self._prepared = {key: prepared for key, prepared in self._prepared.items() if key[0] > epoch}
+        self.preparation.committed(epoch)
         self._begins = {begun: digest for begun, digest in self._begins.items() if begun > epoch}
         self._context.send(sender, answer)
-        self._notify_replica_nodes(value)
+        self._fragments.notify_replica_nodes(value)
         self._update_repair()
         if value.state is not RunState.RUNNING and self.phase is not Phase.CLOSED:
             self._close()
@@ -491,69 +387,20 @@ class Participant:
         self.fragment_repair.forget()
         self._context.do(asked.CloseRun(self.run, self.value.state.value))
 
-    def _notify_replica_nodes(self, value: RegisterValue) -> None:
-        """Send replica nodes of this host's snapshots what is still needed. One that misses it receives the next one."""
-        needed = value.needed
-        mine = [assignment.instance for assignment in value.plan.at(self._context.me.node)]
-        for instance in dict.fromkeys((*mine, *self._replica_nodes)):
-            snapshots = {at: snapshot for (owner, at), snapshot in needed.items() if owner == instance}
-            now = {
-                replica_node: None
-                for snapshot in snapshots.values()
-                for replica_node in snapshot.replica_nodes
-                if replica_node
-            }
-            is_over = value.state is not RunState.RUNNING
-            message = wire.NeededFragments(
-                self.run, value.attempt, instance, value.committed, tuple(snapshots), is_over
-            )
-            for replica_node in {**self._replica_nodes.get(instance, {}), **now}:
-                self._context.send(Peer(replica_node), message)
-            self._replica_nodes[instance] = now
-            if not now and instance not in mine:
-                del self._replica_nodes[instance]
-
     # ---- fragments between epochs
 
     def _update_repair(self) -> None:
-        """Update the repair with the committed snapshots of this host, some of whose fragments may be lost."""
-        if self.value is None or self.phase is not Phase.RUNNING or self.value.state is not RunState.RUNNING:
-            return
-        mine = {
-            assignment.instance: None
-            for assignment in self.value.plan.at(self._context.me.node)
-            if not assignment.is_pinned
-        }
-        snapshots = {
-            (saved.instance, snapshot.checkpoint): snapshot
-            for saved in self.value.saved
-            if saved.instance in mine
-            for snapshot in saved.chain
-        }
-        self.fragment_repair.update(self.attempt, snapshots)
-
-    def _report_replaced(self, message: wire.FragmentsReplaced) -> None:
-        if self._leader is not None:
-            self._context.send(self._leader, message)
+        if self.value is not None and self.phase is Phase.RUNNING:
+            self._fragments.update_repair(self.attempt, self.value)
 
     def ask_held(self, replica_node: Peer) -> None:
         """Ask a replica node which fragments it still has: it may be another process than before."""
-        value = self.value
-        if value is None or self.phase is not Phase.RUNNING:
-            return
-        for instance in self.fragment_repair.instances(replica_node.node):
-            needed = tuple(at for owner, at in value.needed if owner == instance)
-            message = wire.NeededFragments(self.run, value.attempt, instance, value.committed, needed, asks=True)
-            self._context.send(replica_node, message)
-        self.fragment_repair.look()
+        if self.value is not None and self.phase is Phase.RUNNING:
+            self._fragments.ask_held(replica_node, self.value)
 
     def violations(self) -> list[str]:
         """Return violated invariants, for checkers."""
-        violations = [
-            f"prepared in attempt {answer.attempt}, not {self.attempt}"
-            for answer in self._prepared.values()
-            if answer.attempt != self.attempt
-        ]
+        violations = self.preparation.violations()
         if (
             self._committed.attempt > self.attempt and not self.is_closed
         ):  # the end needs no attempt, also on a new disk
