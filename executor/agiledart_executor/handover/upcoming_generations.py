@@ -240,7 +240,7 @@ class UpcomingGenerations:
             generation.end_preload(key)
             running.has_begun = True
             running.barrier = running.wanted = epoch
-            self._host.admit_waiting(running)
+            self._host.channels.admit_waiting(running)
 
 
 def by_channel_number(plan: StagePlan, known: Mapping[tuple[int, int], str]) -> dict[tuple[int, int], str]:

@@ -10,16 +10,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from agiledart_dataflow.counts.key_sample import EVERY
 from agiledart_dataflow.data.batch import Batch
-from agiledart_dataflow.runtime.generation_handover import ChangeFailed
-from agiledart_dataflow.runtime.instance import EncodedSnapshot
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.instances.epoch_barriers import EpochBarriers
+from agiledart_executor.instances.generation_channels import GenerationChannels
 from agiledart_executor.instances.running_instance import WORK_SLICE_NS, RunningInstance
+from agiledart_executor.instances.wake_ups import WakeUps
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError, RollBackNeeded
 from agiledart_transport.link import Cork, Link
 
@@ -31,12 +31,6 @@ SINK_LOOK_NS = 50_000_000
 
 WATCHED_NS = 250_000_000
 """Longest nanoseconds between two polls of a source whose descriptor is watched: it may still have to notice silence."""
-
-
-def _ignore_barrier(
-    running: RunningInstance, epoch: int, snapshot: EncodedSnapshot, began_ns: int, change: bytes
-) -> None:
-    """Ignore a barrier: the run has no epochs."""
 
 
 def _ignore_handover(running: RunningInstance) -> None:
@@ -52,9 +46,9 @@ class InstanceHost:
 
     Attributes:
         cork: of the links that carry its frames; frames of one round leave in one write.
-        on_barrier: called when an instance has come to a barrier: (instance, epoch, its snapshot, instant at which saving began,
-            name of the plan that the barrier brings).
         on_handed_over: called once with an instance whose generation has ended.
+        channels: changes the channels of instances whose generation ends.
+        barriers: sends barriers of epochs, and reports them.
         programs: the topology with the plans that barriers may bring, by their names.
         reading: True once the sources may read.
         current: the instance that works at this moment; another thread watches it.
@@ -65,7 +59,6 @@ class InstanceHost:
         self, finished: Callable[[RunningInstance], None], instance_failed: Callable[[RunningInstance, str], None]
     ) -> None:
         self._finished, self._instance_failed = finished, instance_failed
-        self.on_barrier: Callable[[RunningInstance, int, Any, int, bytes], None] = _ignore_barrier
         self.on_handed_over: Callable[[RunningInstance], None] = _ignore_handover
         self.programs: dict[bytes, Program] = {}
         self._loop = asyncio.get_running_loop()
@@ -77,16 +70,19 @@ class InstanceHost:
         self.current: RunningInstance | None = None
         self.calls = 0
         self._nested_ns = 0  # time that the working instance has spent in nested instances
-        self._nested = self._run_until_ns = self._saving_since_ns = 0
+        self._nested = self._run_until_ns = 0
+        self.channels = GenerationChannels(self.cork, self.wake, self.fail_change)
+        self.barriers = EpochBarriers(self.running, self.programs, self.wake, self.channels.redirect_outputs)
+        self._wake_ups = WakeUps(self._loop, self.wake_now)
 
     def add(self, running: RunningInstance) -> None:
         """Add an instance whose outputs are connected; sources wait for `start_reading`."""
         running.take_outputs()
         self.running[running.stage, running.index] = running
         if running.instance is not None:
-            running.instance.on_barrier = partial(self._at_barrier, running)
-            running.instance.on_save = self._begins_to_save
-            running.instance.on_stop = partial(self._stopped, running)
+            running.instance.on_barrier = partial(self.barriers.at_barrier, running)
+            running.instance.on_save = self.barriers.note_saving
+            running.instance.on_stop = partial(self.channels.acknowledge_all, running)
             running.instance.programs = self.programs
         if self.reading:
             self.wake(running)
@@ -96,45 +92,6 @@ class InstanceHost:
         self.reading = True
         for running in self.running.values():
             self.wake(running)
-
-    def begin_epoch(self, epoch: int, change: bytes = b"", *, holds: bool = False) -> None:
-        """Let all sources, also idle ones, send the barrier of an epoch behind the rows that they have sent.
-
-        Args:
-            epoch: its number.
-            change: name of the plan that the barrier brings.
-            holds: the sources read nothing more behind the barrier.
-        """
-        for running in self.running.values():
-            if running.source is not None and epoch > running.wanted:
-                running.wanted, running.change, running.holds = epoch, (epoch, change), holds
-                self.wake(running)
-            elif running.instance is not None and change and running.has_begun and running.barrier < epoch:
-                running.instance.expect_change(
-                    epoch
-                )  # an instance that begins behind the barrier, or has passed it already, expects none
-                self.wake(running)
-
-    def _send_barriers(self, running: RunningInstance, source: SourceInstance) -> None:
-        """Send all due barriers in order, missed ones included, because epochs on a channel have no gap."""
-        while running.barrier < running.wanted:
-            began = time.monotonic_ns()
-            epoch = running.barrier + 1
-            change = running.change[1] if running.change[0] == epoch else b""
-            snapshot = source.send_barrier(epoch, running.emit, change, self.programs.get(change))
-            self._at_barrier(running, epoch, snapshot, change, began)
-            if change:
-                self.redirect_outputs(running)
-
-    def _at_barrier(
-        self, running: RunningInstance, epoch: int, snapshot: EncodedSnapshot, change: bytes = b"", began_ns: int = 0
-    ) -> None:
-        running.barrier = epoch
-        self.on_barrier(running, epoch, snapshot, began_ns or self._saving_since_ns, change)
-
-    def _begins_to_save(self) -> None:
-        """Note the time at which the working instance, or one nested in its call, comes to a barrier."""
-        self._saving_since_ns = time.monotonic_ns()
 
     def slice(self, running: RunningInstance, step: Callable[[], bool], until_ns: int) -> bool:
         """Let an instance take steps of work beside its rows, until a monotonic instant.
@@ -209,75 +166,10 @@ class InstanceHost:
                 return
         end.rows_or_watermark.append(count > 0 or barrier)
         if barrier:
-            self._offer_barrier(running, edge, source, batch)
+            self.channels.offer_barrier(running, edge, source, batch)
         else:
             running.instance.offer(edge, source, batch)
         self.wake(running)
-
-    def _offer_barrier(self, running: RunningInstance, edge: int, source: int, batch: Batch) -> None:
-        assert running.instance is not None  # only sources have none, and they receive no frames
-        try:
-            running.instance.offer_barrier(edge, source, batch)
-        except ChangeFailed as error:
-            self.fail_change(running, f"{running.name}: {error}")
-            return
-        if batch.change and running.instance.is_leaving(edge, source):
-            running.leaving.append((edge, source))
-            self.admit_waiting(running)
-
-    def admit_waiting(self, running: RunningInstance) -> None:
-        """Give an instance the batches that waited for its begin, or for the barrier of their channel's generation."""
-        instance = running.instance
-        assert instance is not None  # only sources have none, and they receive no frames
-        for (edge, source), end in list(running.inputs.items()):
-            if end.waiting is not None and instance.takes_in(edge, source):
-                waiting, end.waiting = end.waiting, None
-                for batch in waiting:
-                    if batch.barrier:
-                        self._offer_barrier(running, edge, source, batch)
-                    else:
-                        instance.offer(edge, source, batch)
-        self.wake(running)
-
-    def _forget_old_channels(self, running: RunningInstance) -> None:
-        """Forget channels of ended generations: inputs once all is taken, outputs once all is acknowledged."""
-        instance = running.instance
-        for channel in tuple(running.leaving):
-            if instance is not None and (end := running.inputs.get(channel)) is not None:
-                end.taken(instance.consumed(*channel), finished=True)
-                if instance.forget(*channel):
-                    del running.inputs[channel]
-                    running.leaving.remove(channel)
-        for channel, output in list(running.outputs.items()):
-            if output.is_old and output.channel.idle:
-                output.close()
-                del running.outputs[channel]
-                running.take_outputs()
-        running.changeover_pauses.look(running.outputs)
-        running.has_old = running.changeover_pauses.watches or any(output.is_old for output in running.outputs.values())
-
-    def _stopped(self, running: RunningInstance) -> None:
-        """Acknowledge all input of an instance whose generation ends, before it saves itself.
-
-        Its senders take that acknowledgement as the time at which it stopped.
-        """
-        assert running.instance is not None  # sources never change
-        for (edge, source), end in running.inputs.items():
-            if end.waiting is None:
-                end.taken(running.instance.consumed(edge, source), finished=True)
-        self.cork.flush()
-
-    def redirect_outputs(self, running: RunningInstance) -> None:
-        """Follow a plan that a barrier has brought: rows go to its instances, and old outputs only deliver what was sent."""
-        part = running.instance or running.source
-        assert part is not None
-        left: dict[tuple[int, int], None] = {}
-        for (edge, target), output in running.outputs.items():
-            was_old, output.is_old = output.is_old, target not in part.plan.targets(edge, running.index)
-            if output.is_old and not was_old:
-                left[edge, target] = None
-        running.changeover_pauses.plan_changed(part.plan, running.outputs, left)
-        running.has_old = running.changeover_pauses.watches or any(output.is_old for output in running.outputs.values())
 
     def acknowledged(
         self, running: RunningInstance, edge: int, target: int, frames: int, watermarks: int, frame_rows: int = 0
@@ -464,7 +356,7 @@ class InstanceHost:
         running.takes.record_taken(rows, began, time.monotonic_ns(), more_waits=instance.has_released)
         if instance.change_passed:
             instance.change_passed = False
-            self.redirect_outputs(running)
+            self.channels.redirect_outputs(running)
         has_handed_over = instance.final_snapshot is not None
         running.ended = finished = instance.finished or has_handed_over
         for (edge, source), input_end in running.inputs.items():
@@ -474,9 +366,11 @@ class InstanceHost:
             running.has_handed_over = True
             self.on_handed_over(running)
         if running.leaving or running.has_old:
-            self._forget_old_channels(running)
+            self.channels.forget_old(running)
         if running.sink_ready is not None and instance.queued_rows and not running.sink_ready():
-            self._look_at(running, time.monotonic_ns() + SINK_LOOK_NS)  # no event tells when the sink takes rows again
+            self._wake_ups.wake_at(
+                running, time.monotonic_ns() + SINK_LOOK_NS
+            )  # no event tells when the sink takes rows again
             return False
         return more and not running.blocked
 
@@ -484,7 +378,7 @@ class InstanceHost:
         source = running.source
         assert source is not None
         if running.barrier < running.wanted and self.reading and not source.finished:
-            self._send_barriers(running, source)
+            self.barriers.send_due(running, source)
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`
         if self.reading and not source.finished and not blocked and not running.holds:
@@ -501,19 +395,19 @@ class InstanceHost:
             if polled.wait_until_ns is not None and not source.finished:
                 until = polled.wait_until_ns
                 number = polled.wait_for
-                if number is not None and (running.watched == number or self._watch(running, number)):
+                if number is not None and (running.watched == number or self._wake_ups.watch(running, number)):
                     until = max(until, began + WATCHED_NS)
-                self._look_at(running, until)
+                self._wake_ups.wake_at(running, until)
             else:
                 again = not source.finished
         for output in running.outputs.values():
             output.flush()
         if running.has_old:
-            self._forget_old_channels(running)
+            self.channels.forget_old(running)
         running.ended = source.finished
         blocked = running.blocked
         if running.watched is not None and (blocked or source.finished or running.holds):
-            self._unwatch(running)  # else it would wake for input that it may not read
+            self._wake_ups.unwatch(running)  # else it would wake for input that it may not read
         if blocked and self.reading and source.reads_on and not running.holds:
             return self._read_on(running, source)
         return again and not blocked
@@ -522,41 +416,13 @@ class InstanceHost:
         """Let a source read rows that cannot be sent now; return True when it may read more at once."""
         wait_until_ns = source.take_in(time.monotonic_ns(), time.time_ns(), running.budget)
         if wait_until_ns is not None:
-            self._look_at(running, wait_until_ns)
+            self._wake_ups.wake_at(running, wait_until_ns)
         return wait_until_ns is None
-
-    def _look_at(self, running: RunningInstance, until_ns: int) -> None:
-        """Wake an instance at this time or earlier: an earlier timer stays, and the instance then waits again."""
-        if running.timer is not None:
-            if running.timer_ns <= until_ns:
-                return
-            running.timer.cancel()
-        delay = max(0, until_ns - time.monotonic_ns()) / 1e9
-        running.timer, running.timer_ns = self._loop.call_later(delay, self._look, running), until_ns
-
-    def _look(self, running: RunningInstance) -> None:
-        running.timer = None
-        self.wake_now(running)
-
-    def _watch(self, running: RunningInstance, descriptor: int) -> bool:
-        """Wake a source when its reader has input; return False for a descriptor that cannot be watched (a file)."""
-        self._unwatch(running)
-        try:
-            self._loop.add_reader(descriptor, self.wake_now, running)
-        except (OSError, ValueError):
-            return False
-        running.watched = descriptor
-        return True
-
-    def _unwatch(self, running: RunningInstance) -> None:
-        if running.watched is not None:
-            self._loop.remove_reader(running.watched)
-            running.watched = None
 
     def close(self) -> None:
         """Close all instances."""
         for running in self.running.values():
-            self._unwatch(running)
+            self._wake_ups.unwatch(running)
             with contextlib.suppress(AgileDartError, OSError):
                 running.close()
 
@@ -575,7 +441,7 @@ class InstanceHost:
         if running.broken:
             return
         running.broken = True
-        self._unwatch(running)
+        self._wake_ups.unwatch(running)
         if running.timer is not None:
             running.timer.cancel()
         self._instance_failed(running, message)

@@ -228,7 +228,7 @@ class Worker:
             if follows_another or begin.after not in self._host.programs:
                 return
             self._plan_name = begin.after
-        self._host.begin_epoch(begin.epoch, begin.after, holds=begin.holds)
+        self._host.barriers.begin_epoch(begin.epoch, begin.after, holds=begin.holds)
 
     def _commit(self, epoch: int) -> None:
         for running in self._host.running.values():
@@ -388,7 +388,7 @@ class Worker:
             configuration = self._configuration
             folder = run_folder(self._root, configuration.application, configuration.version)
             self._checkpointer = InstanceCheckpointer(folder, part.number, part.attempt, self._code.steps, self.send)
-            self._host.on_barrier = self._checkpointer.at_barrier
+            self._host.barriers.on_barrier = self._checkpointer.at_barrier
             self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
             self._checkpointer.on_rollback_needed = self._host.fail_change
             self._checkpointer.slices.calls = lambda: self._host.calls

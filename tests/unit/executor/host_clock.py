@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agiledart_executor.instances import instance_host as host_module
+from agiledart_executor.instances import epoch_barriers, instance_host, wake_ups
 
 
 class Clock:
@@ -14,7 +14,8 @@ class Clock:
     def __init__(self, patch: pytest.MonkeyPatch, ns_a_look: int = 0) -> None:
         self.now = 1_000_000
         self._ns_a_look = ns_a_look
-        patch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=self._look, time_ns=time.time_ns))
+        for module in (instance_host, epoch_barriers, wake_ups):
+            patch.setattr(module, "time", SimpleNamespace(monotonic_ns=self._look, time_ns=time.time_ns))
 
     def _look(self) -> int:
         self.now += self._ns_a_look

@@ -91,7 +91,7 @@ class Life:
         self.broken: list[str] = []
         folder = run_folder(root, "sums", 1)
         self.epochs = InstanceCheckpointer(folder, RUN, number, self._steps, self.told.append)
-        self.host.on_barrier = self.epochs.at_barrier
+        self.host.barriers.on_barrier = self.epochs.at_barrier
         self.reader = Readings(allowed)
         endpoint = self.program.endpoint(2)
         keep = None if since is None else self.epochs.restorer.kept(2, 0, since)
@@ -139,7 +139,7 @@ class Life:
         ]
 
     async def save(self, epoch: int) -> list[AcknowledgeCheckpoint]:
-        self.host.begin_epoch(epoch)
+        self.host.barriers.begin_epoch(epoch)
         await self.until(lambda: len(self.prepared(epoch)) == 3)
         return self.prepared(epoch)
 
@@ -327,7 +327,7 @@ def test_a_full_disk_abandons_the_epoch_and_the_flow_continues(
         await attempt.until(lambda: attempt.reader.at == 400)
         with monkeypatch.context() as patch:
             patch.setattr("agiledart_executor.checkpointing.instance_checkpointer.write_snapshot", _full)
-            attempt.host.begin_epoch(1)
+            attempt.host.barriers.begin_epoch(1)
             await attempt.until(lambda: sum(isinstance(one, DeclineCheckpoint) for one in attempt.told) == 3)
         assert "no space left on device" in next(
             one.reason for one in attempt.told if isinstance(one, DeclineCheckpoint)
@@ -444,7 +444,7 @@ def test_after_a_holding_barrier_a_source_reads_nothing(tmp_path: Path) -> None:
         attempt = Life(tmp_path, 1, 400)
         await attempt.until(lambda: attempt.reader.at == 400)
         attempt.allow(10_000)
-        attempt.host.begin_epoch(1, holds=True)
+        attempt.host.barriers.begin_epoch(1, holds=True)
         await attempt.until(lambda: len(attempt.prepared(1)) == 3)
         at = attempt.reader.at
         for _ in range(200):

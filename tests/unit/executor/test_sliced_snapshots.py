@@ -46,7 +46,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 
 async def opened(attempt: Life, epoch: int) -> None:
     """An epoch is begun, and the state is open at its barrier."""
-    attempt.host.begin_epoch(epoch)
+    attempt.host.barriers.begin_epoch(epoch)
     await attempt.until(lambda: attempt.running[SUMS].barrier == epoch)
     assert attempt.epochs._open_writes
 

@@ -75,7 +75,7 @@ class Site:
         self.epochs = InstanceCheckpointer(
             folder, 1, 1, lambda stage: (mesh.program.plan.stages[stage].name,), mesh.told
         )
-        self.host.on_barrier = self.epochs.at_barrier
+        self.host.barriers.on_barrier = self.epochs.at_barrier
 
 
 class Mesh:
@@ -194,7 +194,7 @@ def whole() -> list[Any]:
 
 def begin(mesh: Mesh, epoch: int, change: bytes = b"") -> None:
     for site in mesh.sites:
-        site.host.begin_epoch(epoch, change)
+        site.host.barriers.begin_epoch(epoch, change)
 
 
 def giving_way(site: Site) -> list[str]:
