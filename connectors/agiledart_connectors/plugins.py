@@ -72,8 +72,8 @@ def unknown_kind_error(group: str, name: str) -> ConfigurationError:
     names = sorted({*_BUILT_IN[group], *points(group)})
     close = get_close_matches(name, names, 1)
     meant = f" Did you mean {close[0]}?" if close else ""
-    other_way = f" ({name} is a {_ROLES[other]} only)" if name in _BUILT_IN[other] else ""
-    return ConfigurationError(f"there is no {role} {name!r}{other_way}.{meant} There are {', '.join(names)}")
+    alternative = f" ({name} is a {_ROLES[other]} only)" if name in _BUILT_IN[other] else ""
+    return ConfigurationError(f"there is no {role} {name!r}{alternative}.{meant} There are {', '.join(names)}")
 
 
 def check_installed(kind: ConnectorKind, role: str) -> None:

@@ -70,8 +70,8 @@ def columns_of(kind: Any, null: str = "NULL") -> Columns:
                 element(item, now, columns)
 
         return fixed
-    ways: dict[type, Callable[[Any], str]] = {**_SCALARS, type(None): lambda _: null}
-    return lambda value, now, columns: columns.append(ways.get(type(value), _other_scalar)(value))
+    renderers: dict[type, Callable[[Any], str]] = {**_SCALARS, type(None): lambda _: null}
+    return lambda value, now, columns: columns.append(renderers.get(type(value), _other_scalar)(value))
 
 
 _SCALARS: dict[type, Callable[[Any], str]] = {

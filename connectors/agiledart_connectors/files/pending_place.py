@@ -47,7 +47,7 @@ class PendingPlace(msgspec.Struct, frozen=True):
         try:
             names = os.listdir(folder)
         except OSError:
-            return True  # whoever opens it tells better
+            return True  # opening it gives the better error
         return any(file.startswith(stem) and f".{self.run_suffix}." in file and file.endswith(PART) for file in names)
 
 

@@ -1,7 +1,7 @@
 """`Seal`: fingerprint of an output file's committed part, so that a sink never continues a file that was changed.
 
 A seal covers the first 64 KiB and the last 4 KiB: that costs little at each epoch whatever the file's size. A user who edits,
-replaces or rewrites a file changes one of the two. A change that lies only in between is not detected.
+replaces or rewrites a file changes the head or the tail. A change that lies only in between is not detected.
 """
 
 import os

@@ -129,7 +129,7 @@ def _context(address: KafkaAddress) -> ssl.SSLContext:
 
 
 async def reason(address: KafkaAddress) -> str:
-    """Return why no broker can be reached, in a few words: what connecting says, else the last error."""
+    """Return why no broker can be reached, in a few words: the error of connecting, else the last one logged."""
     why = ""
     for host, port in address.brokers:
         try:

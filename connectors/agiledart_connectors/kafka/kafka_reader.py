@@ -75,7 +75,7 @@ class KafkaReader:
         taken, is_over = self._message_queue.take(max_rows)
         if (
             begun := self._message_queue.take_start()
-        ) is not None:  # looked for behind what has come: it was told before that
+        ) is not None:  # looked for after taking messages: the thread sets it before them
             self._topic_offsets = begun
             self._keep_beginning(begun.encoded())
         malformed: dict[str, int] = {}
