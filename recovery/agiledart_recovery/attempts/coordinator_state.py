@@ -1,4 +1,4 @@
-"""State of a coordinator that all its parts read and write: which phase it is in, and what it does in that phase."""
+"""State of a coordinator that all its parts read and write."""
 
 from enum import Enum
 

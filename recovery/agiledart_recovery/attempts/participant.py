@@ -62,7 +62,7 @@ class Participant:
         attempt: the last attempt that was entered; on the disk before anything was answered.
         begun: the highest barrier that this host's sources were asked for in this attempt.
         committed_at: when this host last received a commit, or entered the attempt; None: neither.
-        preparation: what this host's instances have prepared.
+        preparation: answers of this host's instances for barriers.
     """
 
     def __init__(self, context: RecoveryContext, run: RunId, attempt: int = 0, signed_command: bytes = b"") -> None:

@@ -47,7 +47,7 @@ class PreparedAttempt(Protocol):
 
 
 class SnapshotPreparation:
-    """What this host's instances have prepared in the current attempt."""
+    """Answers of this host's instances for the barriers of the current attempt."""
 
     def __init__(self, context: RecoveryContext, run: RunId, part: PreparedAttempt) -> None:
         self._context, self._run, self._part = context, run, part

@@ -1,0 +1,179 @@
+"""Runs that a node votes for: a voter slot and a coordinator for each, and the table of the messages to them.
+
+| sender | what it has to prove |
+|---|---|
+| a proposer | the ballot is its own |
+| a coordinator | the same |
+| a voter | it was asked for its vote, or it brings an admin's signed command |
+| a host | a plan that this coordinator knows of names it |
+
+A message that proves nothing is ignored and observed, by its reason.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.limits import MAX_RUNS
+from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.voter_slot import VoterSlot
+from agiledart_recovery.wire import messages
+from agiledart_recovery.wire.effects import VoterFile
+from agiledart_recovery.wire.names import Ballot, RunId
+from agiledart_recovery.wire.observations import MessageIgnored
+from agiledart_recovery.wire.register_status import RegisterStatus
+from agiledart_recovery.wire.register_value import RegisterValue
+
+_VOTER_SLOT_BITS = 60
+
+ToCoordinator = Callable[[Coordinator, Peer, Any], None]
+
+_VOTES: Final[dict[type, ToCoordinator]] = {
+    messages.Promise: lambda to, sender, message: to.proposer.on_promise(sender, message),
+    messages.Accepted: lambda to, sender, message: to.on_accepted(sender, message),
+    messages.BallotRefused: lambda to, sender, message: to.leadership.on_refused(sender, message),
+    messages.LeaderAcknowledged: lambda to, sender, message: to.leadership.on_leader_acknowledged(sender, message),
+}
+"""Messages that only a node that was asked for its vote may send."""
+
+_FROM_HOSTS: Final[dict[type, ToCoordinator]] = {
+    messages.ResetOk: lambda to, sender, message: to.entry.on_reset_ok(sender, message),
+    messages.ResetRefused: lambda to, sender, message: to.entry.on_reset_refused(sender, message),
+    messages.AttemptProgress: lambda to, sender, message: to.entry.on_entering(sender, message),
+    messages.Prepared: lambda to, sender, message: to.on_prepared(sender, message),
+    messages.Synced: lambda to, sender, message: to.on_synced(sender, message),
+    messages.CommittedOk: lambda to, sender, message: to.on_committed_ok(sender, message),
+    messages.NewAttemptNeeded: lambda to, sender, message: to.on_new_attempt_needed(sender, message),
+    messages.FragmentsReplaced: lambda to, sender, message: to.on_remade(sender, message),
+    messages.GenerationReady: lambda to, sender, message: to.on_generation_ready(sender, message),
+    messages.GenerationProgress: lambda to, sender, message: to.commit_protocol.generation_change.on_progress(
+        sender, message
+    ),
+}
+"""Messages that only a host of the run may send."""
+
+
+def _has_signed_command(message: messages.RunMessage) -> bool:
+    """Return whether a message brings an admin's signed command, which is verified by itself, whichever node sends it."""
+    return isinstance(message, messages.BallotRefused) and message.signed_command != b""
+
+
+class VotedRuns:
+    """Voter slots and coordinators of one node.
+
+    Attributes:
+        handlers: message type → its handler.
+    """
+
+    def __init__(self, context: RecoveryContext) -> None:
+        self._context = context
+        self.voter_slots: dict[RunId, VoterSlot] = {}
+        self.coordinators: dict[RunId, Coordinator] = {}
+        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
+            messages.Prepare: self._on_prepare,
+            messages.Accept: self._on_accept,
+            messages.RequestVoterSlot: self._on_request_voter_slot,
+            messages.VoterSlotMade: self._on_voter_slot_made,
+            messages.LeaderAnnounced: self._on_leader_announced,
+            **dict.fromkeys(_VOTES, self._on_vote),
+            **dict.fromkeys(_FROM_HOSTS, self._on_host),
+        }
+
+    def _ignore(self, sender: Peer, reason: str) -> None:
+        self._context.observe(MessageIgnored(sender.node, reason))
+
+    # ---- voter slots
+
+    def _on_prepare(self, sender: Peer, message: messages.Prepare) -> None:
+        if (voter_slot := self._slot_for(sender, message.run, message.ballot)) is not None:
+            voter_slot.on_prepare(sender, message)
+
+    def _on_accept(self, sender: Peer, message: messages.Accept) -> None:
+        if message.value.run != message.run or message.value.faults():
+            self._ignore(sender, "value")
+        elif (voter_slot := self._slot_for(sender, message.run, message.stamp.ballot)) is not None:
+            voter_slot.on_accept(sender, message)
+
+    def _slot_for(self, sender: Peer, run: RunId, ballot: Ballot) -> VoterSlot | None:
+        """Return the voter slot of a run, if there is one and the ballot is the sender's; only the node of a ballot may use it."""
+        voter_slot = self.voter_slots.get(run)
+        if voter_slot is None:
+            self._ignore(sender, "voter_slot")
+        elif (ballot.node, ballot.incarnation) != (sender.node, sender.incarnation):
+            self._ignore(sender, "ballot")
+            return None
+        return voter_slot
+
+    def _on_request_voter_slot(self, sender: Peer, message: messages.RequestVoterSlot) -> None:
+        voter_slot = self.make_voter_slot(message.run)
+        if voter_slot is not None:
+            voter_slot.keep(
+                lambda: self._context.send(sender, messages.VoterSlotMade(message.run, voter_slot.voter_slot))
+            )
+
+    def make_voter_slot(self, run: RunId) -> VoterSlot | None:
+        """Return the voter slot of a run, a new one if need be; None when this node votes for too many runs."""
+        voter_slot = self.voter_slots.get(run)
+        if voter_slot is None and len(self.voter_slots) < MAX_RUNS:
+            voter_slot = self.add_voter_slot(VoterFile(run, self._context.random.bits(_VOTER_SLOT_BITS)))
+        return voter_slot
+
+    def add_voter_slot(self, file: VoterFile) -> VoterSlot:
+        """Vote for a run with the voter slot of this file."""
+        voter_slot = self.voter_slots[file.run] = VoterSlot(self._context, file)
+        self.coordinators[file.run] = Coordinator(self._context, voter_slot)
+        return voter_slot
+
+    def register_status(self, run: RunId, acknowledged_value: RegisterValue | None) -> RegisterStatus:
+        """Return what this node has of a run's register. Its host side knows the acknowledged value."""
+        voter_slot = self.voter_slots.get(run)
+        if voter_slot is None:
+            return RegisterStatus(acknowledged_value=acknowledged_value)
+        led_value = self.coordinators[run].proposer.value
+        acknowledged_value = max(
+            (value for value in (acknowledged_value, led_value) if value is not None),
+            key=lambda value: (value.attempt, value.committed),
+            default=None,
+        )
+        return RegisterStatus(
+            voter_slot.voter_slot, voter_slot.promised, voter_slot.accepted, voter_slot.value, acknowledged_value
+        )
+
+    # ---- coordinators
+
+    def _coordinator_for(self, sender: Peer, run: RunId) -> Coordinator | None:
+        coordinator = self.coordinators.get(run)
+        if coordinator is None:
+            self._ignore(sender, "coordinator")
+        return coordinator
+
+    def _on_leader_announced(self, sender: Peer, message: messages.LeaderAnnounced) -> None:
+        coordinator = self._coordinator_for(sender, message.run)
+        if coordinator is not None and message.ballot.node != sender.node:
+            self._ignore(sender, "ballot")
+        elif coordinator is not None:
+            coordinator.leadership.on_leader_announced(sender, message)
+
+    def _on_voter_slot_made(self, sender: Peer, message: messages.VoterSlotMade) -> None:
+        coordinator = self._coordinator_for(sender, message.run)
+        if coordinator is not None:
+            coordinator.voter_replacement.on_voter_slot_made(sender, message.voter_slot)
+
+    def _on_vote(self, sender: Peer, message: messages.RunMessage) -> None:
+        coordinator = self._coordinator_for(sender, message.run)
+        if coordinator is None:
+            return
+        if coordinator.is_voter(sender.node) or _has_signed_command(message):
+            _VOTES[type(message)](coordinator, sender, message)
+        else:
+            self._ignore(sender, "voter")
+
+    def _on_host(self, sender: Peer, message: messages.RunMessage) -> None:
+        coordinator = self._coordinator_for(sender, message.run)
+        if coordinator is None:
+            return
+        if coordinator.leads and coordinator.proposer.value is not None and not coordinator.is_host(sender.node):
+            self._ignore(sender, "host")
+        else:
+            _FROM_HOSTS[type(message)](coordinator, sender, message)
