@@ -8,14 +8,15 @@ import socket
 
 import msgspec
 
-from agiledart_agent.executors.executor_pool import ExecutorPool, ExecutorProcess
+from agiledart_agent.executors.executor_listener import ExecutorListener
+from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.executor_service import ExecutorService
 from agiledart_cli.main import main
 from agiledart_executor.wire.agent_messages import ExecutorMessage, RequestCompleted
 from agiledart_kernel.node_id import NodeId
 from tests.e2e.detour import RELAYS_GO_STRAIGHT, VARIABLE
 
-_take = ExecutorPool._take
+_take = ExecutorListener.take
 _address_of = ExecutorService.address_of
 _round: dict[str, str] = {}
 
@@ -35,16 +36,16 @@ def address_of(desk: ExecutorService, application: str, executor: NodeId) -> str
     return next((true for true, shown in _round.items() if shown == told), told)
 
 
-def take(pool: ExecutorPool, executor: ExecutorProcess, message: ExecutorMessage) -> None:
-    """As the pool does, with another address."""
+def take(listener: ExecutorListener, executor: ExecutorProcess, message: ExecutorMessage) -> None:
+    """As the listener does, with another address."""
     if isinstance(message, RequestCompleted) and message.address:
         address, slash, node = message.address.partition("/")
         message = msgspec.structs.replace(message, address=f"{way_round(address)}{slash}{node}")
-    _take(pool, executor, message)
+    _take(listener, executor, message)
 
 
 if __name__ == "__main__":
-    ExecutorPool._take = take  # type: ignore[method-assign,assignment]
+    ExecutorListener.take = take  # type: ignore[method-assign,assignment]
     if os.environ.get(RELAYS_GO_STRAIGHT):
         ExecutorService.address_of = address_of  # type: ignore[method-assign,assignment]
     main()

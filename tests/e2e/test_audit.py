@@ -108,7 +108,7 @@ def mixed(made: Mesh, count: int) -> None:
 def test_every_command_is_audited_and_an_altered_line_is_reported() -> None:
     with mesh(2) as made:
         mixed(made, 100)
-        code, body, _ = audit(made, "--app", "x1", "--since", "1h", "--who", "submitter")
+        code, body, _ = audit(made, "--app", "x1", "--since", "1h", "--requester", "submitter")
         assert code == 0
         assert {(row["application"], row["requester"].split()[0]) for row in body["rows"]} == {("x1", "submitter")}  # type: ignore[attr-defined]
         assert cli("audit", "--since", "1s", "--app", "none", "--agent", str(made.agents[0].state_dir)).stdout == (

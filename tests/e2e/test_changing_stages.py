@@ -58,7 +58,9 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
         (1, 3, "scale", "done"), (3, 2, "scale", "done"), (2, 2, "move", "done"), (2, 1, "scale", "done"),
     ]  # fmt: skip
     wait_for(
-        lambda: changes(ring, "elastic")[-1]["pause_ms"] is not None, 30, "the next epoch tells how long rows stood still"
+        lambda: changes(ring, "elastic")[-1]["pause_ms"] is not None,
+        30,
+        "the next epoch tells how long rows stood still",
     )
     gaps = [one["pause_ms"] for one in changes(ring, "elastic")]
     assert all(0 < gap < 1_000 * one["seconds"] for gap, one in zip(gaps, changes(ring, "elastic"), strict=True)), gaps
@@ -70,7 +72,7 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
         (("scale", "elastic", "sums", "more"), 2, "neither a number nor auto"),
         (("scale", "elastik", "sums", "2"), 1, "Did you mean elastic"),
         (("move", "elastic", "sums", "a9"), 2, "No node 'a9'"),
-        (("move", "elastic", "readings", "a2"), 1, "stays on the node where its data are"),
+        (("move", "elastic", "readings", "a2"), 1, "it stays on the node that has its data"),
     ):
         assert (code, text in (answer := told(ring, *words))[1]) == (answer[0], True), (words, answer)
     assert ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["keeps_number"], "until it is let"

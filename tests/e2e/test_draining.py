@@ -67,7 +67,7 @@ def test_a_node_is_drained_while_rows_flow_accepts_work_again_and_leaves(ring: M
     wait_for(lambda: "a2" not in hosts(steady, roaming), 30, "their records say so")
     assert (node(ring, "a2")["is_draining"], node(ring, "a2")["instances"]) == (True, 0)
     assert "It was so already" in told(ring, "drain", "a2", "--stay")[1]
-    assert "a2 is drained, or leaves the ring" in told(ring, "move", "steady", "sums", "a2")[1]
+    assert "a2 is drained or is leaving the ring" in told(ring, "move", "steady", "sums", "a2")[1]
     assert told(ring, "drain", "a2", "--undo")[0] == 0
     assert not node(ring, "a2")["is_draining"]
 

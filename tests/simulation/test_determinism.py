@@ -8,9 +8,9 @@ from agiledart_simulation.runs.ring_run import RingRun, run_seed
 from agiledart_simulation.runs.scenario import draw
 
 _PROGRAM = """
-from agiledart_simulation.runs.ring_run import Run
+from agiledart_simulation.runs.ring_run import RingRun
 from agiledart_simulation.runs.scenario import draw
-print([(queue, Run(draw(seed, 12, fixed={"queue": queue})).run().digest) for seed in (2, 7) for queue in ("heap", "wheel")])
+print([(queue, RingRun(draw(seed, 12, fixed={"queue": queue})).run().digest) for seed in (2, 7) for queue in ("heap", "wheel")])
 """
 
 

@@ -71,7 +71,7 @@ def test_without_faults_every_change_is_done_in_one_attempt() -> None:
         assert value is not None
         assert value.attempt == 1
         whys = {change.why for change in value.changes if change.fate != "done"}
-        assert whys <= {"no room", "its input had ended"}
+        assert whys <= {"no capacity", "its input had ended"}
         done += sum(change.fate == "done" for change in value.changes)
     assert done > 5
 
@@ -111,5 +111,5 @@ def test_one_host_that_acknowledges_slowly_delays_no_change(seed: int, monkeypat
     assert report.violations == ()
     assert value is not None
     assert value.attempt == 1
-    assert {change.why for change in value.changes if change.fate != "done"} <= {"no room", "its input had ended"}
+    assert {change.why for change in value.changes if change.fate != "done"} <= {"no capacity", "its input had ended"}
     assert sum(change.fate == "done" for change in value.changes) >= 3

@@ -27,7 +27,7 @@ def one_too_many(replace: Replace) -> None:
     ) -> tuple[TokenUses, TokenUseDecision]:
         return right(known, msgspec.structs.replace(met, allowed=met.allowed + 1), now, is_closed=is_closed)
 
-    replace(token_registry, "judged", register_use)
+    replace(token_registry, "register_use", register_use)
 
 
 def in_before_written(replace: Replace) -> None:
@@ -40,7 +40,7 @@ def in_before_written(replace: Replace) -> None:
         _, verdicts = right(self, known, events)
         return known, verdicts
 
-    replace(TokenRegistry, "_judged", judge)
+    replace(TokenRegistry, "_register_uses", judge)
 
 
 def writes_over_others(replace: Replace) -> None:
@@ -83,7 +83,7 @@ def forgets_the_known(replace: Replace) -> None:
     ) -> tuple[TokenUses, TokenUseDecision]:
         return right(known, msgspec.structs.replace(met, known=()), now, is_closed=is_closed)
 
-    replace(token_registry, "judged", register_use)
+    replace(token_registry, "register_use", register_use)
 
 
 def receipts_without_end(replace: Replace) -> None:
@@ -96,7 +96,7 @@ def receipts_without_end(replace: Replace) -> None:
         more = met.counted_at and known is not None
         return right(known, msgspec.structs.replace(met, allowed=9_999) if more else met, now, is_closed=is_closed)
 
-    replace(token_registry, "judged", register_use)
+    replace(token_registry, "register_use", register_use)
 
 
 def everybody_when_the_ring_is_silent(replace: Replace) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from agiledart_agent.executors import bare_process
 from agiledart_agent.executors.bare_process import BareProcess, LaunchError, SpareProcess, start_bare
-from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorEvents, ExecutorPool
+from agiledart_agent.executors.executor_listener import ExecutorEvents
+from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorPool
 
 
 @pytest.fixture(autouse=True)

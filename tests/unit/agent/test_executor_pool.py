@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from agiledart_agent.executors.bare_process import LaunchError, executor_environment
-from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
+from agiledart_agent.executors.executor_listener import ExecutorEvents
+from agiledart_agent.executors.executor_pool import ExecutorPool
+from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_executor.wire.agent_messages import InstanceFailure, InstanceName
 
 

@@ -1,5 +1,6 @@
 """An executor's credentials are renewed while it runs: before its grant or its certificate ends, for the same key."""
 
+import math
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from agiledart_agent.executors.executor_service import EXECUTOR_GRANT_HOURS, ExecutorService
+from agiledart_agent.executors.executor_credentials import EXECUTOR_GRANT_HOURS, ExecutorCredentials
 from agiledart_agent.identity.identity import Identity, make_executor_pass
 from agiledart_executor.routes.data_routes import DataRoutes
 from agiledart_executor.wire.agent_messages import CredentialsRenewed
@@ -35,7 +36,7 @@ class Process:
         self.told.append(message)
 
 
-class Desk(ExecutorService):
+class Desk(ExecutorCredentials):
     """Of an agent with one executor, and one that it knows nothing of."""
 
     def __init__(self, identity: Identity) -> None:
@@ -43,11 +44,7 @@ class Desk(ExecutorService):
         self.papers = papers
         self._identity, self._passes, self._grants = identity, {papers.node_id.hex: papers}, {"taxi": papers.grant}
         self.one, self.stranger = Process(papers.node_id.hex), Process("00")
-
-    @property
-    def processes(self) -> Any:
-        """Those two."""
-        return self.one, self.stranger
+        self.processes: Any = (self.one, self.stranger)
 
 
 @pytest.fixture
@@ -65,7 +62,7 @@ def later(desk: Desk, days: float) -> float:
 
 
 def test_nothing_is_renewed_while_it_holds(desk: Desk) -> None:
-    desk.renew(later(desk, 20) + 3 * DAY)
+    desk.renew(desk.processes, later(desk, 20) + 3 * DAY)
     assert not desk.one.told
 
 
@@ -73,7 +70,7 @@ def test_grant_and_certificate_are_renewed_before_they_end_for_the_same_key(desk
     for days in (LEAF_DAYS - 2, LEAF_DAYS - 2):  # twice: it goes on like that
         now = later(desk, days)
         desk.one.told.clear()
-        desk.renew(now + 3 * DAY)
+        desk.renew(desk.processes, now + 3 * DAY)
         (said,) = desk.one.told
         assert isinstance(said, CredentialsRenewed)
         grant = verify_chain(desk._identity.network, said.chain, desk.papers.public_key, int(now), check_signature)
@@ -86,7 +83,7 @@ def test_grant_and_certificate_are_renewed_before_they_end_for_the_same_key(desk
 
 
 def test_all_are_renewed_with_the_membership_of_their_agent(desk: Desk) -> None:
-    desk.renew()
+    desk.renew(desk.processes, math.inf)
     assert len(desk.one.told) == 1
 
 
@@ -96,7 +93,7 @@ def test_an_executor_presents_its_renewed_grant_on_new_links(desk: Desk, monkeyp
     configuration = cast(Any, SimpleNamespace(credentials=desk.papers.credentials, application="taxi"))
     hello = Hello(service="data", chain=desk.papers.chain, name="pi3")
     ways = DataRoutes(configuration, hello, nothing, nothing, nothing, nothing, nothing)
-    desk.renew(later(desk, 29) + 3 * DAY)
+    desk.renew(desk.processes, later(desk, 29) + 3 * DAY)
     (said,) = desk.one.told
     load = ssl.SSLContext.load_cert_chain
 

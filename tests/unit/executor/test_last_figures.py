@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agiledart_executor.programs.instance_reporter import InstanceReporter
 from agiledart_executor.programs.worker import Worker
 from agiledart_executor.wire.agent_messages import InstanceFailure, InstanceName, InstanceReports
 
@@ -29,9 +30,8 @@ def test_unencodable_figures_do_not_delay_the_failure_report() -> None:
 
     broken, sound = instance(0, raises), instance(1, lambda: {"rows": 7})
     told: list[Any] = []
-    worker: Any = SimpleNamespace(_host=SimpleNamespace(running={0: broken, 1: sound}), send=told.append)
-    worker._report_last_figures = partial(Worker._report_last_figures, worker)
-    Worker._instance_failed(worker, broken, "its disk is gone")
+    reporter = InstanceReporter(lambda: [broken, sound], told.append, lambda running, text: None, lambda: None)
+    reporter.instance_failed(broken, "its disk is gone")
     assert told == [
         InstanceReports(((sound.instance_name, {"rows": 7}),)),
         InstanceFailure(broken.instance_name, "its disk is gone", is_crash=False),
