@@ -1,4 +1,5 @@
-"""Which way packets take over links that lose some: the planner's policies on the same networks, beside the published figures.
+"""Experiments on path planning over lossy links: the planner's policies on the same networks, beside the published figures.
 
-`networks` makes the networks, `trial` sends packets over one of them, `figures` adds runs up; each other module is one experiment.
+`networks` makes the networks, `trial` sends packets over one network, and `figures` aggregates runs. `data`, `grenoble` and
+`streets` read measured networks; each other module is one experiment.
 """

@@ -1,4 +1,4 @@
-"""Where measured networks lie: the folder that AGILEDART_DATA names. Nothing of it is part of the project."""
+"""Reader of measured networks in the folder that AGILEDART_DATA names. The data is not part of the project."""
 
 import csv
 import gzip
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def table(relative: str) -> list[dict[str, str]] | None:
-    """The rows of a CSV file, also a compressed one; None when there is no such file."""
+    """Read the rows of a CSV file, also a compressed one; return None when the file does not exist."""
     root = os.environ.get("AGILEDART_DATA")
     path = Path(root, relative) if root else None
     if path is None or not path.is_file():

@@ -1,4 +1,4 @@
-"""Means of many runs, and how sure they are."""
+"""Means of many runs, and their confidence intervals."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from agiledart_shuffle.registry import PathTask, policy_named
 
 
 def mean(values: Sequence[float]) -> float:
-    """Their mean; 0 of none."""
+    """Return the mean of the values; 0 when there are none."""
     return sum(values) / len(values) if values else 0.0
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one, or between the two in the middle; 0 of none."""
+    """Return the median of the values; 0 when there are none."""
     ordered = sorted(values)
     half = len(ordered) // 2
     if not ordered:
@@ -25,7 +25,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def ci95(values: Sequence[float]) -> float:
-    """Half the width of the 95 % confidence interval of their mean; 0 of fewer than two."""
+    """Return half the width of the 95 % confidence interval of the mean; 0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
     middle = mean(values)
@@ -35,7 +35,7 @@ def ci95(values: Sequence[float]) -> float:
 def trial_of(
     policy: str, network: PathNetwork, seed: int, number: int, memory: EstimateMemory = STATIONARY
 ) -> PathTrial:
-    """A policy by name on a network; luck and draws depend on the seed, the network's number and the policy only."""
+    """Build a trial of the named policy on a network; its random draws depend only on seed, network number and policy."""
     task = PathTask(
         network.graph,
         network.source,
@@ -49,7 +49,7 @@ def trial_of(
 
 
 def regrets(policy: str, networks: Callable[[int], PathNetwork], count: int, packets: int, seed: int) -> list[float]:
-    """The whole regret of a policy on each of so many networks."""
+    """Return the total regret of a policy, in slots, on each of `count` networks."""
     totals = []
     for number in range(count):
         trial = trial_of(policy, networks(number), seed, number)

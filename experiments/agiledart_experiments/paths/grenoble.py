@@ -1,4 +1,4 @@
-"""Fifty nodes of IoT-LAB Grenoble, channel by channel: delivery rates as they were measured over 31 hours, replayed in time."""
+"""Replay of the measured delivery rates of fifty IoT-LAB Grenoble nodes over 31 hours, channel by channel."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
 
 RATE_LEAST = 0.02
-"""A link over which nothing came in a hundred frames may still let one of fifty through."""
+"""Least delivery rate of a link: one that delivered none of a hundred frames may still deliver one of fifty."""
 
 COST_LEAST = 3.0
-"""Slots from source to sink at least, or there is nothing to choose."""
+"""Least cost from source to sink, in slots: on shorter paths a policy has nothing to choose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One channel over time.
+    """Measured delivery rates of one channel over time.
 
     Attributes:
-        network: its links with the rates first measured.
+        network: the links of the channel with the rates measured first.
         changes: minute, link and rate of each later measurement, in order of time.
-        length: minutes.
+        length: length of the replay in minutes.
     """
 
     network: PathNetwork
@@ -31,7 +31,7 @@ class Replay:
     length: int
 
     def minutes(self) -> Iterator[list[float] | None]:
-        """For each minute all rates if some changed, else None."""
+        """Yield for each minute all rates if a rate changed, else None."""
         rates, at = list(self.network.rates), 0
         for minute in range(self.length):
             began = at
@@ -43,7 +43,7 @@ class Replay:
 
 
 def replays(seed: int, channels: int) -> list[Replay]:
-    """So many channels, each with a source and a sink far apart; none when the measurements are not there."""
+    """Return replays of `channels` channels, each with a distant source and sink; none when the data is missing."""
     rows = table("wireless_links/grenoble50_pdr.csv.gz")
     if rows is None:
         return []

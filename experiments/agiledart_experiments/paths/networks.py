@@ -8,19 +8,19 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import LinkGraph
 
 SIZES = {25: (5, 32), 36: (6, 64), 64: (8, 128), 144: (12, 256)}
-"""By nodes: the side of the grid, and the links. AgileDART §VII-F and appendix F."""
+"""Side of the grid and number of links, by number of nodes. Source: AgileDART §VII-F and appendix F."""
 
 DELAYS_MS = (100.0, 500.0)
-"""Mean delays of links in appendix F; a slot is the least of them."""
+"""Range of the mean delays of links in milliseconds, from appendix F; a slot is the least delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathNetwork:
-    """What packets cross.
+    """Network with lossy links, a source and a sink.
 
     Attributes:
-        graph, source, sink: the links, and where packets enter and leave.
-        rates: of each link, the share of attempts that succeed; 1/rate is its mean delay in slots.
+        graph, source, sink: the links, and the nodes where packets enter and leave.
+        rates: the share of attempts that succeed on each link; 1/rate is its mean delay in slots.
     """
 
     graph: LinkGraph
@@ -30,20 +30,20 @@ class PathNetwork:
 
     @property
     def costs_to_go(self) -> list[float]:
-        """V: the least mean delay from each node to the sink, in slots."""
+        """Return V: the least mean delay from each node to the sink, in slots."""
         return self.graph.cost_to_go([1.0 / rate for rate in self.rates], self.sink)
 
     @property
     def best_path(self) -> list[int]:
-        """The links of the path of least mean delay."""
+        """Return the links of the path with the least mean delay."""
         return self.graph.cheapest_path([1.0 / rate for rate in self.rates], self.source, self.sink)
 
 
 def grid(side: int, links: int, random: RandomStream) -> LinkGraph:
-    """Links right and down; some taken away, or diagonals added, until there are so many.
+    """Draw a grid of `links` links: right and down, with links removed or diagonals added to reach the number.
 
-    The paper prints no topology. Each node but the last keeps a link out, each but the first a link in, so that all lie on the way
-    from corner to corner.
+    The paper prints no topology. Each node but the last keeps an outgoing link, and each but the first an incoming link. So every
+    node lies on a path from corner to corner.
     """
     across = [(v, v + 1) for v in range(side * side) if v % side < side - 1]
     down = [(v, v + side) for v in range(side * (side - 1))]
@@ -60,17 +60,17 @@ def grid(side: int, links: int, random: RandomStream) -> LinkGraph:
 
 
 def lossy_grid(side: int, links: int, delays_ms: tuple[float, float], random: RandomStream) -> PathNetwork:
-    """A grid from corner to corner whose links have uniform mean delays; a slot is the least of them."""
+    """Draw a network on a grid, from corner to corner, with uniform mean delays; a slot is the least delay."""
     graph = grid(side, links, random)
     least, most = delays_ms
     return PathNetwork(graph, 0, side * side - 1, tuple(least / random.between(least, most) for _ in range(links)))
 
 
 def shape_of(nodes: int) -> tuple[int, int]:
-    """Side and links of a network of so many nodes: as published, else a full grid.
+    """Return the side and the number of links of a network of `nodes` nodes: as published, else a full grid.
 
     Raises:
-        ConfigurationError: no square has so many nodes.
+        ConfigurationError: the number of nodes is not a square.
     """
     side = math.isqrt(nodes)
     if side * side != nodes:
@@ -79,6 +79,6 @@ def shape_of(nodes: int) -> tuple[int, int]:
 
 
 def grid_of_nodes(nodes: int, seed: int, number: int) -> PathNetwork:
-    """The so-many-th network of a size."""
+    """Draw the network with this number among those of a size."""
     side, links = shape_of(nodes)
     return lossy_grid(side, links, DELAYS_MS, RandomStream(seed, "network", nodes, number))

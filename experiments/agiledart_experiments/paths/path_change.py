@@ -1,8 +1,8 @@
-"""What a change of the links costs: the best path gets worse, another one gets better unseen, or a real network goes through a day.
+"""Experiment `path-change`: regret after the links change, on random networks and on a measured network.
 
-Two thousand packets on random networks, of which the first half sees links as they are drawn. Then on every second network all
-links of the best path take four times as long, and on the others a path of links that were not in use becomes nearly perfect.
-The network measured is IoT-LAB Grenoble's: fifty nodes, each channel by itself, delivery rates as measured over 31 hours.
+Each random network carries two thousand packets; the first half uses the links as drawn. Then on every second network all links
+of the best path take four times as long. On the others an unused path becomes nearly perfect. The measured network is IoT-LAB
+Grenoble: fifty nodes, each channel by itself, with delivery rates as measured over 31 hours.
 """
 
 from agiledart_experiments.paths.figures import ci95, mean, trial_of
@@ -13,7 +13,7 @@ from agiledart_shuffle.estimates import CHANGING, FORGETTING, STATIONARY, Estima
 from agiledart_shuffle.graph import LinkGraph
 
 POLICIES: dict[str, EstimateMemory] = {"paper": STATIONARY, "kl": FORGETTING, "planned": CHANGING}
-"""And how long outcomes count with each."""
+"""Policies to compare, each with the memory of its estimates: how long outcomes count."""
 
 PUBLISHED: dict[tuple[int, str], tuple[int, int, int]] = {
     (25, "paper"): (899, 3867, 509),
@@ -21,22 +21,22 @@ PUBLISHED: dict[tuple[int, str], tuple[int, int, int]] = {
     (36, "paper"): (1293, 4752, 991),
     (36, "kl"): (866, 2063, 562),
 }
-"""Before, after worse, after better: an independent simulator (specification of the shuffle, §8)."""
+"""Published regret before, after worse and after better. Source: an independent simulator (shuffle specification, §8)."""
 
 PAPER, SMALL = ((25, 36, 64), 160), ((25, 36), 20)
-"""Nodes of the networks, and how many of each size."""
+"""Nodes of the networks, and the number of networks of each size."""
 
 PACKETS = 1_000
 SLOWER, PERFECT = 4.0, 0.95
 OF_KL_MOST = 0.75
 _UNUSED = 20.0
-"""Slots that a link of the best path is charged for when the other path is looked for."""
+"""Slots added to each link of the best path, so that the search for another path avoids these links."""
 
 _FIGURES = ("before", "after_worse", "after_better")
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each network and policy."""
+    """Run the experiment: return a row for each network and policy."""
     sizes, count = PAPER if settings.is_paper else SMALL
     rows = []
     for nodes in sizes:
@@ -65,9 +65,9 @@ def run(settings: Settings) -> ExperimentReport:
     if measured:
         of = {row["policy"]: row["regret_mean"] for row in rows if row["network"] == "grenoble50"}
         part = of["planned"] / of["kl"]
-        notes.append(f"grenoble50 is observed, without a goal: regret of planned is {part:.2f} of kl's there")
+        notes.append(f"grenoble50 is reported without a goal: regret of planned is {part:.2f} of kl's there")
     else:
-        notes.append("wireless_links of AGILEDART_DATA is not there: no measured network was replayed")
+        notes.append("wireless_links of AGILEDART_DATA is missing: no measured network was replayed")
     return ExperimentReport(parameters, tuple(rows), tuple(goals), tuple(notes))
 
 
@@ -89,7 +89,7 @@ def _measure(nodes: int, policy: str, memory: EstimateMemory, count: int, seed: 
 
 
 def got_worse(network: PathNetwork) -> list[float]:
-    """All links of the best path take four times as long."""
+    """Return rates with which all links of the best path take four times as long."""
     rates = list(network.rates)
     for link in network.best_path:
         rates[link] /= SLOWER
@@ -97,7 +97,7 @@ def got_worse(network: PathNetwork) -> list[float]:
 
 
 def got_better(network: PathNetwork) -> list[float]:
-    """The best path that keeps away from the present best one becomes nearly perfect."""
+    """Return rates with which the best path that avoids the present best path becomes nearly perfect."""
     rates = list(network.rates)
     costs = [1.0 / rate for rate in rates]
     for link in network.best_path:

@@ -1,6 +1,6 @@
-"""How far packets are from the best path's delay, from the first fifty to the last hundred of a thousand.
+"""Experiment `path-convergence`: excess delay over the best path, from the first fifty to the last hundred of 1,000 packets.
 
-The published values beside ours are those of an independent simulator (specification of the shuffle, T7): figure 23 prints none.
+The published values come from an independent simulator (specification of the shuffle, T7): figure 23 prints no values.
 """
 
 from agiledart_experiments.paths.figures import mean, trial_of
@@ -23,14 +23,14 @@ PUBLISHED: dict[tuple[int, str], tuple[float, ...]] = {
 
 PAPER = ((25, 36, 64), 100)
 SMALL = ((25, 36, 64), 12)
-"""Nodes of the networks, and how many networks of each size."""
+"""Nodes of the networks, and the number of networks of each size."""
 
 PACKETS = WINDOWS[-1][1]
 _LAST = "excess_901_1000"
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each size and policy."""
+    """Run the experiment: return a row for each size and policy."""
     usual, count = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
     rows = []

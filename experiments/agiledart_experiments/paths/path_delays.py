@@ -1,7 +1,7 @@
-"""Delays on the streets of a city: four applications send key frames over streets that take 50 to 250 ms each.
+"""Experiment `path-delays`: four applications send key frames over the streets of a city, each taking 50 to 250 ms.
 
-The paper's map is not published. Ours is Sydney's, from a table of its roads, or a graph that looks like one. Sources and sinks
-are drawn among those whose best path takes 2.5 to 4 s, so that 4.5 s can be met and missed.
+The paper's map is not published. This experiment uses a table of Sydney's roads, or a generated graph with a similar shape.
+Sources and sinks are drawn among the pairs whose best path takes 2.5 to 4 s, so a bound of 4.5 s can be met and missed.
 """
 
 import heapq
@@ -24,17 +24,17 @@ PUBLISHED: dict[str, tuple[float | None, float, float]] = {
     "next-hop": (None, 0.78, 33),
     "end-to-end": (None, 0.62, 38),
 }
-"""Seconds of the path after 50 packets (the best one: 5.9), share below 4,500 ms, packet at which the best path is found."""
+"""Published seconds of the path after 50 packets (best path: 5.9), share below 4,500 ms, packet that finds the best path."""
 
 RATIO_MOST, SHARE_LEAST = 7.8 / 5.9, 0.91
 PAPER, SMALL = (25, 200), (4, 200)
-"""Draws of the streets' delays, and packets of each application."""
+"""Number of draws of the streets' delays, and number of packets of each application."""
 
 APPLICATIONS = 4
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each policy and application, and one for each policy over all of them."""
+    """Run the experiment: return a row for each policy and application, and one for each policy over all applications."""
     draws, packets = PAPER if settings.is_paper else SMALL
     measured = sydney()
     graph = measured or generated(RandomStream(settings.seed, "streets"))
@@ -58,14 +58,14 @@ def run(settings: Settings) -> ExperimentReport:
     }
     notes = (
         "delay of a path: the sum of its streets' mean delays; share_below_4500_ms: of the paths of all packets",
-        f"first_optimal_trial: median of the runs; one that never took the best path counts as {packets + 1}",
-        "application: empty for all of them together; the paper's optimal path takes 5.9 s and its planned one 7.8 s",
+        f"first_optimal_trial: median of the runs; a run that never took the best path counts as {packets + 1}",
+        "application: empty for all applications together; the paper's optimal path takes 5.9 s and its planned one 7.8 s",
     )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _network(graph: LinkGraph, seed: int, number: int) -> PathNetwork:
-    """Delays are drawn once for the four applications; source and sink for each."""
+    """Draw a network: the four applications of a draw share the delays, and each has its own source and sink."""
     draw, application = divmod(number, APPLICATIONS)
     delays = RandomStream(seed, "street delays", draw)
     rates = tuple(SLOT_MS / delays.between(SLOT_MS, SLOWEST_MS) for _ in range(graph.links))
@@ -80,15 +80,15 @@ def _network(graph: LinkGraph, seed: int, number: int) -> PathNetwork:
 
 
 def best_paths(network: PathNetwork, count: int) -> list[tuple[int, ...]]:
-    """The so many best loop-free paths, the best first: partial ones grow in the order of cost so far plus true cost to go."""
+    """Return the `count` best loop-free paths, best first; partial paths grow by cost so far plus true cost to go."""
     graph, togo = network.graph, network.costs_to_go
-    found: list[tuple[int, ...]] = []
+    best: list[tuple[int, ...]] = []
     heap: list[tuple[float, tuple[int, ...]]] = [(togo[network.source], ())]
-    while heap and len(found) < count:
+    while heap and len(best) < count:
         total, path = heapq.heappop(heap)
         node = graph.heads[path[-1]] if path else network.source
         if node == network.sink:
-            found.append(path)
+            best.append(path)
             continue
         visited = [graph.tails[link] for link in path]
         for link in graph.leaving[node]:
@@ -96,7 +96,7 @@ def best_paths(network: PathNetwork, count: int) -> list[tuple[int, ...]]:
             if head not in visited and head != node:
                 longer = total - togo[node] + 1.0 / network.rates[link] + togo[head]
                 heapq.heappush(heap, (longer, (*path, link)))
-    return found
+    return best
 
 
 def _run(policy: str, network: PathNetwork, best: list[tuple[int, ...]], packets: int, seed: int, number: int) -> Row:

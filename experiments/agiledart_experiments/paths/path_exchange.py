@@ -1,8 +1,8 @@
-"""What it costs that nodes tell each other their costs to go only now and then, and that some of it is lost.
+"""Experiment `path-exchange`: regret when nodes announce their costs to go rarely, and some announcements are lost.
 
-The distributed planner with the paper's index, C = 0.2. The published values beside ours are those of an independent simulator
-(specification of the shuffle, §7), of 200 networks, whose nodes tell nothing at once; the paper prints none. Told at once when a
-cost moved by 10 % is what agents do.
+It runs the distributed planner with the paper's index, C = 0.2. The published values come from an independent simulator
+(specification of the shuffle, §7) with 200 networks, whose nodes never announce at once; the paper prints no values. Agents
+announce at once when a cost changed by 10 %.
 """
 
 from functools import partial
@@ -21,13 +21,13 @@ EXPLORATION = 0.2
 
 PAPER = ((25, 36, 64), 200)
 SMALL = ((25, 36), 6)
-"""Nodes of the networks, and how many networks of each size."""
+"""Nodes of the networks, and the number of networks of each size."""
 
 PACKETS = 1_000
 
 
 class Mode(NamedTuple):
-    """How costs to go are told: in every so many packets (0: with acknowledgements alone), at once, with losses."""
+    """Mode of announcing costs to go: packets between announcements (0: acknowledgements only), change, and loss."""
 
     name: str
     every: int
@@ -48,7 +48,7 @@ PUBLISHED = {25: (389, 395, 417, 432), 36: (617, 663, 779, 837), 64: (1006, 1154
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each size and way of telling."""
+    """Run the experiment: return a row for each size and mode of announcing."""
     sizes, count = PAPER if settings.is_paper else SMALL
     rows: list[Row] = []
     goals: list[Goal] = []
@@ -57,8 +57,8 @@ def run(settings: Settings) -> ExperimentReport:
         totals: dict[str, list[float]] = {}
         for place, mode in enumerate(MODES):
             settings.progress(f"{nodes} nodes, {mode.name}")
-            found = [_trial(networks(number), mode, settings.seed, number) for number in range(count)]
-            totals[mode.name] = [regret for regret, _ in found]
+            trials = [_trial(networks(number), mode, settings.seed, number) for number in range(count)]
+            totals[mode.name] = [regret for regret, _ in trials]
             published = PUBLISHED[nodes][place] if place < len(PUBLISHED[nodes]) else None
             rows.append(
                 {
@@ -68,7 +68,7 @@ def run(settings: Settings) -> ExperimentReport:
                     "regret_mean": round(mean(totals[mode.name]), 1),
                     "regret_mean_published": published,
                     "regret_ci95": round(ci95(totals[mode.name]), 1),
-                    "announcements_a_packet": round(mean([sent for _, sent in found]) / PACKETS, 2),
+                    "announcements_a_packet": round(mean([sent for _, sent in trials]) / PACKETS, 2),
                     "networks": count,
                 }
             )
@@ -78,7 +78,7 @@ def run(settings: Settings) -> ExperimentReport:
 
 
 def _trial(network: PathNetwork, mode: Mode, seed: int, number: int) -> tuple[float, float]:
-    """(regret, announcements); luck is the same for every mode."""
+    """Return (regret, announcements) of a trial; the random draws are the same for every mode."""
     planner = DistributedPlanner(
         network.graph,
         network.sink,
@@ -94,10 +94,12 @@ def _trial(network: PathNetwork, mode: Mode, seed: int, number: int) -> tuple[fl
 
 
 def _goals(nodes: int, totals: dict[str, list[float]]) -> list[Goal]:
-    """Telling less costs more; telling at once makes most of it good, and losses do not undo that."""
+    """Return the goals: rare announcements cost more; announcing at once recovers most of that, even with losses."""
 
     def no_worse(better: str, worse: str) -> bool:
-        gains = [one - other for one, other in zip(totals[worse], totals[better], strict=True)]
+        gains = [
+            worse_total - better_total for worse_total, better_total in zip(totals[worse], totals[better], strict=True)
+        ]
         return mean(gains) + ci95(gains) > 0.0
 
     alone = "acknowledgements"

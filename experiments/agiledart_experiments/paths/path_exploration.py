@@ -1,4 +1,6 @@
-"""Regret of the paper's rule by its exploration factor C, on three kinds of networks of 16 nodes and 30 links.
+"""Experiment `path-exploration`: regret of the paper's rule by its exploration factor C, on three kinds of networks.
+
+The networks have 16 nodes and 30 links.
 
 Published: the best C is 0.4 for the second kind and 0.2 for the third.
 """
@@ -12,7 +14,7 @@ from agiledart_shuffle.hop_planner import PathPlanner
 from agiledart_shuffle.policies.kl import KlIndex
 
 DELAYS_MS = {1: (10.0, 100.0), 2: (50.0, 100.0), 3: (100.0, 300.0)}
-"""Mean delays of the links, by kind of network; a slot is the least of them."""
+"""Range of the mean delays of links in milliseconds, by kind of network; a slot is the least delay."""
 
 PUBLISHED = {2: 0.4, 3: 0.2}
 SIDE, LINKS = 4, 30
@@ -20,13 +22,13 @@ FACTORS = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 LEAST, MOST = 0.01, 0.5
 
 PAPER, SMALL = 200, 20
-"""Networks of each kind."""
+"""Number of networks of each kind."""
 
 PACKETS = 1_000
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each kind of network and factor."""
+    """Run the experiment: return a row for each kind of network and factor."""
     count = PAPER if settings.is_paper else SMALL
     rows: list[Row] = []
     goals = []
@@ -59,7 +61,7 @@ def run(settings: Settings) -> ExperimentReport:
 
 
 def _regret(network: PathNetwork, factor: float, seed: int, kind: int, number: int) -> float:
-    """The same luck for every factor."""
+    """Return the regret of a trial in slots; the random draws are the same for every factor."""
     ties = RandomStream(seed, "ties", kind, number)
     trial = PathTrial(
         network,

@@ -1,6 +1,6 @@
-"""Regret of the paper's rule when nodes see so many links ahead only.
+"""Experiment `path-lookahead`: regret of the paper's rule when nodes see only a limited number of links ahead.
 
-The published values beside ours are those of an independent simulator (specification of the shuffle, T6): figure 17c prints none.
+The published values come from an independent simulator (specification of the shuffle, T6): figure 17c prints no values.
 """
 
 from functools import partial
@@ -10,19 +10,19 @@ from agiledart_experiments.paths.networks import grid_of_nodes, shape_of
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
 HOPS = (1, 2, 4, 6)
-"""Beside all of them."""
+"""Numbers of links ahead to run, in addition to all links."""
 
 PUBLISHED = {25: (1523, 1201, 977, 896, 876), 36: (3109, 2746, 2223, 1823, 1290), 64: (5603, 5053, 4221, 3722, 2079)}
 
 PAPER = ((25, 36, 64), 100)
 SMALL = ((25, 36, 64), 12)
-"""Nodes of the networks, and how many networks of each size."""
+"""Nodes of the networks, and the number of networks of each size."""
 
 PACKETS = 1_000
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each size and number of links ahead."""
+    """Run the experiment: return a row for each size and number of links ahead."""
     sizes, count = PAPER if settings.is_paper else SMALL
     rows: list[Row] = []
     goals = []
@@ -57,9 +57,12 @@ def _row(nodes: int, hops: int, is_all: bool, published: int, totals: list[float
 
 
 def _goal(nodes: int, hops: int, before: list[float], totals: list[float]) -> Goal:
-    """Seeing further is better; on few networks of a small size the last links ahead are worth less than luck."""
+    """Return the goal that seeing further is no worse.
+
+    The goal allows for the confidence interval: on few small networks the last links ahead matter less than chance.
+    """
     gains = [old - new for old, new in zip(before, totals, strict=True)]
-    what = (
+    bound = (
         f"{nodes} nodes: {hops} links ahead no worse than fewer, give or take the confidence interval of the difference"
     )
-    return Goal(what, mean(gains) + ci95(gains) > 0.0)
+    return Goal(bound, mean(gains) + ci95(gains) > 0.0)

@@ -1,7 +1,7 @@
-"""Regret of each policy over a thousand packets, on the same random networks.
+"""Experiment `path-regret`: regret of each policy over a thousand packets, on the same random networks.
 
-The paper's figures print no numbers. The published values beside ours are those of an independent simulator of the same rules
-on networks of the same sizes (specification of the shuffle, T5).
+The paper's figures print no numbers. The published values come from an independent simulator of the same rules on networks of the
+same sizes (specification of the shuffle, T5).
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ PUBLISHED: dict[str, dict[int, int]] = {
 
 PAPER = (tuple(SIZES), 100)
 SMALL = ((25, 36, 64), 12)
-"""Nodes of the networks, and how many networks of each size."""
+"""Nodes of the networks, and the number of networks of each size."""
 
 PACKETS = 1_000
 OF_PAPER_MOST = 0.35
@@ -32,7 +32,7 @@ WITHIN = 0.1
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each size and policy."""
+    """Run the experiment: return a row for each size and policy."""
     usual, count = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
     rows = []
@@ -50,7 +50,7 @@ def run(settings: Settings) -> ExperimentReport:
         "slot_ms": DELAYS_MS[0],
     }
     notes = (
-        "regret in slots: each attempt on a link is worth its success rate times what it brings nearer; links stay as they are",
+        "regret in slots: each attempt on a link is worth its success rate times the cost to go that it saves; links do not change",
         "published: an independent simulator on other networks of the same sizes; the paper's figures print no numbers",
     )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
@@ -83,6 +83,6 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
         if published is not None:
             off = abs(means["paper"] - published)
             allowed = WITHIN * published + of_size["paper"]["regret_ci95"]
-            what = f"{nodes} nodes: paper within {WITHIN:.0%} of {published}, give or take its confidence interval"
-            goals.append(Goal(what, off <= allowed))
+            bound = f"{nodes} nodes: paper within {WITHIN:.0%} of {published}, give or take its confidence interval"
+            goals.append(Goal(bound, off <= allowed))
     return tuple(goals)

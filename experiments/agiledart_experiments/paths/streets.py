@@ -1,4 +1,4 @@
-"""Street graphs: a part of Sydney from measured data, or one that looks like it, drawn from a seed."""
+"""Street graphs: a part of Sydney from measured data, or a similar graph drawn from a seed."""
 
 import math
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ BOX = (151.21343, 151.21934, -33.88919, -33.87463)
 """Longitudes and latitudes of the paper's map."""
 
 NODES = 300
-"""Junctions wanted. The measured table lacks small streets: the box is grown about its middle until it holds so many."""
+"""Number of junctions. The measured table lacks small streets, so the box grows about its centre until it holds as many."""
 
 _DEGREE = 2.6
 
 
 def sydney() -> LinkGraph | None:
-    """The strongly connected part of the streets about the paper's box; None when the table is not there."""
+    """Return the strongly connected part of the streets around the paper's box; None when the table is missing."""
     nodes = table("road_sydney/inner_city_nodes.csv.gz")
     links = table("road_sydney/inner_city_links.csv.gz")
     if nodes is None or links is None:
@@ -39,7 +39,7 @@ def sydney() -> LinkGraph | None:
 
 
 def generated(random: RandomStream) -> LinkGraph:
-    """Junctions at random; each joined to near ones by streets that do not cross, to a mean degree of 2.6, both ways."""
+    """Draw random junctions and two-way streets between near junctions that do not cross, to a mean degree of 2.6."""
     places = [(random.uniform(), random.uniform()) for _ in range(NODES)]
     pairs = [(a, b) for a in range(NODES) for b in range(a) if math.dist(places[a], places[b]) < 3.0 / math.sqrt(NODES)]
     pairs.sort(key=lambda pair: math.dist(places[pair[0]], places[pair[1]]))
@@ -64,7 +64,7 @@ def generated(random: RandomStream) -> LinkGraph:
 
 
 def strongly_connected(links: Iterable[tuple[object, object]]) -> LinkGraph:
-    """The largest part in which every node reaches every other, its nodes numbered in the order of the links."""
+    """Return the largest part in which every node reaches every other; its nodes are numbered in the order of the links."""
     pairs = list(links)
     number: dict[object, int] = {}
     for pair in pairs:
@@ -82,8 +82,10 @@ def strongly_connected(links: Iterable[tuple[object, object]]) -> LinkGraph:
             del left[other]
         largest = max(largest, part, key=len)
     again = {node: at for at, node in enumerate(largest)}
-    kept = [(again[a], again[b]) for a, b in zip(whole.tails, whole.heads, strict=True) if a in again and b in again]
-    return LinkGraph(len(largest), dict.fromkeys(kept))
+    inner_links = [
+        (again[a], again[b]) for a, b in zip(whole.tails, whole.heads, strict=True) if a in again and b in again
+    ]
+    return LinkGraph(len(largest), dict.fromkeys(inner_links))
 
 
 def _root(tree: list[int], node: int) -> int:
@@ -94,7 +96,7 @@ def _root(tree: list[int], node: int) -> int:
 
 
 def _cross(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float], d: tuple[float, float]) -> bool:
-    """Whether two streets without a common end cross each other."""
+    """Return whether two streets without a common end cross each other."""
     return _side(a, b, c) != _side(a, b, d) and _side(c, d, a) != _side(c, d, b)
 
 

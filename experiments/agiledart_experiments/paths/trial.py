@@ -1,7 +1,7 @@
-"""Sends packets over a network, one after the other, and says what each cost.
+"""Trial of one policy: send packets over a network one after the other, and record the cost of each.
 
-Regret is counted attempt by attempt: one on link (v, w) costs a slot and is worth θ·(V(v) - V(w)), V being the true cost to
-go. This has the mean of delay less optimal delay and far less noise.
+Regret is counted attempt by attempt: an attempt on link (v, w) costs a slot and is worth θ·(V(v) - V(w)), where V is the true
+cost to go. Its mean is that of the delay minus the optimal delay, and it has far less noise.
 """
 
 import math
@@ -13,19 +13,23 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.policy import Journey, PathPolicy
 
 ATTEMPTS_MOST = 200
-"""On one link in one visit; then the packet decides again, without that link."""
+"""Most attempts on a link in one visit to a node; then the policy chooses again, without that link."""
 
 
 @dataclass(slots=True)
 class PathTrial:
-    """One policy on one network.
+    """Trial of one policy on one network.
 
     Attributes:
-        regret: of each packet, in slots.
-        delays: of each packet, in slots, as drawn.
-        paths: the links that each packet took, in order, turns back left out.
-        slot: the present one, from 1 on.
-        lost: packets that found no way.
+        network: the network with its present rates.
+        policy: the policy that chooses the links.
+        luck: random stream of the attempts' outcomes.
+        decides_per_slot: whether the policy chooses again after every failed attempt.
+        regret: regret of each packet, in slots.
+        delays: delay of each packet as drawn, in slots.
+        paths: links that each packet took, in order, without those that it left by backtracking.
+        slot: number of the present slot, from 1 on.
+        lost: number of packets that found no path.
     """
 
     network: PathNetwork
@@ -41,17 +45,17 @@ class PathTrial:
     _logs: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Look at the network."""
+        """Compute the costs to go of the network."""
         self.change(self.network.rates)
 
     def change(self, rates: Sequence[float]) -> None:
-        """From now on links have these rates."""
+        """Change the rates of the links from now on."""
         self.network = PathNetwork(self.network.graph, self.network.source, self.network.sink, tuple(rates))
         self._to_go = self.network.costs_to_go
         self._logs = [math.log1p(-rate) if rate < 1.0 else -math.inf for rate in rates]
 
     def send(self, packets: int) -> None:
-        """So many packets, one after the other."""
+        """Send this number of packets, one after the other."""
         for _ in range(packets):
             self._send_one()
 
@@ -86,11 +90,11 @@ class PathTrial:
         self.paths.append(tuple(taken))
 
     def _attempts(self, link: int) -> int:
-        """How many a packet needs: geometric, out of one draw."""
+        """Draw the number of attempts that a packet needs on a link (geometric distribution, one draw)."""
         return int(math.log(1.0 - self.luck.uniform()) / self._logs[link]) + 1
 
     def _backtrack(self, journey: Journey, taken: list[int]) -> float:
-        """A dead end: back over the last link, which takes a slot and counts as a failure there."""
+        """Go back over the last link from a dead end, and return the regret: one slot, recorded as a failure of the link."""
         link = taken.pop()
         tail = self.network.graph.tails[link]
         regret = 1.0 + self._to_go[tail] - self._to_go[journey.node]
