@@ -31,7 +31,8 @@ _POSTED: Final = Guarantee(
 SOURCES: Final = {
     kind.name: kind
     for kind in (
-        ConnectorKind("batches", "record batches, arrays or data frames of a callable", _OBJECTS, opens="files.columns_reader:open_source"),
+        ConnectorKind("batches", "record batches, arrays or data frames of a callable", _OBJECTS,
+            opens="files.columns_reader:open_source"),
         ConnectorKind("call", "rows that a callable returns", _OBJECTS, opens="memory:open_source"),
         ConnectorKind("csv", "CSV files, plain or gzip", _AGAIN, _LINES, opens="files.line_reader:open_csv"),
         ConnectorKind(
@@ -55,7 +56,8 @@ SOURCES: Final = {
         ConnectorKind("list", "rows of a list", _OBJECTS, opens="memory:open_source"),
         ConnectorKind(
             "modbus", "registers of a device, over TCP or a serial line", Guarantee("may lose what was due meanwhile"),
-            ("baud", "map", "mode", "poll", "unit"), "industry", "pymodbus", "modbus.modbus_poller:open_source", "modbus.modbus_poller:probe",
+            ("baud", "map", "mode", "poll", "unit"), "industry", "pymodbus", "modbus.modbus_poller:open_source",
+            "modbus.modbus_poller:probe",
         ),
         ConnectorKind(
             "mqtt", "messages of an MQTT broker", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
@@ -78,7 +80,8 @@ SOURCES: Final = {
             "sql", "rows of a table, in the order of a growing column", _AGAIN, ("cursor", "poll", "table"),
             "sql", "sqlalchemy", "sql.sql_reader:open_source", "sql.table_probe:probe",
         ),
-        ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"), opens="tcp.line_socket:open_source"),
+        ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"),
+            opens="tcp.line_socket:open_source"),
         ConnectorKind(
             "ws", "messages of a WebSocket server", _LOST, ("credentials", "format", "hello"),
             "websocket", "websockets", "websocket.websocket_listener:open_source", "websocket.websocket_session:probe",

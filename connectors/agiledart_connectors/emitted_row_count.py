@@ -1,6 +1,6 @@
 """Count of rows that a sink without abort has emitted, kept where the death of its process does not lose it.
 
-    opened/STAGE.INDEX.shown    rows given to the sink; of these, rows given again since the start; the last attempts and their shares
+    opened/STAGE.INDEX.shown    rows given to the sink; rows of them given again since the start; the last attempts and their shares
 
 A restarted run writes again the rows that its sink got after the last committed epoch. A row is counted before the sink gets it,
 so no emitted row is missing from the count; rows lost in the buffers of a dying process count, too. The file is mapped into

@@ -13,7 +13,7 @@ class CommittedOutput:
     Args:
         ends: committed end of each part; the sink cuts off all that follows.
         identity: of the log that the ends refer to, which another node continues; "": it stays where it is.
-        is_brought: the identity is from another run, whose state this one begins with.
+        is_from_other_run: the identity is from another run, whose state this one begins with.
     """
 
     ends: tuple[int, ...]
@@ -26,14 +26,14 @@ class SinkOrigin:
     """Owner, folder and mode of a sink's writing.
 
     Attributes:
-        patience: seconds for which a log that is being written is waited for.
+        lock_timeout_s: seconds to wait for a log that another process writes.
         by_epoch: the run is saved by epochs: rows are committed with one, not when they are flushed.
         keep: then: output that the run's register has committed; None: all that is there.
         owner: key that the application belongs to.
         run: number of the run; 0: none.
         step: name of the sink.
-        goes_on: the run begins with the state of another one, whose rows in a file stay.
-        shows_at_once: in a run saved by epochs: a flush already commits rows, and none is aborted.
+        continues_run: the run begins with the state of another one, whose rows in a file stay.
+        emits_at_once: in a run saved by epochs: a flush already commits rows, and none is aborted.
     """
 
     application: str = ""
@@ -50,5 +50,5 @@ class SinkOrigin:
 
     @property
     def waits_for_epochs(self) -> bool:
-        """Rows count when their epoch is committed, and what is behind the last one is taken back."""
+        """Return whether rows are committed with their epoch, and rows after the last one are aborted."""
         return self.by_epoch and not self.emits_at_once

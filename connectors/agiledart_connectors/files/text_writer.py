@@ -145,7 +145,7 @@ class TruncatingTextWriter(TextWriter):
         seal: of the committed part of the file.
 
     Attributes:
-        shows_at_once: a restart does not cut written rows back.
+        emits_at_once: a restart does not cut written rows back.
     """
 
     def __init__(

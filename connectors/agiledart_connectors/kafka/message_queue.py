@@ -17,10 +17,10 @@ MAX_AT_ONCE: Final = 2_000
 
 
 class MessageQueue:
-    """One thread puts, another one takes.
+    """Queue of messages: one thread puts, another one takes.
 
     Attributes:
-        away: how the way to the brokers stands; the thread says so.
+        health: status of the connection to the brokers, set by the thread.
     """
 
     def __init__(self, broker: str) -> None:

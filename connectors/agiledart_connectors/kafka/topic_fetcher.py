@@ -50,7 +50,7 @@ class TopicFetcher:
 
     Args:
         group: gets the source's offsets; "": none.
-        standing: where it goes on; None: it begins as `wish` says.
+        topic_offsets: where reading continues; None: it begins as `selection` says.
         connect, reason: like `kafka_client.consumer` and `kafka_client.reason`.
     """
 

@@ -28,7 +28,7 @@ class LogSinkWriter:
 
     Attributes:
         identity: of the log: another node may go on with it.
-        shows_at_once: rows count when they are flushed.
+        emits_at_once: rows are committed when they are flushed.
 
     Raises:
         OperationFailed: the log can't be opened or written.
@@ -130,7 +130,8 @@ def open_sink(
         raise ConfigurationError(f"{connector.url()}: {error}") from None
     key = _key(connector, row_type)
     log = LogWriter(
-        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.lock_timeout_s,
+        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock,
+        origin.lock_timeout_s,
         None if origin.keep is None else origin.keep.ends, "" if origin.keep is None else origin.keep.identity, origin.owner,
         waits=origin.by_epoch,
         cuts=not origin.emits_at_once,

@@ -44,7 +44,7 @@ class DeliveryQueue:
     Args:
         name: of what takes the rows, for users.
         deliver: takes a batch, all of it or (raising) nothing. Raises `RetryLaterError`, or `OperationFailed` when no retry helps.
-        most_at_once: rows of a batch.
+        max_batch_rows: most rows of a batch.
     """
 
     def __init__(self, name: str, deliver: Callable[[list[Any]], None], *, max_batch_rows: int = MAX_AT_ONCE) -> None:
@@ -170,7 +170,7 @@ class DeliveryQueueWriter:
         name: of what takes the rows, for users.
         times: of the rows' type.
         render: (row, wall time) → what waits for it; called by the instance.
-        most_at_once: rows of a batch.
+        max_batch_rows: most rows of a batch.
     """
 
     def __init__(

@@ -36,13 +36,13 @@ def _nothing() -> None:
 
 
 class PayloadQueue:
-    """The thread's end of the way.
+    """Queue of payloads, as the thread that fills it sees it.
 
     Args:
-        name: of what payloads come from, for users.
+        name: of the payloads' origin, for users.
 
     Attributes:
-        away: how the way to it stands; the thread says so.
+        health: status of the connection to the origin, set by the thread.
         is_closed: the reader was closed: the thread ends.
     """
 
