@@ -8,12 +8,10 @@ neither the overlay nor cryptography nor a metrics library, because it must stay
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
@@ -23,20 +21,21 @@ import msgspec
 
 from agiledart_connectors.credentials import provision_secrets
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_dataflow.plan.stage_plan import StagePlan, generation_of, index_of
+from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error, without_surrogates
-from agiledart_executor.channels.data_links import ChannelSender, DataPort, EdgeEnds, LinkEnd, take_acknowledgement
-from agiledart_executor.channels.local_channel import local_output
+from agiledart_executor.channels.data_links import DataPort, EdgeEnds, take_acknowledgement
 from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
 from agiledart_executor.handover.upcoming_generations import UpcomingGenerations, by_channel_number, nodes_of
 from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.latency_log import LatencyKeeping, LatencyLog
-from agiledart_executor.instances.running_instance import InputEnd, OutputEnd, RunningInstance
-from agiledart_executor.instances.step_taps import StepTaps
+from agiledart_executor.instances.running_instance import InputEnd, RunningInstance
 from agiledart_executor.process import short_time_slices
 from agiledart_executor.process.python_gc import collect_rarely
+from agiledart_executor.programs.accepted_links import AcceptedLinks
+from agiledart_executor.programs.instance_reporter import InstanceReporter
 from agiledart_executor.programs.launchable import Launchable, make_ready
+from agiledart_executor.programs.output_opener import OutputOpener
+from agiledart_executor.programs.report_texts import bounded_text, describe_error, log_texts
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.data_route import DataRoute
 from agiledart_executor.routes.data_routes import DataRoutes
@@ -50,7 +49,6 @@ from agiledart_executor.wire.agent_messages import (
     BeginEpoch,
     Configure,
     CredentialsRenewed,
-    DataPeerRefused,
     DropPendingPlan,
     EndInput,
     ExecutorMessage,
@@ -59,7 +57,6 @@ from agiledart_executor.wire.agent_messages import (
     InstanceFailure,
     InstanceHandedOver,
     InstanceName,
-    InstanceReports,
     Launch,
     LinkOutputs,
     NotifyEpochCommitted,
@@ -74,26 +71,13 @@ from agiledart_executor.wire.agent_messages import (
     StartReading,
     UserBoundsSet,
 )
-from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError, RollBackNeeded
-from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, RollBackNeeded
+from agiledart_kernel.frames import DATA_PROTOCOL, FrameKind, FrameReader, Hello, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.event_loop import run_on_uvloop
-from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
-from agiledart_transport.listener import Listener, ListenerLimits, serve
-from agiledart_transport.tls_contexts import load_credentials, server_context
-
-REPORT_SECONDS = 0.5
-"""Seconds between two reports of figures to the agent; the reports are also the executor's heartbeat."""
-
-MAX_MESSAGE_CHARS = 4_000
-"""Longest text of a user's exception, since the application's record holds it."""
-
-MAX_LINKS_OF_EXECUTOR = 8
-"""Links that another executor may have here: the one in use, the spare ones, and some for links that were cut.
-
-The sum is doubled because its edges may want different paths."""
+from agiledart_transport.link import Link
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
@@ -106,11 +90,20 @@ class Worker:
         writer: to the agent.
         configuration: the agent's first message.
         crash_reporter: reports a crash through a pipe when the socket to the agent cannot be used.
+
+    Attributes:
+        reporter: reports the instances to the agent.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, crash_reporter: CrashReporter) -> None:
         self._writer, self._configuration = writer, configuration
-        self._host = InstanceHost(self._finished, self._instance_failed)
+        self.reporter = InstanceReporter(
+            lambda: self._host.running.values(),
+            self.send,
+            lambda running, text: self._host.fail(running, text),
+            lambda: self._routes.look(),
+        )
+        self._host = InstanceHost(self._finished, self.reporter.instance_failed)
         self._verifier = AgentPeerVerifier(self.send)
         self._hello = Hello(
             protocol_min=DATA_PROTOCOL,
@@ -122,17 +115,14 @@ class Worker:
         self._routes = DataRoutes(
             configuration, self._hello, self._verifier, self._host, self.send, self._acknowledged, self._route_abandoned
         )
-        self._server_tls = server_context(configuration.credentials)
-        self._listener: Listener | None = None
-        self._accepted_links: dict[bytes, list[Link]] = {}
+        self._accepted_links = AcceptedLinks(configuration, lambda: self._hello, self._verifier, self._host, self.send)
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
         self._run: tuple[int, int] | None = None  # number of the application, attempt of its plan
         self._nodes: dict[tuple[int, int], NodeId] = {}
-        self._port: DataPort | None = None
+        self._outputs = OutputOpener(self._host, self._routes, self._nodes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._launching = asyncio.Lock()
-        self._taps: StepTaps | None = None
         self._checkpointer: InstanceCheckpointer | None = None
         self._upcoming_generations = UpcomingGenerations(self._host, self._host.fail_change)
         self._plan_name = b""
@@ -176,11 +166,7 @@ class Worker:
             case RelaysFound():
                 self._routes.receive_answer(message)
             case OpenTap():
-                if self._taps is None and self._code is not None:
-                    code = self._code
-                    self._taps = StepTaps(code.steps, code.row_type, time.time_ns)
-                if self._taps is not None:
-                    self._taps.open(message.step, time.monotonic())
+                self.reporter.open_tap(self._code, message.step)
             case CredentialsRenewed():
                 self._renewed(message)
             case Configure():
@@ -188,7 +174,7 @@ class Worker:
 
     def _renewed(self, message: CredentialsRenewed) -> None:
         self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
-        load_credentials(self._server_tls, message.credentials)
+        self._accepted_links.renewed(message.credentials)
         self._routes.renewed(self._hello, message.credentials)
 
     def _receive_epoch_message(
@@ -274,55 +260,21 @@ class Worker:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log_texts(["".join(traceback.format_exception(error))])
+            log_texts(["".join(traceback.format_exception(error))])
             for running in tuple(self._host.running.values()):
                 self._host.fail_change(running, f"{running.name}: its executor cannot go on: {error!r}")
-
-    async def report_periodically(self) -> None:
-        """Send figures twice a second; their absence shows the agent that user code does not return.
-
-        Reports go out at whole and half seconds of the wall clock. So the figures of different nodes are of one moment, as far as
-        their clocks agree.
-        """
-        while True:
-            self._routes.look()
-            reports = []
-            for running in tuple(self._host.running.values()):
-                if not running.has_begun or running.has_handed_over:
-                    continue
-                running.release_watermarks()
-                if running.latencies is not None:
-                    running.latencies.hand_over()
-                if running.instance is not None:
-                    _log_texts(running.instance.reports.take())
-                    if (notes := getattr(running.writer, "take_notices", None)) is not None:
-                        _log_texts([f"{running.name}: {note}" for note in notes()])
-                elif running.source is not None:
-                    _log_texts(running.source.take_messages())
-                report = running.report()
-                try:
-                    encode(report)
-                except (TypeError, ValueError, OverflowError) as error:  # an event time beyond 64 bits, for example
-                    self._host.fail(running, f"{running.name}: its figures cannot be sent: {error}")
-                else:
-                    reports.append((running.instance_name, report))
-            self.send(InstanceReports(tuple(reports)))
-            if self._taps is not None:
-                for sampled in self._taps.take_samples(self._host.running.values(), time.monotonic()):
-                    self.send(sampled)
-            await asyncio.sleep(REPORT_SECONDS - time.time() % REPORT_SECONDS)
 
     def _finished(self, running: RunningInstance) -> None:
         if self._checkpointer is not None and not running.has_handed_over:
             self._checkpointer.at_end(running)
         if running.instance is not None:
-            _log_texts(running.instance.reports.take() + running.instance.reports.rest())
+            log_texts(running.instance.reports.take() + running.instance.reports.rest())
         if running.has_handed_over:
             del self._host.running[running.stage, running.index]
             self.send(InstanceHandedOver(running.instance_name))
             return
         if running.source is not None:
-            _log_texts(running.source.take_messages(at_end=True))
+            log_texts(running.source.take_messages(at_end=True))
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
@@ -332,25 +284,6 @@ class Worker:
         await latencies.ended()
         self.send(Finished(running.instance_name, running.report()))
 
-    def _instance_failed(self, running: RunningInstance, message: str) -> None:
-        if running.source is not None:
-            _log_texts(running.source.take_messages())
-        self._report_last_figures()
-        self.send(InstanceFailure(running.instance_name, _message(message), is_crash=running.needs_restart))
-
-    def _report_last_figures(self) -> None:
-        """Send the figures of all instances before their run ends, for the record of the failed run."""
-        reports = []
-        for running in tuple(self._host.running.values()):
-            if running.has_begun and not running.has_handed_over:
-                with contextlib.suppress(
-                    Exception
-                ):  # a figure that cannot be encoded may be why the instance broke, and that failure is sent in any case
-                    report = running.report()
-                    encode(report)
-                    reports.append((running.instance_name, report))
-        self.send(InstanceReports(tuple(reports)))
-
     # ---- launching
 
     async def _launch(self, launch: Launch) -> None:
@@ -359,10 +292,10 @@ class Worker:
             async with self._launching:
                 await self._make_ready(part, launch)
         except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
-            self.send(RequestFailed(launch.request, _message(_describe_error(error))))
+            self.send(RequestFailed(launch.request, bounded_text(describe_error(error))))
             return
-        assert self._listener is not None
-        port = self._listener.address.rpartition(":")[2]
+        assert self._accepted_links.listener is not None
+        port = self._accepted_links.listener.address.rpartition(":")[2]
         configuration = self._configuration
         host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
         self.send(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
@@ -373,8 +306,8 @@ class Worker:
             self._code = self._loaded(part)
             self._plan, self._plan_name = self._code.plan, launch.plan_name
             self._run = part.number, part.attempt
-            self._nodes = nodes_of(self._plan, part)
-            self._port = DataPort(
+            self._nodes.update(nodes_of(self._plan, part))
+            self._accepted_links.port = DataPort(
                 part.number,
                 part.attempt,
                 self._host,
@@ -392,8 +325,7 @@ class Worker:
             self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
             self._checkpointer.on_rollback_needed = self._host.fail_change
             self._checkpointer.slices.calls = lambda: self._host.calls
-        if self._listener is None:
-            self._listener = await self._listen()
+        await self._accepted_links.listen()
         if launch.waits:
             await self._prepare_waiting_instances(part, launch)
             return
@@ -457,7 +389,7 @@ class Worker:
         for route in self._code.plan.outgoing(running.stage):
             for target in self._code.plan.targets(route.index, running.index):
                 address = addresses.get((route.target, target))
-                out = await self._output(part, running, route.index, target, address)
+                out = await self._outputs.open(self._code, part, running, (route.index, target), address)
                 running.outputs[route.index, target] = out
         self._host.add(running)
 
@@ -482,18 +414,21 @@ class Worker:
     async def _open_generation(self, message: OpenGenerationChannels) -> None:
         try:
             async with self._launching:
+                assert self._code is not None  # the first launch has loaded it
                 part = _PART.decode(message.part)
                 plan = self._code_of(part, message.plan_name).plan
                 addresses = by_channel_number(plan, {(n.stage, n.index): address for n, address in message.addresses})
-                self._nodes |= nodes_of(plan, part)
+                self._nodes.update(nodes_of(plan, part))
                 self._upcoming_generations.open_inputs(message.plan_name)
                 for running, edge, target in self._upcoming_generations.missing_outputs(message.plan_name):
                     address = addresses.get((plan.edges[edge].target, target))
-                    running.outputs[edge, target] = await self._output(part, running, edge, target, address)
+                    running.outputs[edge, target] = await self._outputs.open(
+                        self._code, part, running, (edge, target), address
+                    )
                     self._upcoming_generations.opened(message.plan_name, running, (edge, target))
                 self._upcoming_generations.ready(message.plan_name)
         except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.send(RequestFailed(message.request, _message(_describe_error(error))))
+            self.send(RequestFailed(message.request, bounded_text(describe_error(error))))
             return
         self.send(RequestCompleted(message.request, ""))
 
@@ -502,7 +437,7 @@ class Worker:
             if self._checkpointer is not None:
                 await self._upcoming_generations.preload_state(message, self._checkpointer.restorer.read)
         except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.send(RequestFailed(message.request, _message(_describe_error(error))))
+            self.send(RequestFailed(message.request, bounded_text(describe_error(error))))
             return
         self.send(RequestCompleted(message.request, ""))
 
@@ -517,7 +452,7 @@ class Worker:
                     await self._join(part, running, addresses)
                 self._unlinked.clear()
         except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.send(RequestFailed(link.request, _message(_describe_error(error))))
+            self.send(RequestFailed(link.request, bounded_text(describe_error(error))))
             return
         self.send(RequestCompleted(link.request, ""))
 
@@ -539,80 +474,7 @@ class Worker:
         assert self._plan is not None
         return self._plan.stages[stage].name
 
-    async def _output(
-        self, part: DeploymentPart, running: RunningInstance, edge: int, target: int, where: str | None
-    ) -> OutputEnd:
-        assert self._code is not None
-        lazy = self._code.plan.edges[edge].lazy_watermarks
-        local = self._host.running.get((self._edge(edge)[1], target))
-        if local is not None:
-            return local_output(
-                self._host, running, local, (edge, target), self._code.codecs[edge], lazy_watermarks=lazy
-            )
-        if where is None:
-            raise OperationFailed(f"{running.name}: the address of instance {target} downstream is unknown")
-        node = self._nodes.get((self._edge(edge)[1], target), NodeId(0))
-        route = await self._routes.to(where, node, self._code.plan.edges[edge].paths)
-        header = DataHeader(
-            application=part.number,
-            attempt=part.attempt,
-            edge=edge,
-            source=index_of(running.index),
-            source_generation=generation_of(running.index),
-            target=index_of(target),
-            target_generation=generation_of(target),
-            epoch=0,
-            frame=0,
-            sequence=0,
-            rows=0,
-            schema=edge,
-        )
-        sender = ChannelSender(route.link, header, self._code.codecs[edge], running.name)
-        is_first = not route.senders
-        route.senders.append(sender)
-        end = LinkEnd(sender, lazy_watermarks=lazy)
-        end.closed = lambda: route.senders.remove(sender)
-        end.trouble_text, end.relay_text, end.route = (
-            (lambda: route.waits_for),
-            (lambda: route.relayed_by),
-            (lambda: route.figures(counts=is_first)),
-        )
-        return end
-
     # ---- links
-
-    async def _listen(self) -> Listener:
-        return await serve(
-            self._configuration.host,
-            0,
-            context=self._server_tls,
-            hello=lambda _: self._hello,
-            verifier=self._verifier,
-            services=("data",),
-            on_link=self._accepted,
-            on_refused=lambda reason, remote: self.send(DataPeerRefused(reason, remote)),
-            limits=ListenerLimits(reserved_for_agents=0),
-        )
-
-    def _accepted(self, link: Link) -> LinkHandler:
-        assert self._port is not None
-        link.cork = self._host.cork
-        per_key = self._accepted_links.setdefault(link.peer.grant.key, [])
-        per_key.append(link)
-        if len(per_key) > MAX_LINKS_OF_EXECUTOR:
-            per_key[0].abort("stalled")  # its circuit was cut before the end of the link could arrive
-        return LinkHandler(self._port.data, self._accepted_ended, before=self._host.gather, after=self._host.run_woken)
-
-    def _accepted_ended(self, link: Link, reason: str) -> None:
-        """Forget a closed link and report a peer's fault; the channels go on when their upstream ends have dialled again."""
-        key = link.peer.grant.key
-        self._accepted_links[key].remove(link)
-        if self._port is not None:
-            self._port.ended(link)
-        if not self._accepted_links[key]:
-            del self._accepted_links[key]
-        if reason not in ORDINARY_ENDS:
-            self.send(DataPeerRefused(reason, link.remote))
 
     def _acknowledged(self, _link: Link, kind: int, body: bytes) -> None:
         assert self._run is not None  # a link is dialled for instances
@@ -624,34 +486,11 @@ class Worker:
             uses_route = any(end.deliver in route.senders for end in running.outputs.values())
             if uses_route and not running.reported and not running.broken:
                 name = running.instance_name
-                self.send(InstanceFailure(name, _message(f"{running.name}: {why}"), is_consequence=True))
+                self.send(InstanceFailure(name, bounded_text(f"{running.name}: {why}"), is_consequence=True))
 
 
 def _by_stage(name: InstanceName) -> tuple[int, int]:
     return name.stage, name.index
-
-
-def _describe_error(error: BaseException) -> str:
-    if isinstance(error, AgileDartError):
-        return str(error)
-    if isinstance(error, OSError):
-        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-    return str(user_code_error("the builder", None, error, NO_RECORD))
-
-
-def _log_texts(texts: list[str]) -> None:
-    """Write texts about records that error policies dropped to the application's logs."""
-    if texts:
-        text = without_surrogates("\n".join(texts))
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
-
-
-def _message(text: str) -> str:
-    """Return a text that can travel: without surrogates, and cut in the middle when it is too long."""
-    if len(text) > MAX_MESSAGE_CHARS:
-        text = f"{text[: MAX_MESSAGE_CHARS // 2]} … {text[-MAX_MESSAGE_CHARS // 2 :]}"
-    return without_surrogates(text)
 
 
 _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
@@ -673,7 +512,7 @@ async def run(pair: socket.socket, crash_reporter: CrashReporter) -> None:
                     worker.take(message)
                 elif isinstance(message, Configure):
                     worker = Worker(writer, message, crash_reporter)
-                    reporting = asyncio.create_task(worker.report_periodically())
+                    reporting = asyncio.create_task(worker.reporter.report_periodically())
     except (ConnectionError, BrokenPipeError):
         pass
     finally:

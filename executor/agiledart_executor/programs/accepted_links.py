@@ -1,0 +1,89 @@
+"""Links that other executors open to this one: its listener, and the channels whose frames arrive on them."""
+
+from collections.abc import Callable
+from ssl import SSLContext
+
+from agiledart_executor.channels.data_links import DataPort
+from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
+from agiledart_executor.wire.agent_messages import Configure, DataPeerRefused
+from agiledart_kernel.frames import Hello
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+from agiledart_transport.listener import Listener, ListenerLimits, serve
+from agiledart_transport.tls_contexts import TlsCredentials, load_credentials, server_context
+
+MAX_LINKS_OF_EXECUTOR = 8
+"""Links that another executor may have here: the one in use, the spare ones, and some for links that were cut.
+
+The sum is doubled because its edges may want different paths."""
+
+
+class AcceptedLinks:
+    """Links that this executor has accepted, by the key of their peer.
+
+    Args:
+        configuration: of the executor.
+        hello: of this executor, at the moment of each link.
+        verifier: verifies peers.
+        host: of the instances.
+        send: sends a message to the agent.
+
+    Attributes:
+        port: takes the frames; set before the first link.
+        listener: None until `listen`.
+    """
+
+    def __init__(
+        self,
+        configuration: Configure,
+        hello: Callable[[], Hello],
+        verifier: AgentPeerVerifier,
+        host: InstanceHost,
+        send: Callable[[DataPeerRefused], None],
+    ) -> None:
+        self._configuration, self._hello, self._verifier = configuration, hello, verifier
+        self._host, self._send = host, send
+        self._server_tls: SSLContext = server_context(configuration.credentials)
+        self._accepted_links: dict[bytes, list[Link]] = {}
+        self.port: DataPort | None = None
+        self.listener: Listener | None = None
+
+    def renewed(self, credentials: TlsCredentials) -> None:
+        """Use renewed credentials for links that come from now on."""
+        load_credentials(self._server_tls, credentials)
+
+    async def listen(self) -> None:
+        """Listen, unless this executor does so already."""
+        if self.listener is not None:
+            return
+        self.listener = await serve(
+            self._configuration.host,
+            0,
+            context=self._server_tls,
+            hello=lambda _: self._hello(),
+            verifier=self._verifier,
+            services=("data",),
+            on_link=self._accepted,
+            on_refused=lambda reason, remote: self._send(DataPeerRefused(reason, remote)),
+            limits=ListenerLimits(reserved_for_agents=0),
+        )
+
+    def _accepted(self, link: Link) -> LinkHandler:
+        assert self.port is not None
+        link.cork = self._host.cork
+        per_key = self._accepted_links.setdefault(link.peer.grant.key, [])
+        per_key.append(link)
+        if len(per_key) > MAX_LINKS_OF_EXECUTOR:
+            per_key[0].abort("stalled")  # its circuit was cut before the end of the link could arrive
+        return LinkHandler(self.port.data, self._accepted_ended, before=self._host.gather, after=self._host.run_woken)
+
+    def _accepted_ended(self, link: Link, reason: str) -> None:
+        """Forget a closed link and report a peer's fault; the channels go on when their upstream ends have dialled again."""
+        key = link.peer.grant.key
+        self._accepted_links[key].remove(link)
+        if self.port is not None:
+            self.port.ended(link)
+        if not self._accepted_links[key]:
+            del self._accepted_links[key]
+        if reason not in ORDINARY_ENDS:
+            self._send(DataPeerRefused(reason, link.remote))
