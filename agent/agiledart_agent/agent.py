@@ -4,13 +4,10 @@
 """
 
 import asyncio
-import errno
 import json
 import os
 import secrets
-import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +17,18 @@ from agiledart_agent.admission.members import ROW_BYTES
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.admission.renewal import MembershipRenewer
 from agiledart_agent.checkpoints.checkpoint_service import CheckpointService
-from agiledart_agent.circuits.dialer import LEAF_MARGIN_SECONDS, Dialer
-from agiledart_agent.circuits.relay_service import RelayService
+from agiledart_agent.circuits.agent_links import AgentLinks
+from agiledart_agent.circuits.dialer import LEAF_MARGIN_SECONDS
 from agiledart_agent.control.user_service import UserService
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.executors.ended_sink_files import finish_remaining_files
-from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.executor_service import ExecutorService
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.protected_paths import unprotected_reason
 from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.host.default_capacity import default_capacity, executors_in_memory
-from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
@@ -47,10 +43,9 @@ from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.stored_set import StoredSet
 from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.bans import Banned
-from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
+from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.limits import MAX_BANS, MAX_REGISTERED
-from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
@@ -58,7 +53,6 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES, VerifiedCommand, verify_command
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
-from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.records.sink_directory import SharersFound, SinkFound
 from agiledart_node.wire.effects import (
     BansChanged,
@@ -80,24 +74,15 @@ from agiledart_overlay.wire.effects import (
     PeerFailed,
     PeerLeft,
 )
-from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
+from agiledart_overlay.wire.events import JoinRing, LeaveRing
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_sink_log.layout import damaged_in, ownerless_in
 from agiledart_transport.certificates import check_signature
-from agiledart_transport.circuits import Via
-from agiledart_transport.connecting import format_address
-from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
-from agiledart_transport.listener import Listener, serve
+from agiledart_transport.link import Link
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
-from agiledart_transport.relay_fallback import dial_direct_or_relayed
 
 CLOCK_SECONDS = 10.0
 LEAF_CHECK_SECONDS = 3600.0
-LINK_LOOK_SECONDS = 2.0
-LINK_ASK_SECONDS = 1.0
-DIRECT_SECONDS = 1.0
-"""Time for which only the direct path to a peer is tried."""
-
 LEAVE_SECONDS = 12.0
 """Time for the node to give away what it can, and to leave the ring in order."""
 
@@ -154,10 +139,12 @@ class Agent:
         self._stored_bans = StoredSet(settings.state_dir / "bans", MAX_BANS * MAX_SIGNED_COMMAND_BYTES)
         self._stored_members = StoredSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
         self._registrar.members.read(self._stored_members.found())
-        self._dialling = Dialer(settings, identity, self._registrar, lambda: self.address)
-        self._listener: Listener | None = None
-        self.links: PeerLinks | None = None
         self.driver: Driver | None = None
+        self._agent_links = AgentLinks(
+            settings, identity, self._registrar, log, self._feed, self.known_peers, self._rtt_ns,
+            lambda application, executor: self._executors.address_of(application, executor),
+        )  # fmt: skip
+        self.relay_service = self._agent_links.relay_service
         self.runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
         self.sink_logs = SinkLogServer(
             settings.state_dir,
@@ -175,23 +162,14 @@ class Agent:
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
         )
-        self.relay_service = RelayService(
-            identity.node_id,
-            is_on=settings.relay,
-            bytes_per_second=settings.relay_bytes_per_second,
-            connect=self._connect_relay,
-            members=self._nearest_linked,
-            is_member=lambda node: any(peer.node == node for peer in self.known_peers()),
-            address_of=self._address_of,
-            known=self.known_peers,
-            rtt_ns=lambda node: self.driver.node.overlay.rtt_ns(node) if self.driver is not None else None,
-        )
-        self._executors = ExecutorService(
+        self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
             self.relay_service.find_relays, self.sink_logs.note_logs, self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
-        self.rejoin_monitor = RejoinMonitor(self._peer_addresses, self._greet, self.known_peers, self._feed, log)
+        self.rejoin_monitor = RejoinMonitor(
+            self._peer_addresses, self._agent_links.greet, self.known_peers, self._feed, log
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
 
@@ -201,7 +179,7 @@ class Agent:
         self.fragments = FragmentService(
             self.me.node,
             state_dir,
-            self._dial_fragments,
+            self._agent_links.dial_fragments,
             self._feed,
             self._log.refused,
             lambda *location: self.checkpoints.find(*location),
@@ -226,7 +204,13 @@ class Agent:
         """
         settings = self._settings
         # The listener comes first: its real port stands in the address that peers and executors get.
-        await self._listen()
+        await self._agent_links.listen(
+            {
+                "control": self._users.accept,
+                "sink_log": self.sink_logs.accept,
+                "fragments": self.fragments.server.accept,
+            }
+        )
         await self._serve_metrics()
         if not seeds:  # otherwise only once this node is in the ring
             self._identity.keep_network()
@@ -245,8 +229,8 @@ class Agent:
             secrets.token_bytes(32),
         )
         node.autoscaler.clock = time.monotonic_ns
-        self.driver = Driver(node, self._send)
-        self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
+        self.driver = Driver(node, self._agent_links.send)
+        self._agent_links.open()
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
         self.driver.on(KeepFile, self.runs.keep)
@@ -264,8 +248,8 @@ class Agent:
         self._feed(BansFound(self._stored_bans.found()))
         self._spawn(self._feed_clock())
         self._spawn(self._renew_leaf())
-        self._spawn(self._watch_links())
-        self._spawn(self._ask_links())
+        self._spawn(self._agent_links.report_congestion_forever())
+        self._spawn(self._agent_links.check_forever())
         await self._users.open(self.driver)
         # A node without the authority's key has joined a network of others, so there must be other nodes.
         self.rejoin_monitor.is_expected = identity.authority is None
@@ -299,13 +283,10 @@ class Agent:
         await self.checkpoints.close()
         await self.fragments.close()
         self.runs.close()
-        await self.relay_service.close()
-        if self.links is not None:
-            await self.links.close()
+        await self._agent_links.close()
         self._users.close_links()
         await self.sink_logs.close()
-        if self._listener is not None:
-            await self._listener.close()
+        await self._agent_links.stop_listening()
         await self._metrics_server.close()
         for task in list(self._tasks):
             task.cancel()
@@ -314,11 +295,12 @@ class Agent:
     @property
     def address(self) -> str:
         """Address under which others reach this agent."""
-        assert self._listener is not None
-        if self._settings.advertise:
-            return self._settings.advertise
-        host, port = split_address(self._listener.address)
-        return format_address(outbound_address() if host in WILDCARDS else host, port)
+        return self._agent_links.address
+
+    @property
+    def links(self) -> PeerLinks | None:
+        """Links to the other nodes of the ring; None before the node is built."""
+        return self._agent_links.peers
 
     @property
     def metrics_address(self) -> str:
@@ -343,33 +325,8 @@ class Agent:
         """Return the nodes of the ring that this node knows to be alive."""
         return self.driver.node.overlay.known_peers() if self.driver is not None else ()
 
-    async def _listen(self) -> None:
-        host, port = split_address(self._settings.listen, "agent.listen")
-        try:
-            self._listener = await serve(
-                host,
-                port,
-                context=self._dialling.server_tls,
-                hello=lambda peer: self._dialling.hello(self._registrar.welcome(peer)),
-                verifier=self._registrar,
-                services=("overlay", "control", "sink_log", "fragments", "relay"),
-                on_link=self._accepted,
-                on_refused=self._log.refused,
-                on_circuit=self.relay_service.begin,
-            )
-        except socket.gaierror:
-            raise OperationFailed(not_own_address_text(host, port)) from None
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                process_name = process_on_port(port)
-                whose = f" ({process_name})" if process_name else ""
-                raise OperationFailed(
-                    f"Port {port} is in use by another process{whose}. "
-                    f"Give --listen {host}:0 for any free one, or stop the other."
-                ) from None
-            if error.errno == errno.EADDRNOTAVAIL:
-                raise OperationFailed(not_own_address_text(host, port)) from None
-            raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
+    def _rtt_ns(self, node: NodeId) -> int | None:
+        return self.driver.node.overlay.rtt_ns(node) if self.driver is not None else None
 
     async def _serve_metrics(self) -> None:
         """Serve metrics at the configured port.
@@ -388,7 +345,7 @@ class Agent:
         peers: list[Peer] = []
         reasons: list[str] = []
         for attempt in range(SEED_TRIES if seeds else 0):
-            answers = await asyncio.gather(*(self._greet(seed) for seed in seeds))
+            answers = await asyncio.gather(*(self._agent_links.greet(seed) for seed in seeds))
             peers = [peer for peer in answers if isinstance(peer, Peer)]
             reasons = [reason for reason in answers if isinstance(reason, str)]
             if peers or (self._settings.join and reasons):
@@ -401,99 +358,6 @@ class Agent:
             await self.rejoin_monitor.look()
         self._feed(JoinRing(tuple(peers)))
         await self.joined
-
-    async def _greet(self, address: str) -> Peer | str:
-        """Return the node at an address, with a link to it, or the reason for which there is none."""
-        assert self.links is not None
-        if address == self.address:
-            return "this is our own address"
-        try:
-            link = await self._connect(address, None)
-        except RefusedByPeer as error:
-            clock_hint = " (our clock is ahead of its: compare the two)" if error.reason == "not yet valid" else ""
-            return f"{address}: {error}{clock_hint}"
-        except (OSError, ValueError, RemoteProtocolError) as error:
-            return f"{address}: {error}"
-        self.links.adopt(link)
-        return link.peer.as_peer()
-
-    # ---- links
-
-    async def _connect(self, address: str, expect: NodeId | None, via: Via | None = None) -> Link:
-        assert self.links is not None
-        on_frame, on_echo = self.links.frame, self.links.echoed
-        return await self._dialling.connect(
-            address, "overlay", on_frame, self._link_closed, expect=expect, on_echo=on_echo, via=via
-        )
-
-    async def _dial(self, peer: Peer, directly: bool) -> Link:
-        """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is allowed."""
-
-        async def direct() -> Link:
-            return await self._connect(peer.address, peer.node)
-
-        async def relayed() -> Link:
-            via = await self.relay_service.circuit(peer.node)
-            return await self._connect(peer.address, peer.node, via)
-
-        return await (direct() if directly else dial_direct_or_relayed(direct, relayed, DIRECT_SECONDS))
-
-    async def _connect_relay(self, peer: Peer) -> Link:
-        """Return a link to the relay service of a peer."""
-        relay_service = self.relay_service
-        return await self._dialling.connect(
-            peer.address,
-            "relay",
-            relay_service.frame,
-            lambda link, reason: relay_service.closed(link),
-            expect=peer.node,
-        )
-
-    def _nearest_linked(self) -> tuple[Peer, ...]:
-        """Return peers with an open link, the nearest first."""
-        if self.links is None or self.driver is None:
-            return ()
-        rtt_ns = self.driver.node.overlay.rtt_ns
-        return tuple(sorted(self.links.linked, key=lambda peer: (rtt_ns(peer.node) or 1 << 62, peer.node)))
-
-    def _address_of(self, application: str, executor: NodeId) -> str:
-        """Return the address at which this agent, or an executor of it, takes connections; empty: no such executor here."""
-        return self._executors.address_of(application, executor) if application else self.address
-
-    async def _dial_fragments(
-        self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
-    ) -> Link:
-        return await self._dialling.connect(peer.address, "fragments", on_frame, on_closed, expect=peer.node)
-
-    def _accepted(self, link: Link) -> LinkHandler:
-        if link.service == "control":
-            return self._users.accept(link)
-        if link.service == "sink_log":
-            return self.sink_logs.accept(link)
-        if link.service == "fragments":
-            return self.fragments.server.accept(link)
-        if link.service == "relay":
-            return self.relay_service.accept(link)
-        assert self.links is not None
-        links = self.links
-        asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
-        return LinkHandler(links.frame, self._link_closed, on_echo=links.echoed)
-
-    def _link_closed(self, link: Link, reason: str) -> None:
-        if self.links is not None:
-            self.links.closed(link)
-        if reason not in ORDINARY_ENDS:
-            self._log.refused(reason, link.remote)
-
-    def _send(self, effect: Send) -> None:
-        if self.links is not None:
-            self.links.send(effect.to, effect.message)
-
-    def _receive(self, sender: Peer, message: Message) -> None:
-        self._feed(Received(sender, message))
-
-    def _lost(self, node: NodeId, refused: bool) -> None:
-        self._feed(LinkLost(node, refused))
 
     # ---- effects
 
@@ -621,21 +485,6 @@ class Agent:
             self._feed(ClockRead(int(time.time() * 1000)))
             await asyncio.sleep(CLOCK_SECONDS)
 
-    async def _watch_links(self) -> None:
-        """Report to the node which links are slower than their load, so that routes avoid them."""
-        while True:
-            await asyncio.sleep(LINK_LOOK_SECONDS)
-            if self.links is not None:
-                for peer, permille in self.links.moved():
-                    self._feed(SetCongestion(peer, permille))
-
-    async def _ask_links(self) -> None:
-        """Check which links answer after a frame was sent."""
-        while True:
-            await asyncio.sleep(LINK_ASK_SECONDS)
-            if self.links is not None:
-                self.links.look()
-
     async def _renew_leaf(self) -> None:
         """Present a fresh TLS leaf before the old one expires, and make executors do so. Existing links are not touched."""
         while True:
@@ -649,7 +498,7 @@ class Agent:
                 self._log.warning(
                     "executors.renewal_failed", f"the credentials of executors could not be renewed: {error}"
                 )
-            self._dialling.renew_leaf()
+            self._agent_links.renew_leaf()
 
 
 def write_agent_json(path: Path, description: dict[str, object]) -> None:

@@ -15,7 +15,7 @@ from agiledart_agent.circuits.relay_service import RelayService
 from agiledart_agent.control.control_api import ControlApi, ControlPeer
 from agiledart_agent.driver import Driver, now
 from agiledart_agent.event_log.agent_log import AgentLog
-from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token

@@ -19,129 +19,35 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
-import msgspec
-
 from agiledart_agent.executors.bare_process import LaunchError, SpareProcess, start_bare
-from agiledart_agent.executors.executor_watch import ExecutorWatch
-from agiledart_connectors.credentials import ProvisionedSecrets
+from agiledart_agent.executors.executor_listener import ExecutorEvents, ExecutorListener
+from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, ExecutorProcess
 from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_executor.wire.agent_messages import (
-    AcknowledgeCheckpoint,
-    AgentMessage,
     BeginEpoch,
     Configure,
-    DataPeerRefused,
-    DeclineCheckpoint,
     DropPendingPlan,
     EndInput,
-    ExecutorMessage,
-    FindRelays,
-    Finished,
     ForceSourceLogs,
     InstanceFailure,
-    InstanceHandedOver,
     InstanceName,
-    InstanceReports,
     Launch,
     LinkOutputs,
     NotifyEpochCommitted,
     OpenGenerationChannels,
     OpenTap,
-    PeerVerdict,
     PreloadSnapshots,
     PreviousStateStored,
-    RelaysFound,
-    RequestCompleted,
-    RequestFailed,
     StartReading,
-    TapSample,
-    UserBoundsSet,
-    VerifyPeer,
 )
-from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.frames import FrameKind, FrameReader, frame
-from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
-
-TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
-TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
-
-LAUNCH_SECONDS = 27.0
-"""Time for interpreter start, imports of user code and opening of files, on a slow board.
-
-The node waits 30 s, and could not name the place in the code.
-"""
 
 ENDING_SECONDS = 2.0
 """Time for an executor to flush its sinks and end by itself."""
 
 IDLE_SECONDS = 60.0
 """Time for which an executor without instances is kept: others may come soon."""
-
-VerifyPeerCallback = Callable[[VerifyPeer, str, Callable[[PeerVerdict], None]], None]
-"""(question, application, takes the answer, now or later)"""
-
-
-@dataclass
-class ExecutorEvents:
-    """Callbacks of the pool, all called on the agent's loop.
-
-    `application_ended` is called when a process of an application is gone and no other is here.
-    """
-
-    reported: Callable[[str, int, InstanceName, dict[str, object]], None]
-    finished: Callable[[str, int, InstanceName, dict[str, object]], None]
-    broke: Callable[[str, int, InstanceFailure], None]
-    printed: Callable[[str, str], None]
-    refused: Callable[[str, str], None]
-    verify_peer: VerifyPeerCallback
-    sampled: Callable[[str, int, TapSample], None] = lambda application, version, sampled: None
-    prepared: Callable[[str, int, AcknowledgeCheckpoint | DeclineCheckpoint], None] = (
-        lambda application, version, prepared: None
-    )
-    relays_requested: Callable[[FindRelays, str, Callable[[RelaysFound], None]], None] = (
-        lambda asked, application, answer: None
-    )
-    application_ended: Callable[[str, int], None] = lambda application, version: None
-
-
-@dataclass
-class ExecutorProcess:
-    """One running executor of one application."""
-
-    application: str
-    version: int
-    slot: int
-    process: asyncio.subprocess.Process
-    writer: asyncio.StreamWriter
-    instances: list[InstanceName] = field(default_factory=list)
-    labels: dict[int, str] = field(default_factory=dict)
-    finished: set[InstanceName] = field(default_factory=set)
-    launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    address: str = ""
-    watch: ExecutorWatch = field(default_factory=ExecutorWatch)
-    secrets: ProvisionedSecrets = field(default_factory=ProvisionedSecrets)
-    waiting: dict[bytes, list[InstanceName]] = field(default_factory=dict)
-    idle_since: float = 0.0
-    ending: bool = False
-    by_epoch: bool = False
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    requests: int = 0
-    loading: int = 0
-
-    @property
-    def steps(self) -> str:
-        """Names of the stages whose instances run here, for messages: a crash was in one of them."""
-        return ", ".join(label for _, label in sorted(self.labels.items())) or "user code"
-
-    def send(self, message: AgentMessage) -> None:
-        """Queue a message to the executor. Nothing happens when it is gone."""
-        if not self.writer.is_closing():
-            self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
 
 
 def _launching(
@@ -169,6 +75,7 @@ class ExecutorPool:
         keeps_spare: bool = False,
     ) -> None:
         self._events, self._configuration, self._directory = events, configuration, directory
+        self._listener = ExecutorListener(events)
         self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
         self._watchdog: asyncio.Task[None] | None = None
@@ -267,7 +174,7 @@ class ExecutorPool:
         if launch.waits:
             executor.waiting.setdefault(launch.plan_name, []).extend(launch.instances)
         executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in launch.instances}
-        return await self._asked(executor, message)
+        return await executor.ask(message)
 
     async def _former_gone(self, application: str, version: int) -> None:
         """Wait until former executors of the run are gone: they flush files that their successors are about to open."""
@@ -277,9 +184,7 @@ class ExecutorPool:
     async def link(self, application: str, version: int, addresses: tuple[tuple[InstanceName, str], ...]) -> None:
         """Connect restored instances to the next stages. Raises `LaunchError`."""
         executors = self._of(application, version)
-        await asyncio.gather(
-            *(self._asked(executor, lambda request: LinkOutputs(request, addresses)) for executor in executors)
-        )
+        await asyncio.gather(*(executor.ask(lambda request: LinkOutputs(request, addresses)) for executor in executors))
 
     def addresses(self, application: str, version: int) -> dict[tuple[int, int], str]:
         """Return the addresses at which the instances of an application take data links, by (stage, index)."""
@@ -302,7 +207,7 @@ class ExecutorPool:
         executors = self._of(application, version)
         await asyncio.gather(
             *(
-                self._asked(executor, lambda request: OpenGenerationChannels(request, part, plan_name, addresses))
+                executor.ask(lambda request: OpenGenerationChannels(request, part, plan_name, addresses))
                 for executor in executors
             )
         )
@@ -314,7 +219,7 @@ class ExecutorPool:
         executors = [executor for executor in self._of(application, version) if plan_name in executor.waiting]
         await asyncio.gather(
             *(
-                self._asked(executor, lambda request: PreloadSnapshots(request, plan_name, elements), seconds)
+                executor.ask(lambda request: PreloadSnapshots(request, plan_name, elements), seconds)
                 for executor in executors
             )
         )
@@ -329,41 +234,11 @@ class ExecutorPool:
         for executor in self._of(application, version):
             executor.send(DropPendingPlan(plan_name))
             for name in executor.waiting.pop(plan_name, ()):
-                self._without(executor, name)
-
-    @staticmethod
-    def _without(executor: ExecutorProcess, name: InstanceName) -> None:
-        """Remove an instance that is gone. A process without instances is kept for a while."""
-        if name in executor.instances:
-            executor.instances.remove(name)
-        if not executor.instances:
-            executor.idle_since = asyncio.get_running_loop().time()
+                executor.remove(name)
 
     async def sync_logs(self, application: str, version: int) -> None:
         """Force the logs of sources to the disk. Raises `LaunchError`."""
-        await asyncio.gather(*(self._asked(executor, ForceSourceLogs) for executor in self._of(application, version)))
-
-    async def _asked(
-        self,
-        executor: ExecutorProcess,
-        message: Callable[[int], Launch | LinkOutputs | ForceSourceLogs | OpenGenerationChannels | PreloadSnapshots],
-        seconds: float = LAUNCH_SECONDS,
-    ) -> str:
-        """Send a request that loads or links, and wait for the answer. Raises `LaunchError`."""
-        executor.requests += 1
-        executor.loading += 1
-        request = executor.requests
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        executor.launches[request] = answer
-        executor.send(message(request))
-        try:
-            return await asyncio.wait_for(answer, seconds)
-        except TimeoutError:
-            place = await executor.watch.ask()
-            where = f"; it is at {place}" if place else ""
-            raise LaunchError(f"user code did not start within {seconds:.0f} s{where}") from None
-        finally:
-            executor.launches.pop(request, None)
+        await asyncio.gather(*(executor.ask(ForceSourceLogs) for executor in self._of(application, version)))
 
     async def _executor(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         key = (application, version, slot)
@@ -389,7 +264,7 @@ class ExecutorPool:
         self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
-            asyncio.create_task(self._read_lines(executor)),
+            asyncio.create_task(self._listener.read_lines(executor)),
         ]
         executor.send(configuration)
         if self._watchdog is None:
@@ -398,88 +273,12 @@ class ExecutorPool:
 
     async def _listen(self, executor: ExecutorProcess, reader: asyncio.StreamReader) -> None:
         """Take the executor's messages until it is gone, then report the end of its instances."""
-        frames = FrameReader(MAX_FRAME_BYTES)
         reason = ""
         try:
-            while data := await reader.read(1 << 16):
-                frames.feed(data)
-                while (item := frames.next()) is not None:
-                    self._take(executor, TO_AGENT.decode(item[1]))
-        except RemoteProtocolError as error:
-            reason = f"sent an invalid message ({error})"
-        except ConnectionError:
-            pass  # it ended with messages of ours unread: its exit code says more
-        except OSError as error:
-            reason = str(error)
+            reason = await self._listener.listen(executor, reader)
         finally:
             executor.writer.close()
             await self._gone(executor, reason)
-
-    def _take(self, executor: ExecutorProcess, message: ExecutorMessage) -> None:
-        executor.watch.sign()
-        application, version, events = executor.application, executor.version, self._events
-        match message:
-            case InstanceReports():
-                # Only a report ends the longer timeout of a start: other messages come while user code still loads.
-                executor.watch.sign(answers=True)
-                for name, report in message.reports:
-                    events.reported(application, version, name, report)
-            case VerifyPeer() | FindRelays():
-                self._asked_by(executor, message)
-            case RequestCompleted():
-                executor.loading -= 1
-                executor.address = message.address or executor.address
-                if (future := executor.launches.get(message.request)) and not future.done():
-                    future.set_result(message.address)
-            case RequestFailed():
-                executor.loading -= 1
-                if (future := executor.launches.get(message.request)) and not future.done():
-                    future.set_exception(LaunchError(executor.secrets.hide(message.message)))
-            case Finished() | InstanceHandedOver():
-                self._ended_in(executor, message)
-            case InstanceFailure():
-                hidden_message = executor.secrets.hide(message.message)
-                events.broke(application, version, msgspec.structs.replace(message, message=hidden_message))
-            case DataPeerRefused():
-                events.refused(message.reason, message.remote)
-            case UserBoundsSet():
-                executor.watch.bounds = message.bounds
-            case AcknowledgeCheckpoint() | DeclineCheckpoint():
-                events.prepared(application, version, message)
-            case TapSample():
-                events.sampled(application, version, message)
-
-    def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceHandedOver) -> None:
-        """Note the end of an instance, or of its generation."""
-        if isinstance(message, InstanceHandedOver):
-            self._without(executor, message.instance)
-            return
-        executor.finished.add(message.instance)
-        self._events.finished(executor.application, executor.version, message.instance, message.report)
-
-    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays) -> None:
-        if isinstance(question, VerifyPeer):
-            self._events.verify_peer(question, executor.application, executor.send)
-        else:
-            self._events.relays_requested(question, executor.application, executor.send)
-
-    async def _read_lines(self, executor: ExecutorProcess) -> None:
-        """Keep the output of user code, cut at a line's limit: a process that prints without line ends must not fill memory."""
-        assert executor.process.stdout is not None
-        pending = b""
-        while data := await executor.process.stdout.read(1 << 16):
-            *lines, pending = (pending + data).split(b"\n")
-            if len(pending) > MAX_LOG_LINE_BYTES:
-                lines.append(pending)
-                pending = b""
-            for line in lines:
-                self._print(executor, line)
-        if pending:
-            self._print(executor, pending)
-
-    def _print(self, executor: ExecutorProcess, line: bytes) -> None:
-        text = line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
-        self._events.printed(executor.application, executor.secrets.hide(text))
 
     async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
         """Reap an executor whose end of the pair closed, and report the failure of its instances."""

@@ -17,45 +17,43 @@ from agiledart_agent.event_log.agent_log import AgentLog, PrintedLines
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.code_check import check_in_subprocess
 from agiledart_agent.executors.ended_sink_files import publish_ended_files
-from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
+from agiledart_agent.executors.executor_credentials import ExecutorCredentials
+from agiledart_agent.executors.executor_listener import ExecutorEvents
+from agiledart_agent.executors.executor_pool import ExecutorPool
+from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
-from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text, may_continue_latency_logs
+from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text
 from agiledart_agent.executors.protected_paths import protected_paths
-from agiledart_agent.executors.quotas import Quotas
+from agiledart_agent.executors.quotas import Quotas, user_code_bounds
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
-from agiledart_agent.identity.identity import ExecutorPass, Identity, make_executor_pass
+from agiledart_agent.identity.identity import Identity
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
 from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
 from agiledart_executor.wire.agent_messages import (
     AcknowledgeCheckpoint,
     BeginEpoch,
     CodeCheckRequest,
     CodeCheckResult,
-    Configure,
-    CredentialsRenewed,
     DeclineCheckpoint,
     FindRelays,
     InstanceFailure,
     InstanceName,
-    PeerVerdict,
     PreviousStateStored,
     RelayOffer,
     RelaysFound,
-    VerifyPeer,
 )
 from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
-from agiledart_kernel.frames import Hello, decode_hello
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import Grant
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.signed_commands import parse_signed_command, signer_of
+from agiledart_kernel.signed_commands import parse_signed_command
 from agiledart_node.wire.effects import (
     CheckCode,
     CommitEpochRows,
@@ -89,11 +87,7 @@ from agiledart_transport.circuits import Via
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
-_PART: Codec[DeploymentPart] = Codec(DeploymentPart)
-EXECUTOR_GRANT_HOURS = 24 * 30
 MAX_BROKEN = 256
-MAX_KEYS = 1_024
-"""Public keys of executors that are remembered, to renew their grants."""
 
 
 class ExecutorService:
@@ -127,7 +121,7 @@ class ExecutorService:
         application_ended: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._verifier, self._admit, self._feed, self._circuits = verifier, admit, feed, circuits
+        self._feed, self._circuits = feed, circuits
         self._note_logs, self._ownership_proofs, self._count_snapshot, self._application_ended = (
             note_logs,
             ownership_proofs,
@@ -135,14 +129,13 @@ class ExecutorService:
             application_ended,
         )
         self._secrets = SecretStore(settings.state_dir, identity.key)
-        self._quotas = Quotas(settings, self._bounds().memory_bytes)
+        self._quotas = Quotas(settings, user_code_bounds(settings).memory_bytes)
         self._printed = PrintedLines()
+        self._credentials = ExecutorCredentials(settings, identity, self._secrets, verifier, admit, self._printed.add)
         self._broken: dict[str, tuple[int, str]] = {}  # last reported failure of each application that failed here
         # why the latest snapshots of these instances failed
         self._unsaved: dict[tuple[str, int, InstanceName], str] = {}
         self._taps = Taps()
-        self._grants: dict[str, Grant] = {}
-        self._passes: dict[str, ExecutorPass] = {}  # node id → credentials that an executor presents
         self._tasks: set[asyncio.Task[None]] = set()
         self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
         self._pool: ExecutorPool | None = None
@@ -178,13 +171,15 @@ class ExecutorService:
                 broke=self._instance_broke,
                 printed=self._printed.add,
                 refused=self._log.refused,
-                verify_peer=lambda asked, app, answer: self._spawn(self._verify_peer_for_executor(asked, app, answer)),
+                verify_peer=lambda asked, app, answer: self._spawn(self._credentials.verify_peer(asked, app, answer)),
                 sampled=self._taps.add,
                 prepared=self._prepared,
                 relays_requested=lambda asked, app, answer: self._spawn(self._find_relays(asked, app, answer)),
                 application_ended=self._application_ended,
             ),
-            lambda app, version, number, part: self._configure(app, version, number, part, listen_host, advertised),
+            lambda app, version, number, part: self._credentials.configure(
+                app, version, number, part, listen_host, advertised
+            ),
             str(self._settings.state_dir),
             keeps_spare=self._settings.spare_executor,
         )
@@ -226,6 +221,22 @@ class ExecutorService:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: int, work: Awaitable[None]) -> None:
+        """Report to the node that the work for a request was completed, or why it failed."""
+        try:
+            await work
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._fail(request, error)
+        else:
+            self._feed(Completed(request, None))
+
+    def _fail(self, request: int, error: Exception) -> None:
+        self._feed(Failed(request, f"{error} (on {self._settings.name})"))
+
+    def renew(self, ending_by: float = math.inf) -> None:
+        """Renew the credentials of executors that expire by then."""
+        self._credentials.renew(self.processes, ending_by)
 
     # ---- instances
 
@@ -275,7 +286,7 @@ class ExecutorService:
                 by_epoch=part.by_epoch,
             )
         except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            self._fail(effect.request, error)
             return
         await asyncio.to_thread(self._ownership_proofs.keep, part)
         self._note_logs()
@@ -296,11 +307,11 @@ class ExecutorService:
         closed = protected_paths(self._settings)
         secrets = ProvisionedSecrets()
         if effect.signed_command:
-            secrets = self._provisioned_secrets(
+            secrets = self._secrets.provisioned(
                 parse_signed_command(effect.signed_command).terms.application, effect.signed_command
             )
         wanted = CodeCheckRequest(
-            effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed, secrets
+            effect.plan, effect.bundle, effect.stages, user_code_bounds(self._settings).memory_bytes, closed, secrets
         )
         result = await check_in_subprocess(wanted, str(self._settings.state_dir))
         hidden = [
@@ -316,12 +327,7 @@ class ExecutorService:
 
     async def _link_instances(self, pool: ExecutorPool, effect: LinkInstances) -> None:
         addresses = tuple((InstanceName(row.stage, row.index), row.address) for row in effect.addresses)
-        try:
-            await pool.link(effect.application, effect.version, addresses)
-        except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
-            return
-        self._feed(Completed(effect.request, None))
+        await self._answer(effect.request, pool.link(effect.application, effect.version, addresses))
 
     @staticmethod
     def _hand_over_state(pool: ExecutorPool, effect: HandOverState) -> None:
@@ -331,45 +337,28 @@ class ExecutorService:
 
     async def _preload_state(self, pool: ExecutorPool, effect: PreloadFromDisk) -> None:
         about = (effect.application, effect.version, effect.plan_name, effect.snapshots)
-        try:
-            await pool.preload_state(*about, effect.timeout_ns / SECOND)
-        except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
-            return
-        self._feed(Completed(effect.request, None))
+        await self._answer(effect.request, pool.preload_state(*about, effect.timeout_ns / SECOND))
 
     async def _open_generation(self, pool: ExecutorPool, effect: ConnectLocalGeneration) -> None:
         # the owners are known since the plan was prepared
         part, _ = await self._ownership_proofs.add_log_owners(effect.part)
         addresses = tuple((InstanceName(row.stage, row.index), row.address) for row in effect.addresses)
-        try:
-            await pool.open_generation(part.application, part.version, encode(part), effect.plan_name, addresses)
-        except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
-            return
-        self._feed(Completed(effect.request, None))
+        about = (part.application, part.version, encode(part), effect.plan_name)
+        await self._answer(effect.request, pool.open_generation(*about, addresses))
 
     async def _sync_logs(self, pool: ExecutorPool, effect: SyncSourceLogs) -> None:
-        try:
-            await pool.sync_logs(effect.application, effect.version)
-        except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
-            return
-        self._feed(Completed(effect.request, None))
+        await self._answer(effect.request, pool.sync_logs(effect.application, effect.version))
 
     async def _commit_logs(self, pool: ExecutorPool, effect: CommitLogs) -> None:
+        await self._answer(effect.request, self._commit_ended(pool, effect))
+
+    async def _commit_ended(self, pool: ExecutorPool, effect: CommitLogs) -> None:
         """Commit the logs of a finished run: its living processes do it, and this agent does the rest."""
         key = (effect.application, effect.version)
         pool.commit_epoch(*key, effect.epoch)
-        try:
-            await pool.sync_logs(*key)  # the answer comes behind the commit
-            errors = await publish_ended_files(self._settings, effect)
-        except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
-            return
-        for text in errors:
+        await pool.sync_logs(*key)  # the answer comes behind the commit
+        for text in await publish_ended_files(self._settings, effect):
             self._log.warning("sink.commit_failed", text, application=effect.application, version=effect.version)
-        self._feed(Completed(effect.request, None))
 
     def _prepared(self, application: str, version: int, answer: AcknowledgeCheckpoint | DeclineCheckpoint) -> None:
         name = answer.instance
@@ -449,102 +438,13 @@ class ExecutorService:
             )
         )
 
-    # ---- credentials
-
-    def _configure(
-        self, application: str, version: int, number: int, part: bytes, host: str, advertised: str
-    ) -> Configure:
-        """Return the configuration of a new executor: a key of its own, a grant for one application, a certificate.
-
-        Never the node's key.
-        """
-        deployed = _PART.decode(part)
-        latency_bytes = self._settings.latency_log_bytes
-        if latency_bytes and not may_continue_latency_logs(deployed, self._identity.node_id, self._settings.state_dir):
-            latency_bytes = 0
-            self._printed.add(
-                application, "its latencies are not kept: their log belongs to an earlier owner of this name"
-            )
-        # The agent remembers the key, so that `renew` can sign new credentials for it.
-        executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
-        self._grants[application] = executor_pass.grant
-        self._passes[executor_pass.node_id.hex] = executor_pass
-        while len(self._passes) > MAX_KEYS:
-            del self._passes[next(iter(self._passes))]
-        return Configure(
-            application=application,
-            version=version,
-            number=number,
-            credentials=executor_pass.credentials,
-            chain=executor_pass.chain,
-            node_id=executor_pass.node_id,
-            incarnation=self._identity.incarnation,
-            node_name=self._settings.name,
-            host=host,
-            advertised=advertised,
-            latency_log_bytes=latency_bytes,
-            latency_log_days=self._settings.latency_log_days,
-            bounds=self._bounds(),
-            home=self._identity.node_id,
-            closed=protected_paths(self._settings),
-            path_timeout=self._settings.path_timeout,
-            secrets=self._provisioned_secrets(application, deployed.signed_command),
-        )
-
-    def _provisioned_secrets(self, application: str, signed_command: bytes) -> ProvisionedSecrets:
-        """Return the secrets that the signer of this command has provisioned for the application.
-
-        The node has verified the command.
-        """
-        try:
-            return ProvisionedSecrets(self._secrets.of(application, signer_of(signed_command)[1]))
-        except RemoteProtocolError:
-            return ProvisionedSecrets()
-
     def _keep_secret(self, effect: KeepSecret) -> None:
         try:
             self._secrets.keep(effect.known, effect.sealed)
         except (OperationFailed, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            self._fail(effect.request, error)
         else:
             self._feed(Completed(effect.request, None))
-
-    def renew(self, ending_by: float = math.inf) -> None:
-        """Give executors a new grant and certificate for the same key, when the agent's membership was renewed or they
-        expire by then.
-
-        The grant of an executor ends with the membership of its agent.
-        """
-        for process in self.processes:
-            node = process.address.partition("/")[2]
-            executor_pass = self._passes.get(node)
-            if executor_pass is None or executor_pass.ends > ending_by:
-                continue
-            application = process.application
-            executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS, executor_pass.key)
-            self._passes[node], self._grants[application] = executor_pass, executor_pass.grant
-            process.send(CredentialsRenewed(executor_pass.chain, executor_pass.credentials))
-
-    def _bounds(self) -> Bounds:
-        return Bounds(
-            warning_seconds=self._settings.stuck_warning,
-            limit_seconds=self._settings.stuck_limit,
-            memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
-        )
-
-    async def _verify_peer_for_executor(
-        self, asked: VerifyPeer, application: str, answer: Callable[[PeerVerdict], None]
-    ) -> None:
-        try:
-            hello = decode_hello(asked.hello)
-            own = self._grants[application]
-            peer = self._verifier.verify(asked.certificate, hello, asked.service, serves=asked.serves, own=own)
-            if not asked.serves:
-                await self._admit(peer.grant, hello)
-        except RemoteProtocolError as error:
-            answer(PeerVerdict(asked.request, refused=error.reason))
-        else:
-            answer(PeerVerdict(asked.request, peer=encode(peer)))
 
     async def _find_relays(self, asked: FindRelays, application: str, answer: Callable[[RelaysFound], None]) -> None:
         try:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code.application_folders import work_folder
-from agiledart_executor.user_code.bounds import MB
+from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Quota
 from agiledart_kernel.signed_commands import quota_of_signer, signer_of
@@ -26,6 +26,15 @@ _OF_TOKEN: Final = "by its token"
 
 MAX_REMEMBERED: Final = 4_096
 """Applications whose owner is remembered."""
+
+
+def user_code_bounds(settings: AgentSettings) -> Bounds:
+    """Return the bounds of user code in one executor of this agent."""
+    return Bounds(
+        warning_seconds=settings.stuck_warning,
+        limit_seconds=settings.stuck_limit,
+        memory_bytes=settings.executor_memory_mb * MB or default_memory(),
+    )
 
 
 class Quotas:

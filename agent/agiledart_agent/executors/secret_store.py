@@ -13,7 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.private_files import read_private
-from agiledart_kernel.errors import OperationFailed, Refused
+from agiledart_connectors.credentials import ProvisionedSecrets
+from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
+from agiledart_kernel.signed_commands import signer_of
 from agiledart_node.wire.secret_messages import SecretInfo
 from agiledart_transport.sealing import seal, unseal
 
@@ -87,6 +89,16 @@ class SecretStore:
                 except OperationFailed:  # damaged: the connector reports that there is none
                     continue
         return texts
+
+    def provisioned(self, application: str, signed_command: bytes) -> ProvisionedSecrets:
+        """Return the secrets that the signer of this command has provisioned for the application.
+
+        The node has verified the command.
+        """
+        try:
+            return ProvisionedSecrets(self.of(application, signer_of(signed_command)[1]))
+        except RemoteProtocolError:
+            return ProvisionedSecrets()
 
     def _open(self, known: SecretInfo, sealed: bytes) -> str:
         try:

@@ -1,0 +1,151 @@
+"""Messages and output of executor processes, as their agent takes them."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from agiledart_agent.executors.bare_process import LaunchError
+from agiledart_agent.executors.executor_process import ExecutorProcess
+from agiledart_executor.wire.agent_messages import (
+    AcknowledgeCheckpoint,
+    DataPeerRefused,
+    DeclineCheckpoint,
+    ExecutorMessage,
+    FindRelays,
+    Finished,
+    InstanceFailure,
+    InstanceHandedOver,
+    InstanceName,
+    InstanceReports,
+    PeerVerdict,
+    RelaysFound,
+    RequestCompleted,
+    RequestFailed,
+    TapSample,
+    UserBoundsSet,
+    VerifyPeer,
+)
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameReader
+from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
+
+TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
+
+VerifyPeerCallback = Callable[[VerifyPeer, str, Callable[[PeerVerdict], None]], None]
+"""(question, application, takes the answer, now or later)"""
+
+
+@dataclass
+class ExecutorEvents:
+    """Callbacks of the pool, all called on the agent's loop.
+
+    `application_ended` is called when a process of an application is gone and no other is here.
+    """
+
+    reported: Callable[[str, int, InstanceName, dict[str, object]], None]
+    finished: Callable[[str, int, InstanceName, dict[str, object]], None]
+    broke: Callable[[str, int, InstanceFailure], None]
+    printed: Callable[[str, str], None]
+    refused: Callable[[str, str], None]
+    verify_peer: VerifyPeerCallback
+    sampled: Callable[[str, int, TapSample], None] = lambda application, version, sampled: None
+    prepared: Callable[[str, int, AcknowledgeCheckpoint | DeclineCheckpoint], None] = (
+        lambda application, version, prepared: None
+    )
+    relays_requested: Callable[[FindRelays, str, Callable[[RelaysFound], None]], None] = (
+        lambda asked, application, answer: None
+    )
+    application_ended: Callable[[str, int], None] = lambda application, version: None
+
+
+class ExecutorListener:
+    """Takes the messages of executors and the output of their user code, and reports them as events."""
+
+    def __init__(self, events: ExecutorEvents) -> None:
+        self._events = events
+
+    async def listen(self, executor: ExecutorProcess, reader: asyncio.StreamReader) -> str:
+        """Take the executor's messages until its end of the pair closes. Return the reason of the end; empty: unknown."""
+        frames = FrameReader(MAX_FRAME_BYTES)
+        try:
+            while data := await reader.read(1 << 16):
+                frames.feed(data)
+                while (item := frames.next()) is not None:
+                    self.take(executor, TO_AGENT.decode(item[1]))
+        except RemoteProtocolError as error:
+            return f"sent an invalid message ({error})"
+        except ConnectionError:
+            pass  # it ended with messages of ours unread: its exit code says more
+        except OSError as error:
+            return str(error)
+        return ""
+
+    def take(self, executor: ExecutorProcess, message: ExecutorMessage) -> None:
+        """Take one message of an executor."""
+        executor.watch.sign()
+        application, version, events = executor.application, executor.version, self._events
+        match message:
+            case InstanceReports():
+                # Only a report ends the longer timeout of a start: other messages come while user code still loads.
+                executor.watch.sign(answers=True)
+                for name, report in message.reports:
+                    events.reported(application, version, name, report)
+            case VerifyPeer() | FindRelays():
+                self._asked_by(executor, message)
+            case RequestCompleted():
+                executor.loading -= 1
+                executor.address = message.address or executor.address
+                if (future := executor.launches.get(message.request)) and not future.done():
+                    future.set_result(message.address)
+            case RequestFailed():
+                executor.loading -= 1
+                if (future := executor.launches.get(message.request)) and not future.done():
+                    future.set_exception(LaunchError(executor.secrets.hide(message.message)))
+            case Finished() | InstanceHandedOver():
+                self._ended_in(executor, message)
+            case InstanceFailure():
+                hidden_message = executor.secrets.hide(message.message)
+                events.broke(application, version, msgspec.structs.replace(message, message=hidden_message))
+            case DataPeerRefused():
+                events.refused(message.reason, message.remote)
+            case UserBoundsSet():
+                executor.watch.bounds = message.bounds
+            case AcknowledgeCheckpoint() | DeclineCheckpoint():
+                events.prepared(application, version, message)
+            case TapSample():
+                events.sampled(application, version, message)
+
+    def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceHandedOver) -> None:
+        """Note the end of an instance, or of its generation."""
+        if isinstance(message, InstanceHandedOver):
+            executor.remove(message.instance)
+            return
+        executor.finished.add(message.instance)
+        self._events.finished(executor.application, executor.version, message.instance, message.report)
+
+    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays) -> None:
+        if isinstance(question, VerifyPeer):
+            self._events.verify_peer(question, executor.application, executor.send)
+        else:
+            self._events.relays_requested(question, executor.application, executor.send)
+
+    async def read_lines(self, executor: ExecutorProcess) -> None:
+        """Keep the output of user code, cut at a line's limit: a process that prints without line ends must not fill memory."""
+        assert executor.process.stdout is not None
+        pending = b""
+        while data := await executor.process.stdout.read(1 << 16):
+            *lines, pending = (pending + data).split(b"\n")
+            if len(pending) > MAX_LOG_LINE_BYTES:
+                lines.append(pending)
+                pending = b""
+            for line in lines:
+                self._print(executor, line)
+        if pending:
+            self._print(executor, pending)
+
+    def _print(self, executor: ExecutorProcess, line: bytes) -> None:
+        text = line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
+        self._events.printed(executor.application, executor.secrets.hide(text))

@@ -1,0 +1,92 @@
+"""One executor process of this node: what runs in it, and the requests that it has to answer."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agiledart_agent.executors.bare_process import LaunchError
+from agiledart_agent.executors.executor_watch import ExecutorWatch
+from agiledart_connectors.credentials import ProvisionedSecrets
+from agiledart_executor.wire.agent_messages import (
+    AgentMessage,
+    ForceSourceLogs,
+    InstanceName,
+    Launch,
+    LinkOutputs,
+    OpenGenerationChannels,
+    PreloadSnapshots,
+)
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.frames import FrameKind, frame
+
+TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
+
+LAUNCH_SECONDS = 27.0
+"""Time for interpreter start, imports of user code and opening of files, on a slow board.
+
+The node waits 30 s, and could not name the place in the code.
+"""
+
+
+@dataclass
+class ExecutorProcess:
+    """One running executor of one application."""
+
+    application: str
+    version: int
+    slot: int
+    process: asyncio.subprocess.Process
+    writer: asyncio.StreamWriter
+    instances: list[InstanceName] = field(default_factory=list)
+    labels: dict[int, str] = field(default_factory=dict)
+    finished: set[InstanceName] = field(default_factory=set)
+    launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    address: str = ""
+    watch: ExecutorWatch = field(default_factory=ExecutorWatch)
+    secrets: ProvisionedSecrets = field(default_factory=ProvisionedSecrets)
+    waiting: dict[bytes, list[InstanceName]] = field(default_factory=dict)
+    idle_since: float = 0.0
+    ending: bool = False
+    by_epoch: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: int = 0
+    loading: int = 0
+
+    @property
+    def steps(self) -> str:
+        """Names of the stages whose instances run here, for messages: a crash was in one of them."""
+        return ", ".join(label for _, label in sorted(self.labels.items())) or "user code"
+
+    def send(self, message: AgentMessage) -> None:
+        """Queue a message to the executor. Nothing happens when it is gone."""
+        if not self.writer.is_closing():
+            self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
+
+    async def ask(
+        self,
+        message: Callable[[int], Launch | LinkOutputs | ForceSourceLogs | OpenGenerationChannels | PreloadSnapshots],
+        seconds: float = LAUNCH_SECONDS,
+    ) -> str:
+        """Send a request that loads or links, and wait for the answer. Raises `LaunchError`."""
+        self.requests += 1
+        self.loading += 1
+        request = self.requests
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.launches[request] = answer
+        self.send(message(request))
+        try:
+            return await asyncio.wait_for(answer, seconds)
+        except TimeoutError:
+            place = await self.watch.ask()
+            where = f"; it is at {place}" if place else ""
+            raise LaunchError(f"user code did not start within {seconds:.0f} s{where}") from None
+        finally:
+            self.launches.pop(request, None)
+
+    def remove(self, name: InstanceName) -> None:
+        """Remove an instance that is gone. A process without instances is kept for a while."""
+        if name in self.instances:
+            self.instances.remove(name)
+        if not self.instances:
+            self.idle_since = asyncio.get_running_loop().time()
