@@ -49,10 +49,11 @@ GOALS = {
 }
 
 _OTHERS = (
-    "agiledart_agent.identity.rotation", "agiledart_agent.sink_logs.sink_log_server", "agiledart_agent.control.control_api", "uvloop",
-    "agiledart_transport.listener", "agiledart_node.scheduling.node_scheduling", "agiledart_node.recovery.recovery_service",
-    "agiledart_node.user_commands.stop_requests", "agiledart_agent.circuits.relay_service", "agiledart_agent.executors.executor_pool",
-    "agiledart_node.draining.node_drain",
+    "agiledart_agent.identity.rotation", "agiledart_agent.sink_logs.sink_log_server", "agiledart_agent.control.control_api",
+    "uvloop", "agiledart_transport.listener", "agiledart_node.scheduling.node_scheduling",
+    "agiledart_node.recovery.recovery_service",
+    "agiledart_node.user_commands.stop_requests", "agiledart_agent.circuits.relay_service",
+    "agiledart_agent.executors.executor_pool", "agiledart_node.draining.node_drain",
 )  # fmt: skip
 _ADMISSION = (
     "agiledart_agent.admission.registrar", "agiledart_agent.admission.renewal", "agiledart_agent.audit.audit_trail",

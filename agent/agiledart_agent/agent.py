@@ -194,6 +194,16 @@ class Agent:
 
     # ---- life cycle
 
+    def _register_stores(self, driver: Driver) -> None:
+        """Have the driver hand effects about stored state to the stores."""
+        driver.on(KeepFile, self.runs.keep)
+        driver.on(RetainSnapshots, self.runs.keep_snapshots)
+        driver.on(DropSnapshots, self.runs.drop_snapshots)
+        driver.on(ForgetPart, self.runs.forget_part)
+        driver.on(ForgetRun, self._forget_run)
+        self.fragments.register(driver)
+        self.checkpoints.register(driver)
+
     async def start(self, seeds: list[str]) -> None:
         """Listen, build the node, and enter the ring through these addresses, or create a ring.
 
@@ -233,13 +243,7 @@ class Agent:
         self._agent_links.open()
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
-        self.driver.on(KeepFile, self.runs.keep)
-        self.driver.on(RetainSnapshots, self.runs.keep_snapshots)
-        self.driver.on(DropSnapshots, self.runs.drop_snapshots)
-        self.driver.on(ForgetPart, self.runs.forget_part)
-        self.driver.on(ForgetRun, self._forget_run)
-        self.fragments.register(self.driver)
-        self.checkpoints.register(self.driver)
+        self._register_stores(self.driver)
         # The node gets the stored state before it enters the ring: it must answer other nodes by its earlier promises.
         self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))
         for effect in self.runs.ending:

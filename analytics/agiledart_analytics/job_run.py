@@ -1,7 +1,7 @@
-"""Runs a job: a batch over a sink log or Parquet files, with its result as rows and as Parquet; and the live copy of a log.
+"""Run of a job over a sink log or Parquet files, with its result as rows and as Parquet; and the live copy of a log.
 
-The live copy writes each micro-batch into a folder named by its number and replaces what stands there, because Spark may hand
-the same batch over twice after a crash: so each committed row is in the copy exactly once.
+The live copy writes each micro-batch into a folder named by its number and replaces its content, because Spark may deliver the
+same batch twice after a crash. So the copy has each committed row exactly once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MAX_ROWS_HELD = 10_000
-"""Rows of a result that are brought to this process; the rest is in the Parquet files only."""
+"""Greatest number of result rows in this process; the Parquet files have all rows."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """The result of a job.
+    """Result of a job.
 
     Attributes:
-        rows: the first `MAX_ROWS_HELD` in the job's order. `total`: all.
+        rows: the first `MAX_ROWS_HELD` in the job's order. `total`: number of all rows.
         files: folder of Parquet files, or "".
     """
 
@@ -46,15 +46,15 @@ def run_job(
     parquet: str = "",
     results: str = "",
 ) -> JobResult:
-    """Run a job once, on what is committed now.
+    """Run a job once, on the committed rows.
 
     Args:
-        reader: options of `format("agiledart")`; the sink is the job's unless they say.
-        sinks: read these logs together; those that do not exist are left out, unless none does.
-        parquet: read these files in place of a log.
+        reader: options of `format("agiledart")`; the default sink is that of the job.
+        sinks: logs to read together; missing logs are skipped, unless all are missing.
+        parquet: read these files instead of a log.
         results: folder whose subfolder of the job's name is replaced by the result as Parquet.
 
-    Raises `OperationFailed` with one sentence, whatever Spark said.
+    Raises `OperationFailed` with one sentence for any error of Spark.
     """
     try:
         frame = _input(session, job, reader or {}, sinks, parquet)
@@ -63,35 +63,35 @@ def run_job(
             raise ConfigurationError(
                 f"{job.name} needs the columns {', '.join(missing)}; the rows have {', '.join(frame.columns)}."
             )
-        found = job.compute(frame).cache()
+        result = job.compute(frame).cache()
         try:
-            total = found.count()
+            total = result.count()
             # Arrow keeps times as the data have them; collect() would turn them into this machine's time zone.
-            held = found.limit(MAX_ROWS_HELD).toArrow().to_pylist()
+            held = result.limit(MAX_ROWS_HELD).toArrow().to_pylist()
             rows = tuple(tuple(_without_zone(value) for value in row.values()) for row in held)
             folder = ""
             if results:
                 folder = str(Path(results).expanduser().absolute() / job.name)
-                found.coalesce(1).write.mode("overwrite").parquet(folder)
+                result.coalesce(1).write.mode("overwrite").parquet(folder)
         finally:
-            found.unpersist()
+            result.unpersist()
     except AgileDartError:
         raise
     except Exception as error:  # noqa: BLE001  Spark's errors have many classes and pages of Java; users get the sentence
         raise OperationFailed(spark_sentence(error)) from None
-    return JobResult(tuple(found.columns), rows, total, folder)
+    return JobResult(tuple(result.columns), rows, total, folder)
 
 
 def copy_live(
     session: "SparkSession", reader: Mapping[str, str], folder: Path, checkpoint: Path, seconds: float = 1.0
 ) -> "StreamingQuery":
-    """Start the live copy of a log into Parquet; each committed row once, also when this process is killed and restarted.
+    """Start the live copy of a log into Parquet; each committed row once, even if this process is killed and restarted.
 
     Args:
         reader: options of `format("agiledart")`.
         folder: of the files: one subfolder for each micro-batch.
         checkpoint: Spark's; belongs to this folder.
-        seconds: between micro-batches; 0 for what is there now and no more.
+        seconds: between micro-batches; 0 copies the present rows only.
     """
     stream = session.readStream.format("agiledart").options(**reader).load()
 
@@ -104,7 +104,7 @@ def copy_live(
 
 
 def spark_sentence(error: BaseException) -> str:
-    """What a user can use of an error of Spark: our own sentence within it when there is one, else its first line."""
+    """Return the useful part of an error of Spark: the sentence of AgileDart in it if there is one, else its first line."""
     text = str(error)
     for line in reversed(text.splitlines()):
         kind, colon, rest = line.strip().partition(": ")

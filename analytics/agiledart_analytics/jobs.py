@@ -1,4 +1,4 @@
-"""The list of jobs: names, what they answer, and the sink that they read unless told. Needs no Spark."""
+"""List of jobs: names, questions, and default sinks. Needs no Spark."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ TRIPS_COLUMNS: Final = ("start_cell", "end_cell", "dropoff_at", "total_cents")
 
 @dataclass(frozen=True)
 class AnalyticsJob:
-    """One question.
+    """Job that answers one question.
 
     Attributes:
-        sink: the log that it reads unless told; "": it is about an application, and reads the logs of its latencies.
-        needs: columns without which it cannot be answered.
-        measure: the column that a plot shows.
+        sink: default log; "": the job is about an application and reads its latency logs.
+        needs: columns that the job needs.
+        measure: column that a plot shows.
     """
 
     name: str
@@ -34,7 +34,7 @@ class AnalyticsJob:
 
     @property
     def is_about_an_application(self) -> bool:
-        """True when it must be told which."""
+        """Return whether the job needs the name of an application."""
         return not self.sink
 
 
@@ -71,7 +71,7 @@ JOBS: Final[dict[str, AnalyticsJob]] = {
 
 
 def find_job(name: str) -> AnalyticsJob:
-    """The job of a name. Raises `ConfigurationError` that lists them."""
+    """Return the job of a name. Raises `ConfigurationError` with all names."""
     if name not in JOBS:
         raise ConfigurationError(f"There is no job {name!r}; there are {', '.join(JOBS)}.")
     return JOBS[name]

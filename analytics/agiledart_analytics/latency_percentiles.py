@@ -1,4 +1,4 @@
-"""Questions about the latencies that agents sample at sinks: functions from a DataFrame of `LatencySample` rows to a DataFrame.
+"""Jobs on the latencies that agents sample at sinks: functions from a DataFrame of `LatencySample` rows to a DataFrame.
 
 Percentiles are exact and are values that occurred: the smallest latency that this share of the samples does not exceed, as in
 `agiledart status`. An application that was started several times has a row for each run (`version`).
@@ -14,12 +14,12 @@ _RUN: Final = ("application", "version", "sink")
 
 
 def percentiles(samples: "DataFrame") -> "DataFrame":
-    """For each run and sink: how many samples, p50, p95, p99 and the largest, in milliseconds."""
+    """Return for each run and sink the number of samples, p50, p95, p99 and the largest, in milliseconds."""
     return samples.groupBy(*_RUN).agg(*_figures()).orderBy(*_RUN)
 
 
 def percentiles_by_minute(samples: "DataFrame") -> "DataFrame":
-    """The same for each minute in which results were written."""
+    """Return the same for each minute in which results were written."""
     from pyspark.sql import functions as f
 
     minutes = samples.withColumn("minute", f.date_trunc("minute", "observed_at"))

@@ -1,8 +1,8 @@
-"""A process that copies a log into Parquet while it grows, and answers a question about it when told: the demo's Spark part.
+"""Process that copies a growing log into Parquet and then runs a job on it: the demo's Spark part.
 
-It is given one JSON object as its argument and a pipe as stdin: a line `finish` ends the copy and asks for the result, which is the
-last line on stdout, a JSON object. The lines before it, `{"at": what it does, "read": rows so far}`, are there so that nobody
-takes slow for dead. The end of the pipe means that whoever asked is gone, and ends the process at once.
+Its argument is a JSON object and its stdin a pipe: a line `finish` ends the copy and requests the result, a JSON object on the last
+line of stdout. The lines before it, `{"at": activity, "read": rows so far}`, show that the process is alive. The end of the pipe
+means that the parent process has ended, and ends this process at once.
 """
 
 import json
@@ -20,11 +20,11 @@ from agiledart_kernel.errors import AgileDartError
 FINISH = "finish"
 LOOK_SECONDS = 0.5
 NICENESS = 10
-"""On a machine that also runs the mesh, results of the mesh come first: starting a JVM takes all cores for seconds."""
+"""Niceness of this process: the mesh on the same machine has priority, because the start of a JVM takes all cores for seconds."""
 
 
 class _Tally:
-    """Rows and time of each micro-batch; Spark itself remembers only the last hundred."""
+    """Rows and time of each micro-batch; Spark itself keeps only the last hundred."""
 
     def __init__(self) -> None:
         self._batches: dict[int, tuple[int, int]] = {}
@@ -45,7 +45,7 @@ class _Tally:
 
 
 def main(argument: str) -> None:
-    """Copy, wait, answer. An error is `{"error": sentence}`."""
+    """Copy, wait for `finish`, print the result. An error is `{"error": sentence}`."""
     os.nice(NICENESS)
     task = json.loads(argument)
     finish_requested = threading.Event()
@@ -89,7 +89,7 @@ def _work(task: dict[str, Any], finish_requested: threading.Event) -> dict[str, 
 
 
 def _read_the_rest(query: Any, tally: _Tally) -> None:
-    """Until all rows that are in the log now are read, telling how far it is."""
+    """Wait until all present rows of the log are read, and print the progress."""
     done = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""A result as a picture: one bar for each of its first rows. Needs the extra `[plot]`; matplotlib is imported only here."""
+"""Plot of a result: one bar for each of its first rows. Needs the extra `[plot]`; matplotlib is imported only here."""
 
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ LABEL_COLUMNS: Final = 3
 
 
 def check_plot(file: str) -> None:
-    """Can this picture be drawn? Asked before Spark is started, which takes seconds.
+    """Check that the picture can be drawn, before the start of Spark, which takes seconds.
 
     Raises `OperationFailed` without matplotlib, `ConfigurationError` for a file that it could not write.
     """
@@ -31,7 +31,7 @@ def check_plot(file: str) -> None:
 
 
 def plot(result: JobResult, job: AnalyticsJob, file: str) -> None:
-    """A bar chart of the job's measure. Raises `OperationFailed` when it cannot be written, or without matplotlib."""
+    """Draw a bar chart of the job's measure. Raises `OperationFailed` when it cannot be written, or without matplotlib."""
     check_plot(file)
     from matplotlib.figure import Figure
 

@@ -1,7 +1,7 @@
-"""Questions about clean taxi trips: functions from a DataFrame of `CleanTrip` rows to a DataFrame.
+"""Jobs on clean taxi trips: functions from a DataFrame of `CleanTrip` rows to a DataFrame.
 
 Money stays in whole cents and ties are broken by name, so that a result is the same on any number of cores and equals that of a
-plain program. Windows and days are those of the drop-off, as the data tell it.
+plain program. Windows and days are those of the drop-off time in the data.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ TOP: Final = 10
 
 
 def busiest_routes(trips: "DataFrame") -> "DataFrame":
-    """For each 15 minutes: the ten routes with the most trips, and what they earned."""
+    """Return for each 15 minutes the ten routes with the most trips, and their revenue."""
     from pyspark.sql import functions as f
 
     counted = _by_window(trips, "start_cell", "end_cell")
@@ -24,7 +24,7 @@ def busiest_routes(trips: "DataFrame") -> "DataFrame":
 
 
 def revenue(trips: "DataFrame") -> "DataFrame":
-    """For each 15 minutes: trips, revenue, and the mean of a trip."""
+    """Return for each 15 minutes trips, revenue, and the mean of a trip."""
     from pyspark.sql import functions as f
 
     return (
@@ -35,7 +35,7 @@ def revenue(trips: "DataFrame") -> "DataFrame":
 
 
 def revenue_by_area(trips: "DataFrame") -> "DataFrame":
-    """For each 15 minutes and area of the pick-up (500 m): trips and revenue, the greatest first."""
+    """Return for each 15 minutes and area of the pick-up (500 m) trips and revenue, the greatest first."""
     from pyspark.sql import functions as f
 
     return (
@@ -46,7 +46,7 @@ def revenue_by_area(trips: "DataFrame") -> "DataFrame":
 
 
 def daily_routes(trips: "DataFrame") -> "DataFrame":
-    """For each day: the ten routes with the most trips."""
+    """Return for each day the ten routes with the most trips."""
     counted = _by_day(trips, "start_cell", "end_cell")
     return _top(counted, ["day"], ["start_cell", "end_cell"]).select(
         "day", "rank", "start_cell", "end_cell", "trips", "revenue_cents"
@@ -54,7 +54,7 @@ def daily_routes(trips: "DataFrame") -> "DataFrame":
 
 
 def daily_areas(trips: "DataFrame") -> "DataFrame":
-    """For each day: the ten areas of pick-ups that earned most."""
+    """Return for each day the ten areas of pick-ups with the greatest revenue."""
     counted = _by_day(trips, "start_cell").withColumnRenamed("start_cell", "area")
     return _top(counted, ["day"], ["area"], by="revenue_cents").select("day", "rank", "area", "trips", "revenue_cents")
 
@@ -79,7 +79,7 @@ def _by_day(trips: "DataFrame", *keys: str) -> "DataFrame":
 
 
 def _top(counted: "DataFrame", within: list[str], names: list[str], by: str = "trips") -> "DataFrame":
-    """The first ten of each group by number, then by name."""
+    """Return the first ten rows of each group by number, then by name."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

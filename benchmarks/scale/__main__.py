@@ -3,10 +3,10 @@
     python -m benchmarks.scale moving [--keys 150000] [--rate 5000] [--moves 20]
     python -m benchmarks.scale following [--up 60] [--down 150]
 
-Prints one JSON document, with the machine's load in it. `moving`: one instance with 64 MB of state moves to another agent so many
-times; `pause_ms` is what the change says of itself, `p99_ms_meanwhile` how late results are while it is copied and moved, as one sees
-it at the sink's file. `following`: a step waits 10 ms for each row; the rate becomes four times what it was and falls back; an
-interval is 5 s, the bound of the p99 1 s.
+Prints one JSON document, with the machine's load in it. `moving`: one instance with 64 MB of state moves to another agent several
+times. `pause_ms` is the pause that the change reports; `p99_ms_meanwhile` is the delay of results at the sink's file during the
+change. `following`: a step waits 10 ms for each row; the rate becomes four times as high and falls back. An interval is 5 s, the
+bound of the p99 1 s.
 """
 
 import argparse

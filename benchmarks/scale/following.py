@@ -74,7 +74,8 @@ def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, An
             "up": up,
             "down": down,
             "changes": [
-                {name: one[name] for name in ("from", "to", "state", "seconds", "pause_ms", "reason")} for one in changes
+                {name: one[name] for name in ("from", "to", "state", "seconds", "pause_ms", "reason")}
+                for one in changes
             ],
             "state": over["state"],
             "reason": over["reason"],

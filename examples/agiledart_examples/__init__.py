@@ -1,4 +1,4 @@
-"""Shipped topologies, written with the public API only: `agiledart run agiledart_examples.debs2015:frequent_routes`.
+"""Example topologies, written with the public API only: `agiledart run agiledart_examples.debs2015:frequent_routes`.
 
-Read them to learn; `agiledart demo` and the tutorials use them. May import `agiledart`, never an internal package.
+`agiledart demo` and the tutorials use them. May import `agiledart`, never an internal package.
 """

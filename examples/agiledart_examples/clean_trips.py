@@ -1,7 +1,6 @@
-"""Taxi trips made clean and kept in a log that Spark reads: `agiledart submit agiledart_examples.clean_trips:clean_trips`.
+"""Topology that writes cleaned taxi trips to a log for Spark: `agiledart submit agiledart_examples.clean_trips:clean_trips`.
 
-A trip stays when it lies within the grid, lasted some time, went some way and cost something; its places are cells, its money
-whole cents.
+It keeps a trip within the grid whose duration, distance and fare are positive; places become cells, money whole cents.
 """
 
 from datetime import datetime
@@ -17,7 +16,7 @@ MAX_DOLLARS = 1_000.0
 
 
 class CleanTrip(NamedTuple):
-    """A trip that can be counted. Cells are squares of 500 m, written `east.south`, 1.1 in the north-west."""
+    """A valid trip. Cells are squares of 500 m, written `east.south`, 1.1 in the north-west."""
 
     taxi: str
     pickup_at: datetime
@@ -34,12 +33,12 @@ class CleanTrip(NamedTuple):
 
 
 def cents(dollars: float) -> int:
-    """An amount of dollars as whole cents."""
+    """Convert an amount of dollars to whole cents."""
     return round(dollars * 100)
 
 
 def clean(trip: Trip) -> CleanTrip | None:
-    """The trip with cells and cents; nothing when its numbers cannot be true."""
+    """Return the trip with cells and cents; None for impossible numbers."""
     start = cell_at(trip.pickup_longitude, trip.pickup_latitude, 1)
     end = cell_at(trip.dropoff_longitude, trip.dropoff_latitude, 1)
     seconds = round((trip.dropoff_at - trip.pickup_at).total_seconds())
@@ -70,7 +69,7 @@ def clean_trips(
     trips: Source[Trip] = taxi(),  # noqa: B008  a connector is a value; nothing is opened by naming it
     out: Sink[CleanTrip] = log("clean-trips", partitions=4),  # noqa: B008  as above
 ) -> Topology:
-    """Trips that can be counted, in a log of four partitions."""
+    """Write valid trips to a log of four partitions."""
     topology = Topology("clean-trips")
     (
         topology.source("trips", trips, rows=Trip, event_time=lambda trip: trip.dropoff_at, check=order_of_times)

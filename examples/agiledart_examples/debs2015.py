@@ -3,8 +3,8 @@
 `frequent_routes`: the ten most frequent routes of the last 30 minutes. `profitable_areas`: the ten areas with the greatest
 ratio of median profit (last 15 minutes) to empty taxis (last 30 minutes). A trip becomes known at its drop-off.
 
-Money is added as decimals: `str` of a float is the decimal number that stood in the file, so fare + tip, medians and ratios are
-exact to 28 digits. Two areas tie when their numbers are equal, not when binary rounding happens to agree.
+Money is added as decimals: `str` of a float is the decimal number of the file, so fare + tip, medians and ratios are exact to
+28 digits. Two areas tie when their numbers are equal, not when binary rounding happens to agree.
 """
 
 from bisect import bisect_left, insort
@@ -37,7 +37,7 @@ EMPTY_WINDOW = timedelta(minutes=30)
 
 
 class Trip(NamedTuple):
-    """One line of the input: 17 columns, and when we read it."""
+    """One line of the input: 17 columns, and the time of reading."""
 
     medallion: str
     hack_license: str
@@ -70,12 +70,12 @@ class Cell(NamedTuple):
 
 
 def order_of_times(trip: Trip) -> str | None:
-    """Why a well-formed line is no trip: it ended before it began."""
+    """Return why a well-formed line is not a trip: it ended before it began."""
     return "order" if trip.dropoff_at < trip.pickup_at else None
 
 
 def cell_at(longitude: float, latitude: float, per_500_m: int) -> Cell | None:
-    """The cell of a place, None outside the grid: 150 km in squares of 500 m, or of a fraction of that."""
+    """Return the cell of a place; None outside the grid: 150 km in squares of 500 m, or of a fraction of that."""
     east = (longitude + 74.913585) / (0.005986 / per_500_m) + 0.5
     south = (41.474937 - latitude) / (0.004491556 / per_500_m) + 0.5
     last = 300 * per_500_m
@@ -85,7 +85,7 @@ def cell_at(longitude: float, latitude: float, per_500_m: int) -> Cell | None:
 
 
 class Occasion(NamedTuple):
-    """What a result says about the trip that caused it."""
+    """Part of a result about the trip that caused it."""
 
     pickup_at: datetime
     dropoff_at: datetime
@@ -96,7 +96,7 @@ class Occasion(NamedTuple):
 
 
 class CellRoute(NamedTuple):
-    """From cell to cell, squares of 500 m."""
+    """Route between two cells, squares of 500 m."""
 
     start: Cell
     end: Cell
@@ -110,7 +110,7 @@ class Ride(NamedTuple):
 
 
 class RouteReport(NamedTuple):
-    """A line of the result: start and end cells of ten routes, None where there are fewer."""
+    """Line of the result: start and end cells of ten routes, None where there are fewer."""
 
     pickup_at: datetime
     dropoff_at: datetime
@@ -119,7 +119,7 @@ class RouteReport(NamedTuple):
 
 
 def ride_of(trip: Trip) -> Ride | None:
-    """The trip's route; nothing when it leaves the grid."""
+    """Return the trip's route; None when it leaves the grid."""
     start = cell_at(trip.pickup_longitude, trip.pickup_latitude, 1)
     end = cell_at(trip.dropoff_longitude, trip.dropoff_latitude, 1)
     if start is None or end is None:
@@ -128,14 +128,14 @@ def ride_of(trip: Trip) -> Ride | None:
 
 
 def route_report(ranking: Ranking[Ride, CellRoute, int]) -> RouteReport:
-    """A ranking as a line of the result."""
+    """Return a ranking as a line of the result."""
     cells: list[str | None] = [str(cell) for entry in ranking.entries for cell in entry.key]
     occasion = ranking.cause.occasion
     return RouteReport(occasion.pickup_at, occasion.dropoff_at, padded(cells, 2 * TOP), occasion.read_at)
 
 
 def padded(values: list[Any], length: int) -> list[Any]:
-    """Values followed by None up to a length."""
+    """Return the values, followed by None up to a length."""
     return values + [None] * (length - len(values))
 
 
@@ -143,7 +143,7 @@ def frequent_routes(
     trips: Source[Trip] = taxi(),  # noqa: B008  a connector is a value; nothing is opened by naming it
     report: Sink[RouteReport] = csv("frequent-routes.csv"),  # noqa: B008  as above
 ) -> Topology:
-    """Query 1: the ten most frequent routes of the last 30 minutes, at each trip that changes them."""
+    """Build query 1: the ten most frequent routes of the last 30 minutes, at each trip that changes them."""
     topology = Topology("frequent-routes")
     (
         topology.source("trips", trips, rows=Trip, event_time=lambda trip: trip.dropoff_at, check=order_of_times)
@@ -162,7 +162,7 @@ def frequent_routes(
 
 
 class TaxiRide(NamedTuple):
-    """A trip as its taxi sees it; areas are squares of 250 m."""
+    """Trip from the view of its taxi; areas are squares of 250 m."""
 
     medallion: str
     start: Cell
@@ -172,9 +172,9 @@ class TaxiRide(NamedTuple):
 
 
 class AreaUpdate(NamedTuple):
-    """Something that an area learns: a taxi came to stand empty there or left, or a trip from there earned money.
+    """Event of an area: an empty taxi arrived or left, or a trip from there earned money.
 
-    The occasion comes with the earning only, once for each trip.
+    Only the earning has the occasion, once for each trip.
     """
 
     area: Cell
@@ -184,7 +184,7 @@ class AreaUpdate(NamedTuple):
 
 
 class AreaValue(NamedTuple):
-    """What is known of an area."""
+    """Present values of an area."""
 
     empty_taxis: int
     median_profit: Decimal
@@ -192,7 +192,7 @@ class AreaValue(NamedTuple):
 
 
 class AreaReport(NamedTuple):
-    """A line of the result: ten areas with their values, None where there are fewer."""
+    """Line of the result: ten areas with their values, None where there are fewer."""
 
     pickup_at: datetime
     dropoff_at: datetime
@@ -201,7 +201,7 @@ class AreaReport(NamedTuple):
 
 
 def taxi_ride_of(trip: Trip) -> TaxiRide | None:
-    """The trip's areas and profit; nothing when it leaves the grid."""
+    """Return the trip's areas and profit; None when it leaves the grid."""
     start = cell_at(trip.pickup_longitude, trip.pickup_latitude, 2)
     end = cell_at(trip.dropoff_longitude, trip.dropoff_latitude, 2)
     if start is None or end is None:
@@ -212,14 +212,14 @@ def taxi_ride_of(trip: Trip) -> TaxiRide | None:
 
 @dataclass
 class Stand:
-    """Where a taxi waits since its last drop-off, and how often it has moved."""
+    """Place of a taxi since its last drop-off, and number of its moves."""
 
     area: Cell | None = None
     moves: int = 0
 
 
 class Taxis(KeyedOperator[str, TaxiRide, Stand, AreaUpdate]):
-    """By taxi: where it stands empty, for 30 minutes or until its next trip is known."""
+    """State by taxi: the place where it stands empty, for 30 minutes or until its next trip."""
 
     def initial(self, key: str) -> Stand:
         return Stand()
@@ -248,7 +248,7 @@ class Area:
 
 
 class Areas(KeyedOperator[Cell, AreaUpdate, Area, Change[Cell, AreaValue, Occasion]]):
-    """By area: median profit of 15 minutes over empty taxis."""
+    """State by area: median profit of 15 minutes over empty taxis."""
 
     def __init__(self, *, zero_profit: bool) -> None:
         self._zero_profit = zero_profit
@@ -274,13 +274,13 @@ class Areas(KeyedOperator[Cell, AreaUpdate, Area, Change[Cell, AreaValue, Occasi
     def _emit_value(
         self, key: Cell, cause: Occasion | None, state: Area, context: Context[Change[Cell, AreaValue, Occasion]]
     ) -> None:
-        """Put out what is known of the area now, and forget it when that is nothing."""
+        """Emit the present values of the area, and drop its state when it is empty."""
         context.emit(Change(key, self._value(state), cause))
         if not state.profits and not state.empty_taxis:
             context.forget()
 
     def _value(self, state: Area) -> AreaValue | None:
-        """None for an area that is not listed: no empty taxi, or no recent trip (unless that counts as zero)."""
+        """Return the values of an area; None if it is not listed: no empty taxi, or no recent trip (unless that counts as zero)."""
         profits, taxis = state.profits, state.empty_taxis
         if not taxis or not (profits or self._zero_profit):
             return None
@@ -292,12 +292,12 @@ class Areas(KeyedOperator[Cell, AreaUpdate, Area, Change[Cell, AreaValue, Occasi
 
 
 def profitability(value: AreaValue) -> Decimal:
-    """What areas are ranked by."""
+    """Return the value by which areas are ranked."""
     return value.profitability
 
 
 def area_report(ranking: Ranking[Occasion, Cell, AreaValue]) -> AreaReport:
-    """A ranking as a line of the result."""
+    """Return a ranking as a line of the result."""
     areas: list[Any] = [(str(entry.key), *entry.value) for entry in ranking.entries]
     areas += [(None, None, None, None)] * (TOP - len(areas))
     return AreaReport(ranking.cause.pickup_at, ranking.cause.dropoff_at, areas, ranking.cause.read_at)
@@ -309,10 +309,10 @@ def profitable_areas(
     *,
     zero_profit: bool = False,
 ) -> Topology:
-    """Query 2: the ten most profitable areas, at each trip that changes any value of the ten.
+    """Build query 2: the ten most profitable areas, at each trip that changes any value of the ten.
 
     Args:
-        trips, report: where trips come from and results go.
+        trips, report: source of trips and sink of results.
         zero_profit: also list areas with empty taxis but no recent trip, with median 0.
     """
     topology = Topology("profitable-areas")

@@ -1,4 +1,4 @@
-"""Taxi trips of an invented New York: a seeded stream in the format of DEBS 2015, of any length.
+"""Generator of taxi trips of an invented New York: a seeded stream in the format of DEBS 2015, of any length.
 
 Demand, places, fares and fleet follow figures measured on the real stream of January 2013, so that the two queries
 meet the same skew, the same ties and the same mistakes (1.8 % of the trips have broken coordinates). The stream is
@@ -35,11 +35,11 @@ HOUR_FACTORS = (
     *(1.18, 1.18, 1.22, 1.17, 1.00, 1.19, 1.44, 1.51, 1.43, 1.42, 1.38, 1.23),
 )
 WEEKDAY_FACTORS = (0.88, 0.95, 1.00, 1.01, 1.06, 1.12, 0.98)
-"""Monday first."""
+"""Factor of the demand by day of the week, Monday first."""
 
 TAXIS = 13_000
 WARM_UP_SECONDS = 1_800
-"""Trips are under way when the stream starts; those that ended before its start are not shown."""
+"""Lead time of the stream: trips are already running at its start; those that ended before are not emitted."""
 
 GRID_WEST, GRID_NORTH = -74.913585, 41.474937
 DEGREES_EAST, DEGREES_SOUTH = 0.005986, 0.004491556
@@ -59,7 +59,7 @@ OUTLYING = (
     (40.7214, -73.8446),  # Forest Hills
 )
 OUTLYING_RANKS = (5, 12, 40, 60, 80, 100, 120, 140)
-"""How frequent the outlying places are among all cells, 0 the most frequent."""
+"""Ranks of the outlying places among all cells by frequency, 0 the most frequent."""
 WEIGHT_SCALE = 57.0
 """The i-th cell starts trips in proportion to exp(-i / 57)."""
 END_SCALE_KM = 4.0
@@ -68,12 +68,12 @@ KM_PER_DEGREE = 111.195
 KM_PER_MILE = 1.609344
 SPREAD_SOUTH = 0.05 / KM_PER_DEGREE
 SPREAD_EAST = 0.05 / (KM_PER_DEGREE * cos(radians(MANHATTAN[0])))
-"""50 m in degrees: how trips scatter around the centre of their cell."""
+"""Scatter of trips around the centre of their cell: 50 m in degrees."""
 
 TIME_SIGMA = 0.35
 CRUISING_MPH = 23.0
-"""Speed between stops; what a trip takes longer than its distance at this speed is metered as slow time. Chosen so
-that the mean of the fare is near that of the real stream."""
+"""Speed between stops. The meter counts the additional time of a trip as slow time. The value makes the mean fare similar to that
+of the real stream."""
 TIP_SHARES = (0.05, 0.10, 0.16, 0.20, 0.207, 0.210, 0.214, 0.235, 0.265, 0.315, 0.40)
 """Tip as a share of the fare at the quantiles 0, 10, …, 100 % of the card trips that tip."""
 
@@ -89,19 +89,19 @@ class HotCell(NamedTuple):
 
 @cache
 def _normal_table() -> tuple[float, ...]:
-    """Equally likely values of a standard normal: indexing it is a draw that needs no logarithm."""
+    """Return equally likely values of a standard normal; indexing it is a draw without a logarithm."""
     normal = NormalDist()
     return tuple(normal.inv_cdf((i + 0.5) / TABLE) for i in range(TABLE))
 
 
 @cache
 def _time_factors() -> tuple[float, ...]:
-    """Equally likely log-normal factors of mean one."""
+    """Return equally likely log-normal factors of mean one."""
     return tuple(exp(TIME_SIGMA * z - TIME_SIGMA**2 / 2) for z in _normal_table())
 
 
 def great_circle_km(a_lat: float, a_lon: float, b_lat: float, b_lon: float) -> float:
-    """Distance over ground in kilometres (haversine)."""
+    """Return the distance over ground in kilometres (haversine)."""
     south, east = sin(radians(b_lat - a_lat) / 2), sin(radians(b_lon - a_lon) / 2)
     return 12_742.0 * asin(sqrt(south * south + cos(radians(a_lat)) * cos(radians(b_lat)) * east * east))
 
@@ -123,11 +123,11 @@ class City:
         self._near: list[list[int] | None] = [None] * count
 
     def start(self, u: float) -> int:
-        """The cell in which a trip starts."""
+        """Draw the cell in which a trip starts."""
         return bisect(self._starts, u * self._starts[-1])
 
     def end(self, start: int, u: float) -> int:
-        """The cell in which a trip from `start` ends: by weight, near cells preferred."""
+        """Draw the cell in which a trip from `start` ends: by weight, near cells preferred."""
         table = self._ends[start]
         if table is None:
             table = self._ends[start] = list(
@@ -139,7 +139,7 @@ class City:
         return bisect(table, u * table[-1])
 
     def near(self, cell: int) -> list[int]:
-        """All cells, nearest to `cell` first (itself first of all)."""
+        """Return all cells, nearest to `cell` first (itself first of all)."""
         order = self._near[cell]
         if order is None:
             here = self.places[cell]
@@ -155,7 +155,7 @@ def _cell_centre(latitude: float, longitude: float) -> HotCell:
 
 
 def _manhattan() -> list[HotCell]:
-    """Distinct cells along the axis of Manhattan, the ones nearest to the middle first."""
+    """Return distinct cells along the axis of Manhattan, the ones nearest to the middle first."""
     draw, normal = RandomStream(0, "city").uniform, _normal_table()
     found: dict[HotCell, float] = {}
     while len(found) < MANHATTAN_CELLS:
@@ -171,7 +171,7 @@ def _manhattan() -> list[HotCell]:
 
 
 class Fleet:
-    """Which taxis stand idle in which cell. A taxi is away from the moment it is taken until it is put back."""
+    """Idle taxis by cell. A taxi is absent between `take` and `put`."""
 
     def __init__(self, city: City, draw: RandomStream) -> None:
         self._city = city
@@ -181,7 +181,7 @@ class Fleet:
             self._idle[city.start(draw.uniform())].append(taxi)
 
     def take(self, cell: int, u: float) -> int | None:
-        """A taxi that stands near the cell, rather one of those that came last; None when every taxi is under way."""
+        """Take a taxi near the cell, preferably one that arrived last; None when every taxi is on a trip."""
         for place in self._city.near(cell):
             idle = self._idle[place]
             if idle:
@@ -190,12 +190,12 @@ class Fleet:
         return None
 
     def put(self, taxi: int, cell: int) -> None:
-        """The taxi is idle in the cell."""
+        """Add an idle taxi to the cell."""
         self._idle[cell].append(taxi)
 
 
 class Clock:
-    """Seconds since the stream's midnight as text."""
+    """Conversion of seconds since the stream's midnight to text."""
 
     def __init__(self, start: datetime) -> None:
         self.midnight = start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
@@ -203,7 +203,7 @@ class Clock:
         self._seconds = [f"{second:02d}" for second in range(60)]
 
     def text(self, at: int) -> str:
-        """`YYYY-MM-DD HH:MM:SS`."""
+        """Return `YYYY-MM-DD HH:MM:SS`."""
         minute, second = divmod(at, 60)
         prefix = self._minutes.get(minute)
         if prefix is None:
@@ -214,14 +214,14 @@ class Clock:
         return prefix + self._seconds[second]
 
     def rate(self, at: float) -> float:
-        """Trips that start per second at this time of the week."""
+        """Return the number of trips that start per second at this time of the week."""
         hours = int(at // 3600)
         weekday = (self.midnight.weekday() + hours // 24) % 7
         return TRIPS_PER_MINUTE / 60 * HOUR_FACTORS[hours % 24] * WEEKDAY_FACTORS[weekday]
 
 
 def _coordinates(draw: Draw, a_lat: float, a_lon: float, b_lat: float, b_lon: float) -> str:
-    """The four columns, pickup first; 1.8 % of the trips have a broken or far-away pair, most often both are zero."""
+    """Return the four columns, pickup first; 1.8 % of the trips have a broken or far-away pair, most often both are zero."""
     start, end = f"{a_lon:.6f},{a_lat:.6f}", f"{b_lon:.6f},{b_lat:.6f}"
     if draw() < 0.018:
         kind = draw()
@@ -234,7 +234,7 @@ def _coordinates(draw: Draw, a_lat: float, a_lon: float, b_lat: float, b_lon: fl
 
 
 def _charges(draw: Draw, pickup: int, seconds: int, miles: float) -> str:
-    """The seven columns from payment type to total."""
+    """Return the seven columns from payment type to total."""
     slow_minutes = max(0.0, seconds / 60 - miles * 60 / CRUISING_MPH)
     fare = round((2.50 + 2.50 * miles + 0.50 * slow_minutes) * 2) / 2
     surcharge = 0.5 if pickup % 86_400 >= 72_000 or pickup % 86_400 < 21_600 else 0.0
@@ -251,7 +251,7 @@ def _charges(draw: Draw, pickup: int, seconds: int, miles: float) -> str:
 
 
 def _pickups(clock: Clock, draw: Draw, first: int) -> Iterator[int]:
-    """Times at which trips start: a Poisson process whose rate changes at full hours."""
+    """Yield the start times of trips: a Poisson process whose rate changes at full hours."""
     now = float(first)
     while True:
         rate, hour_ends = clock.rate(now), (now // 3600 + 1) * 3600
@@ -261,7 +261,7 @@ def _pickups(clock: Clock, draw: Draw, first: int) -> Iterator[int]:
 
 
 def _trips(seed: int, start: datetime) -> Iterator[str]:
-    """The unbounded stream."""
+    """Yield the trips without end."""
     stream = RandomStream(seed, "taxi-trips")
     draw, city, clock = stream.uniform, _city(), Clock(start)
     fleet = Fleet(city, stream)
@@ -303,11 +303,11 @@ def generate(
     count: int | None = None,
     start: datetime = datetime(2013, 1, 7, 8, 0),  # noqa: DTZ001  local time of the city, as in the data
 ) -> Iterator[str]:
-    """Lines without line end, sorted by drop-off, 17 columns each.
+    """Yield lines without line end, sorted by drop-off, 17 columns each.
 
     Args:
         seed: the same seed gives the same lines.
-        count: how many lines; None never ends.
+        count: number of lines; None for no end.
         start: local time before which no trip of the stream ends.
 
     Raises:
@@ -353,7 +353,7 @@ def _write(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code (0 ok, 1 cannot write, 2 usage, 130 interrupted)."""
+    """Run the command line and return the exit code (0 ok, 1 cannot write, 2 usage, 130 interrupted)."""
     options = _parse(arguments)
     try:
         _write(options)

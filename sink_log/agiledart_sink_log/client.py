@@ -1,7 +1,8 @@
-"""Reads sink logs over the network, synchronously: sockets and `ssl`, no event loop. For Spark's worker processes and tools.
+"""Synchronous network client of sink logs: sockets and `ssl`, no event loop; for Spark's worker processes and tools.
 
-A client dials any agent, asks where a log is, and dials the agent that has it. When that agent goes away (restart, another
-port), the client locates the log again until `patience` is over. Not thread-safe; make one per thread. It holds sockets, so it
+A client connects to any agent, asks for the location of a log, and connects to the agent that has it. When that agent is
+unreachable (restart, another port), the client locates the log again until its timeout. Not thread-safe; create one per
+thread. It holds sockets, so it
 is never pickled: pickle `ClientIdentity` and the addresses instead.
 """
 
@@ -58,16 +59,16 @@ MAX_PAUSE_SECONDS = 2.0
 _ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
 _REQUESTS: Codec[LogRequest] = Codec(LogRequest)
 _PASSING = (ELSEWHERE, OVERLOADED, UNAVAILABLE)
-"""Refusals after which asking again a little later helps."""
+"""Reasons of refusals after which the client retries a little later."""
 
 
 @dataclass(frozen=True, repr=False)
 class ClientIdentity:
-    """A member of a network that reads: its key and chain of grants. Secret; small enough to be pickled.
+    """Identity of a reader: its key and chain of grants. Secret; small enough to be pickled.
 
     Attributes:
         seed: the 32 bytes of the Ed25519 private key.
-        token: the signed record of the token by which it came.
+        token: the signed record of its token.
     """
 
     network: bytes
@@ -80,10 +81,10 @@ class ClientIdentity:
 
 
 class SinkLogError(OperationFailed):
-    """A request failed for good; the text is one sentence for the user, with the way out.
+    """A request failed finally; the text is one sentence for the user and says what to do.
 
     Attributes:
-        reason: one of `REFUSAL_REASONS`, or `no agent`: nobody could be reached within the patience.
+        reason: one of `REFUSAL_REASONS`, or `no agent`: no agent was reachable before the timeout.
         first_kept: as in `LogRefused`.
     """
 
@@ -99,11 +100,11 @@ NO_AGENT = "no agent"
 
 
 class _Gone(Exception):
-    """The connection cannot be used (any more); another try may help."""
+    """The connection is lost or was never usable; a retry may help."""
 
 
 class _Connection:
-    """One verified link to one agent."""
+    """Verified link to one agent."""
 
     def __init__(self, address: str, identity: ClientIdentity, context: ssl.SSLContext, expect: NodeId | None) -> None:
         host, port = parse_address(address)
@@ -140,7 +141,7 @@ class _Connection:
             certificate = self._socket.getpeercert(binary_form=True) or b""
             peer = verifier.verify(certificate, theirs, "sink_log", serves=True)
         except Refused as error:
-            raise SinkLogError(f"{address} is no agent of this network ({error}).", NOT_ALLOWED) from None
+            raise SinkLogError(f"{address} is not an agent of this network ({error}).", NOT_ALLOWED) from None
         except RemoteProtocolError as error:
             raise _Gone(f"{address}: {error}") from None
         if expect is not None and peer.node_id != expect:
@@ -149,16 +150,16 @@ class _Connection:
         self._frames.limit = MAX_FRAME_BYTES
 
     def _next(self, deadline: float) -> tuple[int, bytes]:
-        """The next frame; raises `_Gone`, `SinkLogError` when the agent turned us away."""
+        """Return the next frame. Raises `_Gone`, or `SinkLogError` when the agent refuses the identity."""
         while True:
             try:
-                found = self._frames.next()
+                frame_read = self._frames.next()
             except RemoteProtocolError as error:
                 raise _Gone(str(error)) from None
-            if found is not None:
-                if found[0] == FrameKind.CLOSE:
-                    raise self._refusal_error(decode_close_reason(found[1]))
-                return found
+            if frame_read is not None:
+                if frame_read[0] == FrameKind.CLOSE:
+                    raise self._refusal_error(decode_close_reason(frame_read[1]))
+                return frame_read
             left = deadline - time.monotonic()
             if left <= 0:
                 raise _Gone("it did not answer in time")
@@ -176,13 +177,13 @@ class _Connection:
         if reason in ("done", "leaving", "crowded", "full", "lost", "slow", "internal", "descriptors", "timeout"):
             return _Gone(reason)
         return SinkLogError(
-            f"The agent refuses this identity: {reason}. Make a token where the network is:  "
+            f"The agent refuses this identity: {reason}. Create a token at an agent of the network:  "
             f"agiledart token create --role reader",
             NOT_ALLOWED,
         )
 
     def ask(self, request: LogRequest, timeout: float) -> LogAnswer:
-        """The answer to a request; raises `_Gone`."""
+        """Send a request and return its answer. Raises `_Gone`."""
         try:
             self._socket.settimeout(CONNECT_SECONDS)
             self._socket.sendall(frame(FrameKind.CONTROL, _REQUESTS.encode(request)))
@@ -210,8 +211,8 @@ class SinkLogClient:
 
     Args:
         bootstrap: agents to ask, `host:port`; one that answers is enough.
-        identity: who reads; see `agiledart_agent.identity.reader_identity` for tokens and identity files.
-        patience: seconds for which an agent that is away is looked for again before a `SinkLogError` says so.
+        identity: of the reader; see `agiledart_agent.identity.reader_identity` for tokens and identity files.
+        agent_timeout_s: seconds of retries while the agent is unreachable, before a `SinkLogError`.
 
     All methods raise `SinkLogError`.
     """
@@ -234,21 +235,21 @@ class SinkLogClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere; the client can be used again."""
+        """Close all connections; the client can be used again."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
-    # ---- what a reader asks
+    # ---- requests of a reader
 
     def locate(self, sink: str) -> Located:
-        """Where the log is and what its rows are; asks anew each time."""
+        """Return the location of the log and the schema of its rows; each call asks an agent."""
         return self._retry_until_timeout(lambda: self._locate_once(sink), f"the log {sink} cannot be found")
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
     ) -> EndsReply:
-        """First, committed and latest offset of each partition; a long poll with `wait_ms` and `after`."""
+        """Return first, committed and latest offset of each partition; a long poll with `wait_ms` and `after`."""
 
         def make(number: int) -> LogRequest:
             return Ends(number, sink, wait_ms, dict(after or {}), uncommitted)
@@ -268,7 +269,7 @@ class SinkLogClient:
         wait_ms: int = 0,
         uncommitted: bool = False,
     ) -> Fetched:
-        """Stored batches from `offset` on; the first may begin before it (drop `offset - batch.offset` rows)."""
+        """Return stored batches from `offset` on; the first may begin before it (drop `offset - batch.offset` rows)."""
 
         def make(number: int) -> LogRequest:
             return Fetch(number, sink, partition, offset, max_rows, max_bytes, wait_ms, uncommitted)
@@ -277,7 +278,7 @@ class SinkLogClient:
         assert isinstance(answer, Fetched)
         return answer
 
-    # ---- how it gets there
+    # ---- connections
 
     def _locate_once(self, sink: str) -> Located:
         reasons = []
@@ -309,7 +310,7 @@ class SinkLogClient:
                 raise _refusal(answer)
             return answer
 
-        return self._retry_until_timeout(ask, f"the agent that has the log {sink} is away")
+        return self._retry_until_timeout(ask, f"the agent that has the log {sink} is unreachable")
 
     def _retry_until_timeout(self, ask: Callable[[], A], what: str) -> A:
         deadline = time.monotonic() + self.agent_timeout_s
@@ -320,7 +321,7 @@ class SinkLogClient:
             except _Gone as gone:
                 if time.monotonic() + pause > deadline:
                     raise SinkLogError(
-                        f"{str(gone)[:1].upper()}{str(gone)[1:]}: {what}. Is an agent running there, and is its address right?",
+                        f"{str(gone)[:1].upper()}{str(gone)[1:]}: {what}. Check that an agent runs there, and its address.",
                         NO_AGENT,
                     ) from None
             except SinkLogError as error:
@@ -364,4 +365,6 @@ class SinkLogClient:
 def _refusal(answer: LogAnswer) -> SinkLogError:
     if isinstance(answer, LogRefused):
         return SinkLogError(answer.text, answer.reason, answer.first_kept)
-    return SinkLogError(f"the agent answered with {type(answer).__name__}. Same version?", UNAVAILABLE)
+    return SinkLogError(
+        f"the agent answered with {type(answer).__name__}. Compare the versions of AgileDart.", UNAVAILABLE
+    )

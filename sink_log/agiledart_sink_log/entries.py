@@ -1,12 +1,12 @@
-"""The form of a segment file: a header, then entries. Every byte is under a checksum, so a flipped one is found.
+"""Format of a segment file: a header, then entries. Checksums cover every byte, so a flipped one is detected.
 
     segment  = SEGMENT header · entry*
     entry    = header (48 bytes: kind, schema, offset, epoch, wall time, rows, length, CRC of the body, CRC of the header) · body
     RECORD   : `rows` rows in the body, the first has the number `offset`
-    COMMIT   : everything before `offset` is committed; no body. Where epochs run it stands behind rows that it does not cover
+    COMMIT   : everything before `offset` is committed; no body. With checkpoints it may follow rows that it does not cover
 
 Offsets of rows within a segment follow each other without a gap. Integers are big-endian; CRC is CRC32C. That of an entry's header
-begins with the log's `seed`, so an entry of another log or partition is no entry here, also when it stands in somebody's rows.
+begins with the log's `seed`, so an entry of another log or partition is invalid here, even when it is part of a row's bytes.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ FORMAT_VERSION: Final = 1
 _WINDOW_BYTES: Final = 1 << 18
 _SEARCH_BYTES: Final = 1 << 20
 MAX_SEARCHED_BYTES: Final = 256 << 20
-"""How far behind a damaged place what is good is looked for."""
+"""Bytes after a damaged place that the reader searches for valid entries."""
 
 
 class Damage(Exception):
-    """Bytes are not what was written: `position` in the file, and in words what is wrong."""
+    """Damaged bytes: their `position` in the file, and the fault as text."""
 
     def __init__(self, position: int, text: str) -> None:
         super().__init__(text)
@@ -47,7 +47,7 @@ class Damage(Exception):
 
 
 class EntryHeader(NamedTuple):
-    """An entry's header. `end` is the offset after its rows, `length` the bytes of its body."""
+    """Header of an entry. `end` is the offset after its rows, `length` the bytes of its body."""
 
     kind: int
     schema: int
@@ -64,36 +64,36 @@ class EntryHeader(NamedTuple):
 
 
 def seed_of(log_id: str, partition: int) -> int:
-    """Where the checksums of entry headers of this partition begin."""
+    """Return the initial value of the header checksums of this partition."""
     return crc32c(f"{log_id}/{partition}".encode())
 
 
 def record(seed: int, schema: int, offset: int, epoch: int, at_ms: int, rows: int, body: bytes) -> bytes:
-    """The bytes of a RECORD entry."""
+    """Return the bytes of a RECORD entry."""
     head = _ENTRY.pack(MAGIC, RECORD, schema, offset, epoch, at_ms, rows, len(body), crc32c(body))
     return head + _CRC.pack(crc32c(head, seed)) + body
 
 
 def commit(seed: int, schema: int, offset: int, epoch: int, at_ms: int) -> bytes:
-    """The bytes of a COMMIT entry."""
+    """Return the bytes of a COMMIT entry."""
     head = _ENTRY.pack(MAGIC, COMMIT, schema, offset, epoch, at_ms, 0, 0, 0)
     return head + _CRC.pack(crc32c(head, seed))
 
 
 def segment_header(log_id: str, partition: int, base: int) -> bytes:
-    """The first bytes of a segment whose first row has the number `base`."""
+    """Return the header of a segment whose first row has the number `base`."""
     head = _SEGMENT.pack(_SEGMENT_MAGIC, FORMAT_VERSION, partition, base, log_id.encode())
     return head + _CRC.pack(crc32c(head))
 
 
 def check_segment_header(raw: bytes, log_id: str, partition: int, base: int) -> None:
-    """Raise `Damage` unless this is how that segment begins."""
+    """Raise `Damage` unless `raw` is the header of that segment."""
     if raw[:SEGMENT_HEADER_BYTES] != segment_header(log_id, partition, base):
         raise Damage(0, "the beginning of the segment is not what was written")
 
 
 def parse_entry(raw: bytes, start: int, position: int, seed: int) -> EntryHeader:
-    """The header at `raw[start:]`, which stands at `position` of its file; raises `Damage`."""
+    """Return the entry header at `raw[start:]`, which is at `position` of its file. Raises `Damage`."""
     head = raw[start : start + _ENTRY.size]
     (check,) = _CRC.unpack_from(raw, start + _ENTRY.size)
     magic, kind, *rest = _ENTRY.unpack(head)
@@ -106,12 +106,12 @@ def parse_entry(raw: bytes, start: int, position: int, seed: int) -> EntryHeader
 
 
 class SegmentScan:
-    """Goes through the entries of an open segment.
+    """Iteration over the entries of an open segment.
 
     Args:
-        descriptor: of the file; never moved, so several may read at once.
-        position: where an entry begins.
-        stop: bytes at and after this position are not looked at.
+        descriptor: of the file; its position never moves, so several scans can share it.
+        position: beginning of an entry.
+        stop: position at which the scan ends.
     """
 
     def __init__(self, descriptor: int, position: int, stop: int, seed: int) -> None:
@@ -129,7 +129,7 @@ class SegmentScan:
         return self._window[inside : inside + length]
 
     def next(self) -> EntryHeader | None:
-        """The header of the next entry, or None when the rest is shorter than an entry: the end, or a torn tail."""
+        """Return the header of the next entry; None when the rest is shorter than an entry: the end, or a torn tail."""
         if self.position + HEADER_BYTES > self._stop:
             return None
         raw = self._bytes(self.position, HEADER_BYTES)
@@ -142,7 +142,7 @@ class SegmentScan:
         return entry
 
     def body(self, entry: EntryHeader) -> bytes:
-        """The body of the entry that `next` gave last; raises `Damage`."""
+        """Return the body of the entry that `next` returned last. Raises `Damage`."""
         start = self.position - entry.length
         raw = self._bytes(start, entry.length)
         if len(raw) != entry.length or crc32c(raw) != entry.body_crc:
@@ -151,9 +151,9 @@ class SegmentScan:
 
 
 def entries_after(descriptor: int, position: int, seed: int) -> Iterator[tuple[int, EntryHeader]]:
-    """(position, header) of everything behind a damaged place that is a good header, wherever it begins: what damage has left over.
+    """Yield (position, header) of each valid entry header after a damaged place.
 
-    Looks through a bounded stretch, a window at a time: who made the file as large as this may have meant harm.
+    Searches a bounded range, a window at a time, because an attacker may have made the file very large.
     """
     stop = min(os.fstat(descriptor).st_size, position + MAX_SEARCHED_BYTES)
     while position + HEADER_BYTES <= stop:

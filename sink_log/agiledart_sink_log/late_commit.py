@@ -1,8 +1,8 @@
-"""The end of a log whose writer is gone: what the run's register says that counts is committed, what lies behind goes.
+"""Final commit of a log whose writer has ended: commit the rows that the run's register names, and cut off the rest.
 
-Whoever wrote is needed no more: the run has ended. Without this the rows of its last epoch would never be seen, where the writer's
-process, or its agent, died between the register's word and its own commit; and rows of an epoch that never was would be shown for
-ever to those who read what is not committed.
+The run has ended and no longer needs its writer. If the writer's process or agent died between the register's commit and its own,
+readers would otherwise never see the rows of the last checkpoint. Readers of uncommitted rows would see rows of an uncommitted
+checkpoint for ever.
 """
 
 from collections.abc import Sequence
@@ -14,36 +14,36 @@ from agiledart_sink_log.log_writer import LogOptions, LogWriter
 
 
 def commit_late(root: Path, log_id: str, application: str, version: int, ends: Sequence[int], why: str = "") -> bool:
-    """Commit a log up to these ends. False where there is nothing to do: it is so already, or somebody else has written it since.
+    """Commit a log up to these ends. Return False when it is already so, or another run has written the log since.
 
     Args:
-        why: the run ended, which readers are told; empty: it has finished.
+        why: reason of the run's end, shown to readers; empty: it has finished.
 
     Raises:
-        LogBusyError: its writer still lives.
+        LogBusyError: its writer is still alive.
         OperationFailed: a file cannot be written.
     """
-    for directory, found in logs_in(root):
-        if (found.log_id, found.application, found.version) != (log_id, application, version):
+    for directory, description in logs_in(root):
+        if (description.log_id, description.application, description.version) != (log_id, application, version):
             continue
-        if len(ends) != found.partitions:
+        if len(ends) != description.partitions:
             return False
         why = why[:MAX_REASON_LENGTH]
-        if found.ended == why and _are_committed(directory, ends):
+        if description.ended == why and _are_committed(directory, ends):
             return False
-        bounds = LogOptions(max_bytes=found.max_bytes, max_age_ms=found.max_age_ms)
+        bounds = LogOptions(max_bytes=description.max_bytes, max_age_ms=description.max_age_ms)
         log = LogWriter(
             root,
-            found.name,
+            description.name,
             bounds,
-            found.schema,
-            found.fields,
+            description.schema,
+            description.fields,
             application,
             version,
             lock_timeout_s=0.0,
             keep=ends,
             ended=why,
-            cuts=False,  # what a run has shown that takes no rows back stays
+            cuts=False,  # rows that a run emitted at once stay
         )
         log.close(commits=False)
         return True
@@ -51,7 +51,9 @@ def commit_late(root: Path, log_id: str, application: str, version: int, ends: S
 
 
 def _are_committed(directory: Path, ends: Sequence[int]) -> bool:
-    """Whether each partition ends there, with nothing behind."""
+    """Return whether each partition is committed up to its end and has no rows after it."""
     reader = LogReader(directory)
-    found = [reader.ends(number, uncommitted=True) for number in range(reader.description.partitions)]
-    return all(one.committed >= end and one.latest == one.committed for one, end in zip(found, ends, strict=True))
+    known_ends = [reader.ends(number, uncommitted=True) for number in range(reader.description.partitions)]
+    return all(
+        known.committed >= end and known.latest == known.committed for known, end in zip(known_ends, ends, strict=True)
+    )

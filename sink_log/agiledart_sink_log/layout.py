@@ -1,11 +1,10 @@
-"""The folder of a log: `sink-logs/NAME/` with `log.json`, `lock`, and for each partition segments and a `committed` file.
+"""Folder of a log: `sink-logs/NAME/` with `log.json`, `lock`, and for each partition segments and a `committed` file.
 
-`committed` says in 20 bytes up to which offset the partition is committed. It is written after the COMMIT entry, so it is never
-ahead of the segment unless a power cut lost what the system had not yet written: then the offsets in between are given up, not
-used again.
+`committed` has the committed end of the partition, in 20 bytes. It is written after the COMMIT entry. So it is ahead of the segment
+only after a power cut lost pages that the system had not yet written; the offsets in between are then skipped, not reused.
 
-Users' code of a sink can write in the folder of its log, and the agent reads and trims there: so no link is followed, no pipe
-waited at, and nothing believed to be small that is not.
+Users' code of a sink can write in the folder of its log, and the agent reads and trims there. So this module follows no link, waits
+for no pipe, and checks all sizes.
 """
 
 import errno
@@ -27,14 +26,14 @@ from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_sink_log.protocol import MAX_LOG_NAME, MAX_PARTITIONS, sink_name_fault
 
 FOLDER = "sink-logs"
-"""Below the working directory of an executor, which is the state directory of its agent."""
+"""Name of the folder below the working directory of an executor, which is its agent's state directory."""
 
 SUFFIX = ".segment"
 COPY = "log.json.good"
-"""The copy of `log.json`: its CRC32C, a line end, and what it holds."""
+"""Copy of `log.json`: its CRC32C, a line end, and its content."""
 
 MAX_DESCRIPTION_BYTES = 1 << 18
-"""Of `log.json`: a schema has some kilobytes."""
+"""Greatest size of `log.json`; a schema has some kilobytes."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _COMMITTED = struct.Struct(">QQ")
@@ -44,21 +43,21 @@ _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 MAX_REASON_LENGTH = 400
-"""Characters of the reason why a run has ended."""
+"""Greatest length of the reason why a run has ended, characters."""
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What `log.json` says.
+    """Content of `log.json`.
 
     Args:
-        log_id: 16 hex digits, random; of this log and no other.
+        log_id: 16 random hex digits, unique to this log.
         application, version: the run that opened it last.
         fields: as in `Located.schema`.
-        schema: text of the row type; its checksum stands in every entry.
+        schema: text of the row type; each entry has its checksum.
         opened_ms: wall time at which a writer opened it last.
-        max_bytes, max_age_ms: when segments are trimmed, as the last writer was told.
-        owner: hex of the key that it belongs to: whose application began it. Empty: it is older than owners are.
-        ended: why the run that wrote it last has ended; empty: it has finished, or goes on.
+        max_bytes, max_age_ms: limits of retention, from the last writer.
+        owner: key of the owner in hex, who submitted the application that created it. Empty: it is older than owners.
+        ended: reason of the end of the run that wrote it last; empty: it has finished, or is running.
     """
 
     format: int
@@ -78,38 +77,38 @@ class Description(msgspec.Struct, frozen=True):
 
     @property
     def schema_id(self) -> int:
-        """Which schema the rows of an entry have."""
+        """Return the id of a schema, as in the entries of its rows."""
         return crc32c(self.schema.encode())
 
     def schema_json(self) -> bytes:
-        """What a reader is told of the rows."""
+        """Return the schema for readers, as JSON."""
         return msgspec.json.encode({"text": self.schema, "fields": self.fields})
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment file; its first row has the number `base`."""
+    """Segment file whose first row has the number `base`."""
 
     base: int
     path: Path
 
 
 def log_directory(root: Path, name: str) -> Path:
-    """Where a log lies; raises OperationFailed for a name that is none, so no name leads elsewhere."""
+    """Return the folder of a log. Raises OperationFailed for an invalid name, so no name leads elsewhere."""
     if fault := sink_name_fault(name):
         raise OperationFailed(fault)
     return root / FOLDER / name
 
 
 def partition_directory(directory: Path, partition: int) -> Path:
-    """Where a partition of the log in `directory` lies."""
+    """Return the folder of a partition of the log in `directory`."""
     return directory / str(partition)
 
 
 def read_description(directory: Path) -> Description | None:
-    """What the log in a folder is, by `log.json` or, where that is not what was written, by its copy with a checksum.
+    """Return the description of a log from `log.json`, or from its checksummed copy if `log.json` is damaged.
 
-    None when there is no log. Raises OperationFailed when there is one and neither can be read.
+    None when there is no log. Raises OperationFailed when both files of a log are unreadable.
     """
     path = directory / "log.json"
     content = _content(path)
@@ -132,7 +131,7 @@ def read_description(directory: Path) -> Description | None:
 
 
 def holds_rows(directory: Path) -> bool:
-    """Whether segments of a log lie in a folder; raises OperationFailed when it cannot be looked at."""
+    """Return whether a folder has segments of a log. Raises OperationFailed when it is unreadable."""
     try:
         entries = directory.iterdir() if directory.is_dir() else ()
         return any(segments_of(entry) for entry in entries if entry.is_dir())
@@ -141,7 +140,7 @@ def holds_rows(directory: Path) -> bool:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """A descriptor of a plain file; raises OSError for a link, a pipe, or whatever else lies there under this name."""
+    """Open a regular file and return its descriptor. Raises OSError for a link, a pipe or another kind of file."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -150,14 +149,14 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def pinned(folder: Path) -> tuple[int, Path]:
-    """A descriptor of a folder, and a name of it that no link can lead elsewhere while that is open; raises OSError for a link."""
+    """Yield a descriptor of a folder and a path through it that no link can redirect. Raises OSError for a link."""
     held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     return held, _DESCRIPTORS / str(held)
 
 
 @contextmanager
 def pinned_partition(directory: Path, partition: int) -> Iterator[Path | None]:
-    """The folder of a partition by a name that no link can lead elsewhere meanwhile; None: there is none, or it is a link."""
+    """Yield the folder of a partition by a path that no link can redirect; None when it is missing or a link."""
     try:
         held, folder = pinned(partition_directory(directory, partition))
     except OSError:
@@ -183,13 +182,13 @@ def _content(path: Path) -> bytes | None:
 
 
 def _checked(copy: bytes | None) -> bytes | None:
-    """What a copy holds; None when there is none, or it is damaged."""
+    """Return the content of the copy; None when it is missing or damaged."""
     head, _, content = (copy or b"").partition(b"\n")
     return content if head == f"{crc32c(content):08x}".encode() else None
 
 
 def write_description(directory: Path, description: Description) -> None:
-    """Put `log.json` in place, atomically and durably, and before it a copy with a checksum."""
+    """Write `log.json` atomically and durably, after a copy with a checksum."""
     content = msgspec.json.format(msgspec.json.encode(description)) + b"\n"
     for name, written in ((COPY, f"{crc32c(content):08x}\n".encode() + content), ("log.json", content)):
         temporary = directory / f"{name}.new"
@@ -203,7 +202,7 @@ def write_description(directory: Path, description: Description) -> None:
 
 
 def logs_in(root: Path) -> Iterator[tuple[Path, Description]]:
-    """All logs of an agent that can be read, in order of name."""
+    """Yield all readable logs of an agent, in order of name."""
     folder = root / FOLDER
     try:
         names = sorted(entry.name for entry in folder.iterdir())
@@ -221,7 +220,7 @@ def logs_in(root: Path) -> Iterator[tuple[Path, Description]]:
 
 
 def damaged_in(root: Path) -> Iterator[str]:
-    """What to say of each log of an agent that cannot be read."""
+    """Return a sentence about each unreadable log of an agent."""
     folder = root / FOLDER
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
@@ -231,7 +230,7 @@ def damaged_in(root: Path) -> Iterator[str]:
 
 
 def ownerless_in(root: Path) -> Iterator[str]:
-    """What to say of each log of an agent that is older than owners are."""
+    """Return a sentence about each log of an agent without an owner."""
     for _, found in logs_in(root):
         if not found.owner:
             yield (
@@ -241,7 +240,7 @@ def ownerless_in(root: Path) -> Iterator[str]:
 
 
 def segments_of(directory: Path) -> list[Segment]:
-    """The segments of a partition, oldest first."""
+    """Return the segments of a partition, oldest first."""
     try:
         names = [] if _is_symlink(directory) else os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -251,23 +250,23 @@ def segments_of(directory: Path) -> list[Segment]:
 
 
 def _is_symlink(directory: Path) -> bool:
-    """Is the folder of a partition a link that somebody put there?"""
+    """Return whether the folder of a partition is a symbolic link."""
     return directory.parent != _DESCRIPTORS and directory.is_symlink()
 
 
 def segment_path(directory: Path, base: int) -> Path:
-    """The file of the segment that begins with this offset; names sort like offsets."""
+    """Return the file of the segment that begins with this offset; names sort like offsets."""
     return directory / f"{base:020}{SUFFIX}"
 
 
 def committed_bytes(first: int, end: int) -> bytes:
-    """The contents of a `committed` file."""
+    """Return the content of a `committed` file."""
     head = _COMMITTED.pack(first, end)
     return head + _CRC.pack(crc32c(head))
 
 
 def read_committed(directory: Path) -> tuple[int, int] | None:
-    """(first kept offset, committed end) by the `committed` file; None when it is not there or not good."""
+    """Return (first retained offset, committed end) from the `committed` file; None when it is missing or damaged."""
     if _is_symlink(directory):
         return None
     for _ in range(3):  # a reader may see one half of a write
@@ -283,7 +282,7 @@ def read_committed(directory: Path) -> tuple[int, int] | None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make names in a folder durable."""
+    """Force the names in a folder to the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -292,7 +291,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def lock(directory: Path) -> int | None:
-    """A descriptor that holds the writer's lock of a log, or None when somebody has it. Ends with its process."""
+    """Take the writer's lock of a log and return its descriptor; None while another process has it. It ends with the process."""
     descriptor = open_plain(directory / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -303,7 +302,7 @@ def lock(directory: Path) -> int | None:
 
 
 def is_locked(directory: Path) -> bool:
-    """Does a writer have the log open? Looks without touching the lock."""
+    """Return whether a writer has the log open, without taking the lock."""
     try:
         descriptor = open_plain(directory / "lock", os.O_RDWR)
     except OSError:

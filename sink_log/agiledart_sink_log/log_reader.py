@@ -1,6 +1,6 @@
-"""Finds rows of a log by offset. Reads only; works while a writer appends and trims, and long after it ended.
+"""Read access to the rows of a log by offset; works while a writer appends and trims, and after it has ended.
 
-A sparse index (file position by offset) is kept in memory of what was passed on the way, for committed rows only, because nothing
+The reader keeps a sparse index (file position by offset) of visited entries in memory, for committed rows only, because nothing
 before the committed end ever changes.
 """
 
@@ -40,24 +40,24 @@ MAX_INDEXED_SEGMENTS: Final = 256
 
 
 class TrimmedError(OperationFailed):
-    """Rows at this offset are no longer kept; `first` is the first that is."""
+    """Rows at this offset were trimmed; `first` is the first retained offset."""
 
     def __init__(self, name: str, partition: int, offset: int, first: int) -> None:
         super().__init__(
-            f"Rows {offset:,} to {first - 1:,} of the log {name}, partition {partition}, are no longer kept: the log was trimmed "
-            f"by its limits of size and age. Go on at offset {first}, and give the log more room (max_bytes, max_age) "
+            f"Rows {offset:,} to {first - 1:,} of the log {name}, partition {partition}, were trimmed "
+            f"by the log's limits of size and age. Continue at offset {first}, and raise the limits (max_bytes, max_age) "
             f"or read more often."
         )
         self.first = first
 
 
 class DamagedError(OperationFailed):
-    """Rows at this offset are not what was written; `next_good` is the first offset after them that is."""
+    """Rows at this offset are damaged; `next_good` is the first valid offset after them."""
 
     def __init__(self, name: str, partition: int, offset: int, next_good: int) -> None:
         super().__init__(
             f"Rows {offset:,} to {next_good - 1:,} of the log {name}, partition {partition}, are damaged on the disk of their "
-            f"node (wrong checksum, or lost in a power cut) and are not handed out. Go on at offset {next_good}; "
+            f"node (wrong checksum, or lost in a power cut). Continue at offset {next_good}; "
             f"check that disk."
         )
         self.next_good = next_good
@@ -65,7 +65,7 @@ class DamagedError(OperationFailed):
 
 @dataclass
 class _Index:
-    """Where entries begin: parallel lists, ascending."""
+    """Positions of entries by offset: parallel lists, ascending."""
 
     offsets: list[int]
     positions: list[int]
@@ -82,7 +82,7 @@ class _Index:
 
 @dataclass
 class _Answer:
-    """What a fetch has found so far."""
+    """Batches of a fetch so far."""
 
     offset: int
     max_rows: int
@@ -93,7 +93,7 @@ class _Answer:
     is_full: bool = False
 
     def take(self, batch: StoredBatch, cursor: int) -> bool:
-        """Add a batch, if there is room; at least one is taken."""
+        """Add a batch within the limits; the first batch is always added."""
         if self.batches and self.size + len(batch.body) > self.max_bytes:
             self.is_full = True
             return False
@@ -105,43 +105,43 @@ class _Answer:
 
 
 class LogReader:
-    """One log of this node. Not for several threads at once.
+    """Reader of one log of this node; not thread-safe.
 
     Raises:
         OperationFailed: there is no log in this folder.
     """
 
     def __init__(self, directory: Path) -> None:
-        found = read_description(directory)
-        if found is None:
+        description = read_description(directory)
+        if description is None:
             raise OperationFailed(f"there is no log in {directory}")
-        self.directory, self.description = directory, found
+        self.directory, self.description = directory, description
         self.damaged_reads = 0
         self._indexes: OrderedDict[tuple[int, int], _Index] = OrderedDict()
 
     def refresh(self) -> bool:
-        """Read the description again: a new run may have opened the log. False when this is another log by now."""
-        found = read_description(self.directory)
-        if found is None or found.log_id != self.description.log_id:
+        """Read the description again, because a new run may have opened the log. Return False when another log replaced it."""
+        description = read_description(self.directory)
+        if description is None or description.log_id != self.description.log_id:
             return False
-        self.description = found
+        self.description = description
         return True
 
     @property
     def is_open(self) -> bool:
-        """Does a writer have it open?"""
+        """Return whether a writer has the log open."""
         return is_locked(self.directory)
 
     def ends(self, partition: int, *, uncommitted: bool = False) -> PartitionEnds:
-        """First, committed and latest offset; `latest` is looked for only with `uncommitted`."""
+        """Return first, committed and latest offset; `latest` is searched only with `uncommitted`."""
         folder = partition_directory(self.directory, partition)
-        told = read_committed(folder)
-        if told is None:
+        recorded = read_committed(folder)
+        if recorded is None:
             segments = segments_of(folder)
             if not segments:
                 return PartitionEnds(partition, 0, 0, 0)
-            told = (segments[0].base, self._last_commit(partition, segments))
-        first, end = told
+            recorded = (segments[0].base, self._last_commit(partition, segments))
+        first, end = recorded
         latest = end
         if uncommitted:
             segments = segments_of(folder)
@@ -150,7 +150,7 @@ class LogReader:
         return PartitionEnds(partition, first, end, latest)
 
     def _last_commit(self, partition: int, segments: list[Segment]) -> int:
-        """The committed end by what the segments hold; of the last ones none may have a commit where epochs run."""
+        """Return the committed end from the segments; with checkpoints the last segments may have no commit."""
         for segment in reversed(segments):
             end, _ = self._walk(partition, segment, None)
             if end is not None:
@@ -158,10 +158,10 @@ class LogReader:
         return segments[0].base
 
     def _walk(self, partition: int, segment: Segment, known: int | None) -> tuple[int | None, int]:
-        """(committed, latest) end by what a segment holds, None where it holds no commit.
+        """Return (committed, latest) end of a segment; None for the committed end without a commit.
 
         Args:
-            known: the committed end, from which it is enough to look.
+            known: committed end, at which the search can begin.
         """
         committed: int | None = None
         latest, start = segment.base, SEGMENT_HEADER_BYTES
@@ -177,7 +177,7 @@ class LogReader:
                 latest = max(latest, entry.end)
                 if entry.kind == COMMIT:
                     committed = max(committed or 0, entry.offset)
-        except Damage:  # where rows are served it will be told
+        except Damage:  # the fetch of these rows reports it
             pass
         finally:
             os.close(descriptor)
@@ -199,10 +199,10 @@ class LogReader:
     def fetch(
         self, partition: int, offset: int, max_rows: int, max_bytes: int, *, uncommitted: bool = False
     ) -> tuple[list[StoredBatch], int, int]:
-        """Batches from `offset` on, where to go on, and the end. None when there is no row yet.
+        """Return batches from `offset` on, the next offset, and the end; None when there is no row yet.
 
         Raises:
-            TrimmedError, DamagedError: at the offset itself; trouble further on is met by the next fetch.
+            TrimmedError, DamagedError: at the offset itself; later faults appear in the next fetch.
         """
         ends = self.ends(partition, uncommitted=uncommitted)
         end = ends.latest if uncommitted else ends.committed
@@ -212,7 +212,7 @@ class LogReader:
         answer = _Answer(offset, max_rows, max_bytes)
         segments = segments_of(partition_directory(self.directory, partition))
         if not segments and offset >= ends.first:
-            raise DamagedError(name, partition, offset, end)  # they were not trimmed: somebody took them away
+            raise DamagedError(name, partition, offset, end)  # not trimmed: the files were removed
         if not segments or offset < segments[0].base or offset < ends.first:
             first = max(ends.first, segments[0].base if segments else end)
             raise TrimmedError(name, partition, offset, first)
@@ -225,8 +225,8 @@ class LogReader:
             except FileNotFoundError:
                 if answer.batches:
                     break
-                kept = segments_of(partition_directory(self.directory, partition))
-                raise TrimmedError(name, partition, offset, kept[0].base if kept else end) from None
+                retained = segments_of(partition_directory(self.directory, partition))
+                raise TrimmedError(name, partition, offset, retained[0].base if retained else end) from None
             except Damage as damage:
                 if answer.batches:
                     break
@@ -240,7 +240,7 @@ class LogReader:
     def _collect(
         self, partition: int, segment: Segment, cursor: int, until: int, committed: int, answer: _Answer
     ) -> int:
-        """Take batches of one segment up to `until`; the offset after the last. Raises `Damage`, FileNotFoundError."""
+        """Collect batches of one segment up to `until`; return the offset after the last. Raises `Damage`, FileNotFoundError."""
         index = self._index(partition, segment)
         descriptor = open_plain(segment.path, os.O_RDONLY)
         try:
@@ -254,11 +254,11 @@ class LogReader:
                 try:
                     entry = _expected(scan, expected)
                 except Damage:
-                    # What was asked for may lie behind the damage: then the damage is none of this fetch's business.
-                    found = _resynchronised(descriptor, at, cursor, self._seed(partition))
-                    if found is None:
+                    # The requested rows may lie after the damage; then the damage does not concern this fetch.
+                    resumed = _resynchronised(descriptor, at, cursor, self._seed(partition))
+                    if resumed is None:
                         raise
-                    expected, scan.position = found
+                    expected, scan.position = resumed
                     continue
                 if expected <= committed:
                     index.note(expected, at)
@@ -273,7 +273,7 @@ class LogReader:
 
 
 def _expected(scan: SegmentScan, offset: int) -> EntryHeader:
-    """The next entry, which must begin with this offset."""
+    """Return the next entry, which must begin with this offset. Raises `Damage`."""
     at = scan.position
     entry = scan.next()
     if entry is None:
@@ -284,7 +284,7 @@ def _expected(scan: SegmentScan, offset: int) -> EntryHeader:
 
 
 def _resynchronised(descriptor: int, position: int, cursor: int, seed: int) -> tuple[int, int] | None:
-    """(offset, position) of the good record behind a damaged place that holds the row `cursor`."""
+    """Return (offset, position) of the valid record after a damaged place that has the row `cursor`."""
     for place, entry in entries_after(descriptor, position, seed):
         if place > position and entry.kind == RECORD and entry.offset <= cursor < entry.end:
             return entry.offset, place
@@ -292,9 +292,9 @@ def _resynchronised(descriptor: int, position: int, cursor: int, seed: int) -> t
 
 
 def _next_good(segment: Segment, position: int, after: int, until: int, seed: int) -> int:
-    """The first offset after a damaged place that can be read again: in this segment, or where the next one begins.
+    """Return the first readable offset after a damaged place: in this segment, or at the beginning of the next one.
 
-    A segment whose own header is damaged is given up whole.
+    A segment with a damaged header is skipped as a whole.
     """
     if position == 0:
         return until

@@ -1,4 +1,4 @@
-"""A whole log as its writer sees it: description, lock, partitions."""
+"""Writer of a whole log: description, lock, partitions."""
 
 import contextlib
 import os
@@ -30,12 +30,12 @@ MIN_SEGMENT_BYTES: Final = 4 << 10
 LOCK_SECONDS: Final = 3.0
 LOCK_PAUSE_SECONDS: Final = 0.05
 SEGMENTS_IN_BOUND: Final = 4
-"""A partition's share of `max_bytes` holds at least so many segments, so that trimming takes a quarter of it at the most."""
+"""Least number of segments in a partition's share of `max_bytes`; trimming removes a quarter of the share at the most."""
 
 
 @dataclass(frozen=True)
 class LogOptions:
-    """How a log is kept; 0 stands for the default (`partitions`: as they are, or 1)."""
+    """Options of a log; 0 stands for the default (`partitions`: the present number, or 1)."""
 
     partitions: int = 0
     max_bytes: int = 0
@@ -44,27 +44,27 @@ class LogOptions:
 
 
 class LogBusyError(BusyError):
-    """Somebody else writes the log this moment."""
+    """Another process is writing the log."""
 
 
 class LogWriter:
-    """The one writer of a log; begins it when there is none.
+    """The only writer of a log; creates the log when it is missing.
 
     Args:
         root: folder above `sink-logs`.
-        schema, fields: of the rows (`rows.py`).
-        application, version: who writes; told to readers.
-        keep: of each partition the committed end, when somebody else remembers it; what lies behind is cut off, where it `cuts`.
-        log_id: of a log that was on another node: a part of it begins here, at these ends. "": it is as it is here.
-        owner: the key that a log belongs to which has no owner yet. Whether who writes may is for the agent to say, before.
-        ended: why the run that wrote it last has ended: nothing more is written, it is only put in order.
-        waits: as of `PartitionWriter`.
-        patience: seconds for which a log that somebody else writes is waited for, by sleeping. A process with an event loop gives
+        schema, fields: of the rows (`row_form.py`).
+        application, version: of the writing run, shown to readers.
+        keep: committed end of each partition, when a register stores it; later rows are cut off if `cuts`.
+        log_id: of a log that was on another node and continues here at these ends; "": a log of this node.
+        owner: key of the owner, for a log without one. The agent checks the permission to write before.
+        ended: reason of the end of the last run; then the writer only repairs the log and appends nothing.
+        waits: as in `PartitionWriter`.
+        busy_timeout_s: seconds of sleeping retries while another process writes the log. A process with an event loop passes
             0 and tries again later.
 
     Raises:
-        LogBusyError: somebody else writes it.
-        OperationFailed: it holds rows of another schema, or a file can't be written.
+        LogBusyError: another process writes it.
+        OperationFailed: it has rows of another schema, or a file cannot be written.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class LogWriter:
         owner: str,
         ended: str,
     ) -> Description:
-        """Check what is there and say who writes now."""
+        """Check the existing log and write the description of this run."""
         there = read_description(self.directory)
         max_bytes, max_age_ms = options.max_bytes or DEFAULT_MAX_BYTES, options.max_age_ms or DEFAULT_MAX_AGE_MS
         if there is None:
@@ -184,45 +184,45 @@ class LogWriter:
             )
 
     def notes(self) -> list[str]:
-        """What was found wrong when the log was opened, one sentence for each partition."""
-        name, found = self.description.name, []
+        """Return the faults found at the opening of the log, one sentence for each partition."""
+        name, faults = self.description.name, []
         for number, partition in enumerate(self.partitions):
             recovered = partition.recovered
             if recovered.cut_bytes:
-                found.append(
+                faults.append(
                     f"log {name} partition {number}: {recovered.cut_bytes:,} bytes that were not committed were cut off"
                 )
             if recovered.lost_from is not None:
                 rows = recovered.end - recovered.lost_from
-                found.append(
+                faults.append(
                     f"log {name} partition {number}: up to {rows:,} committed rows from offset {recovered.lost_from} "
                     f"on are damaged; it goes on at offset {recovered.end}"
                 )
-        return found
+        return faults
 
     def flush(self) -> None:
-        """Hand everything that was appended to the system; whether it counts is said later."""
+        """Write all appended rows to the operating system, without committing them."""
         for partition in self.partitions:
             partition.flush()
 
     def commit(self) -> None:
-        """Everything that was appended is committed, partition by partition."""
+        """Commit all appended rows, partition by partition."""
         for partition in self.partitions:
             partition.commit()
 
     def prepare(self) -> tuple[int, ...]:
-        """An epoch ends here: everything appended so far is on the disk; the end of each partition."""
+        """End a checkpoint: force all appended rows to the disk, and return the end of each partition."""
         return tuple(partition.prepare() for partition in self.partitions)
 
     def commit_up_to(self, ends: Sequence[int], epoch: int) -> None:
-        """Everything before these ends, which `prepare` gave, is committed with the epoch that ended there."""
+        """Commit the rows before these ends, which `prepare` returned, with their checkpoint."""
         for partition, end in zip(self.partitions, ends, strict=True):
             partition.commit_up_to(end, epoch)
 
     def close(self, *, commits: bool = True) -> None:
-        """Commit unless epochs do, force to the disk, unlock; may be called twice.
+        """Commit (without checkpoints), force to the disk, unlock; a second call has no effect.
 
-        Raises the first error, after all were closed.
+        Raises the first error, after all partitions are closed.
         """
         wrong: OperationFailed | None = None
         for partition in self.partitions:
@@ -239,7 +239,7 @@ class LogWriter:
 
 
 def _lock_with_retries(directory: Path, lock_timeout_s: float) -> int | None:
-    """The lock, also when the last writer is just about to end: an application may be stopped and started in one breath."""
+    """Take the lock with retries, because the last writer may be about to end after a stop and restart."""
     deadline = time.monotonic() + lock_timeout_s
     while (held := lock(directory)) is None and time.monotonic() < deadline:
         time.sleep(LOCK_PAUSE_SECONDS)

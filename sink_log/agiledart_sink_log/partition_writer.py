@@ -1,8 +1,10 @@
-"""Appends to a log: rows into the partition's last segment, a COMMIT entry and the `committed` file at each flush, a new segment
-when one is full, the oldest away when the log is too large or too old.
+"""Writer of a partition.
 
-Durability: what was flushed survives the death of any process at once (it is the system's then). Against a power cut it is
-forced to the disk at most `SYNC_SECONDS` after it was written while rows keep coming, at the end of each segment, and at closing.
+It appends rows to the last segment, writes a COMMIT entry and the `committed` file at each flush, begins a new segment when one is
+full, and removes the oldest when the log is too large or too old.
+
+Durability: flushed rows survive the death of any process, because the operating system has them. Against a power cut the writer
+forces them to the disk within `SYNC_SECONDS` while rows arrive, at the end of each segment, and at closing.
 """
 
 import contextlib
@@ -30,7 +32,7 @@ SYNC_SECONDS: Final = 1.0
 _BUFFERED_BYTES: Final = 256 << 10
 
 MAX_WAITING_BYTES: Final = 16 << 20
-"""Rows of a log that wait while its disk is full, where somebody else remembers what is committed. Beyond it the run ends."""
+"""Greatest size of rows that wait in memory while the disk is full, if a register stores the commits. Beyond it the run ends."""
 
 _MIN_AGE_ROLL_MS: Final = 1_000
 
@@ -38,28 +40,28 @@ Clock = Callable[[], int]
 
 
 class BufferedBytes:
-    """Rows that are in memory, of all partitions of a log, in bytes."""
+    """Size of the rows in memory, of all partitions of a log, bytes."""
 
     total = 0
 
 
 class PartitionWriter:
-    """The one writer of a partition.
+    """The only writer of a partition.
 
     Args:
-        schema: id of the rows' schema, put into each entry.
+        schema: id of the rows' schema, written into each entry.
         segment_bytes: size at which a segment is full.
         max_bytes: of all segments of this partition; the one being written is never dropped.
         max_age_ms: a segment whose last row is older is dropped; 0: never.
         clock: wall time in ns.
-        keep: the end of a partition whose commits somebody else remembers; what lies behind it is cut off. None: as it stands here.
-        waits: rows that the disk does not take wait in memory, up to a bound: `prepare` says it, and tries again at the next epoch.
-        cuts: false: what was committed here behind that stays.
+        keep: committed end of a partition whose commits a register stores; later rows are cut off. None: the end on the disk.
+        waits: keep rows in memory, up to a bound, while the disk is full; `prepare` reports it and retries at the next checkpoint.
+        cuts: false: rows committed here after `keep` stay.
         waiting: shared with the other partitions of the log.
 
     Raises:
         OperationFailed: a file cannot be opened or written; the message has the path.
-        RollBackNeeded: the disk has lost what was written, of one that `waits`; nothing more is written here.
+        RollBackNeeded: the disk has lost written rows of a partition that `waits`; the writer is unusable.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class PartitionWriter:
             directory.mkdir(parents=True, exist_ok=True)
             self._pin, self._directory = pinned(
                 directory
-            )  # users' code may write beside it, and the agent opens it, too
+            )  # users' code may write in the folder, and the agent opens the file, too
             self.recovered: ReopenedPartition = recover(self._directory, log_id, partition, keep, cuts=cuts)
             self._open(self.recovered)
         except OSError as error:
@@ -105,17 +107,17 @@ class PartitionWriter:
 
     @property
     def end(self) -> int:
-        """Offset of the next row."""
+        """Return the offset of the next row."""
         return self._end
 
     @property
     def first(self) -> int:
-        """First offset that is kept."""
+        """Return the first retained offset."""
         return self._segments[0].base
 
     @property
     def bytes_kept(self) -> int:
-        """Size of all segments, this moment."""
+        """Return the present size of all segments, bytes."""
         return sum(self._sizes.values()) + self._size
 
     def _open(self, found: ReopenedPartition) -> None:
@@ -142,9 +144,9 @@ class PartitionWriter:
     def _begin_segment(self) -> None:
         base = self._end
         path = segment_path(self._directory, base)
-        # A file of this name can only be one whose writer was killed before it held anything committed.
+        # A file of this name is from a writer that was killed before any commit in it.
         self._descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
-        os.ftruncate(self._descriptor, 0)  # not as it is opened: what is no plain file is left as it is
+        os.ftruncate(self._descriptor, 0)  # after the check: other kinds of files are left alone
         self._size = 0
         self._began_ms = self._now_ms()
         self._put(segment_header(self._log_id, self._partition, base))
@@ -154,7 +156,7 @@ class PartitionWriter:
         sync_directory(self._directory)
 
     def append(self, body: bytes, rows: int) -> None:
-        """Take a batch: the MessagePack array of so many rows. It counts from the next `commit` on."""
+        """Append a batch: the MessagePack array of `rows` rows. The next `commit` commits it."""
         raw = record(self._seed, self._schema, self._end, 0, self._now_ms(), rows, body)
         self._end += rows
         self._uncommitted = True
@@ -167,13 +169,13 @@ class PartitionWriter:
             self._guarded(self._hand_over)
 
     def flush(self) -> None:
-        """Rows taken so far are the system's: no death of a process loses them, and who reads uncommitted rows sees them."""
+        """Write all appended rows to the operating system: they survive the process, and readers of uncommitted rows see them."""
         if self._pending and not self._is_full:
             with contextlib.suppress(*((OperationFailed,) if self._waits else ())):
                 self._guarded(self._hand_over)
 
     def commit(self) -> None:
-        """All rows taken so far are committed: readers see them."""
+        """Commit all appended rows: readers see them."""
         if self._uncommitted:
             if not (self._waits and self._is_full):
                 with contextlib.suppress(*((OperationFailed,) if self._waits else ())):
@@ -182,9 +184,9 @@ class PartitionWriter:
             self._guarded(self._sync)
 
     def prepare(self) -> int:
-        """An epoch ends here: all rows taken so far are on the disk, whatever happens; the offset behind them.
+        """End a checkpoint: force all appended rows to the disk, and return the offset after them.
 
-        They count from `commit_up_to` on. A full segment ends here, too.
+        `commit_up_to` commits them. A full segment ends here, too.
         """
 
         def make_safe() -> None:
@@ -196,7 +198,7 @@ class PartitionWriter:
         return self._end
 
     def commit_up_to(self, offset: int, epoch: int) -> None:
-        """The rows before an offset that `prepare` gave are committed, with the epoch that ended there."""
+        """Commit the rows before an offset that `prepare` returned, with their checkpoint."""
         if not self._committed <= offset <= self._end:
             raise LocalProtocolError(f"commit up to {offset} of {self._committed} to {self._end}")
         if offset > self._committed:
@@ -207,7 +209,7 @@ class PartitionWriter:
         try:
             self._hand_over()
         except OSError:
-            self._pending.pop()  # it is said again, or a later one
+            self._pending.pop()  # the same commit is repeated, or a later one follows
             raise
         self._committed = offset
         self._uncommitted = offset < self._end
@@ -220,7 +222,7 @@ class PartitionWriter:
     def _roll_when_full(self) -> bool:
         old = self._max_age_ms and self._now_ms() - self._began_ms > max(self._max_age_ms // 8, _MIN_AGE_ROLL_MS)
         is_full = self._size >= self._segment_bytes or (old and self._size > SEGMENT_HEADER_BYTES)
-        has_rows = self._segments[-1].base < self._end  # else the next one would have its name
+        has_rows = self._segments[-1].base < self._end  # else the next segment would have the same name
         if is_full and has_rows:
             self._roll()
         return bool(is_full and has_rows)
@@ -247,14 +249,14 @@ class PartitionWriter:
         self._trim()
 
     def _trim(self) -> None:
-        """Drop the oldest segments until size and age are kept."""
+        """Remove the oldest segments until size and age are within the limits."""
         limit_ms = self._now_ms() - self._max_age_ms
         while len(self._segments) > 1 and self._segments[1].base <= self._committed:
             oldest = self._segments[0]
             too_old = self._max_age_ms and os.lstat(oldest.path).st_mtime_ns // 1_000_000 < limit_ms
             if not too_old and self.bytes_kept <= self._max_bytes:
                 return
-            # First the word that they are gone, then the file: a reader in between is told that they are trimmed.
+            # First `committed` records the trim, then the file goes: a reader in between gets `trimmed`.
             self._segments.pop(0)
             self._sizes.pop(oldest.base, None)
             self.trimmed_rows += self._segments[0].base - oldest.base
@@ -270,7 +272,7 @@ class PartitionWriter:
             self._put(b"".join(self._pending))
         except OSError:
             self._is_full = True
-            if self._waits:  # else the next writer cuts off what is torn
+            if self._waits:  # else the next writer cuts off the torn tail
                 os.ftruncate(self._descriptor, size)
                 self._size = os.lseek(self._descriptor, size, os.SEEK_SET)
             raise
@@ -290,7 +292,7 @@ class PartitionWriter:
             os.fdatasync(self._descriptor)
             os.fdatasync(self._committed_file)
         except OSError as error:
-            if self._waits:  # but not for this: the system takes the rows for written now, and would not say so again
+            if self._waits:  # no retry: the system now regards the rows as written and would not report the loss again
                 self._lost = str(self._unwritable(error))
                 self._release()
                 raise RollBackNeeded(self._lost) from None
@@ -310,11 +312,11 @@ class PartitionWriter:
             work()
         except OSError as error:
             if not self._waits:
-                self._release()  # what is on the disk is a torn tail now, which the next writer cuts off
+                self._release()  # the disk now has a torn tail, which the next writer cuts off
             raise self._unwritable(error) from None
 
     def close(self, *, commits: bool = True) -> None:
-        """Commit unless epochs do, force everything to the disk, give back the files; may be called twice."""
+        """Commit (without checkpoints), force all rows to the disk, close the files; a second call has no effect."""
         if self._descriptor < 0:
             return
         try:

@@ -1,8 +1,8 @@
-"""What a reader of sink logs and an agent tell each other over a link with the service `sink_log`.
+"""Messages between a reader of sink logs and an agent, over a link with the service `sink_log`.
 
-Any agent answers `Locate`; the agent that has the log's files answers `Ends` and `Fetch`. Each request carries a number of the
-asker's own and is answered by exactly one message with that number. Offsets count rows within one partition, from 0; they are
-never used twice. Source: design of the sink log, decision 0008.
+Any agent answers `Locate`; the agent that has the log's files answers `Ends` and `Fetch`. Each request has a number of the
+reader, and gets exactly one answer with that number. Offsets count rows within one partition, from 0; they are never reused.
+Source: design of the sink log, decision 0008.
 """
 
 from typing import Annotated, Final
@@ -15,23 +15,23 @@ from agiledart_kernel.node_id import NodeId
 
 MAX_SINK_NAME: Final = 64
 MAX_LOG_NAME: Final = 80
-"""Of a log that the system itself keeps: the name of an application and what it is about."""
+"""Greatest length of the name of a system log: the name of an application and its subject."""
 
 SYSTEM_PREFIX: Final = "_"
-"""Logs of these names belong to the system; applications cannot write them."""
+"""Prefix of the names of system logs, which applications cannot write."""
 
 MAX_PARTITIONS: Final = 64
-"""Partitions of one log: each is a folder and an open file of its writer."""
+"""Greatest number of partitions of a log; each is a folder and an open file of its writer."""
 
 MAX_FETCH_ROWS: Final = 1_000_000
 MAX_FETCH_BYTES: Final = 8 << 20
-"""Bytes of rows in one answer: half of the largest frame. A larger single batch cannot exist (`MAX_STORED_BYTES`)."""
+"""Greatest size of rows in one answer, bytes: half of the largest frame. No single batch is larger (`MAX_STORED_BYTES`)."""
 
 MAX_STORED_BYTES: Final = 4 << 20
-"""Bytes of one stored batch. A row that is larger alone is refused by the sink."""
+"""Greatest size of a stored batch, bytes. The sink refuses a larger row."""
 
 MAX_WAIT_MS: Final = 30_000
-"""Longest long poll; an asker that wants to wait longer asks again."""
+"""Longest long poll; a reader that waits longer sends a new request."""
 
 UNKNOWN_SINK: Final = "unknown sink"
 TRIMMED: Final = "trimmed"
@@ -41,7 +41,7 @@ DAMAGED: Final = "damaged"
 ELSEWHERE: Final = "elsewhere"
 UNAVAILABLE: Final = "unavailable"
 REFUSAL_REASONS: Final = (UNKNOWN_SINK, TRIMMED, NOT_ALLOWED, OVERLOADED, DAMAGED, ELSEWHERE, UNAVAILABLE)
-"""Why a request is refused. `trimmed`: rows at the offset are no longer kept; `damaged`: they were stored but their checksum is
+"""Reasons of refusals. `trimmed`: the rows at the offset were removed; `damaged`: they were stored but their checksum is
 wrong, or a power cut took them; `elsewhere`: another node has the log now, locate it again; `unavailable`: the ring did not
 answer, try again."""
 
@@ -49,19 +49,19 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOG_NAME)]
 
 
 class Locate(Message, frozen=True, gc=False, tag=230):
-    """Which node has the log of this sink, and what are its rows? Any agent answers."""
+    """Request of the location of a sink's log and the schema of its rows; any agent answers."""
 
     request: int
     sink: _Name
 
 
 class Located(Message, frozen=True, gc=False, tag=231):
-    """Where a sink's log is.
+    """Location of a sink's log.
 
     Args:
-        application, version: which run wrote it last.
-        node_id, node, address: the agent that serves it: ring position, name, `host:port` as far as known now.
-        log_id: random name of this log; another one under the same sink's name means that the log was begun anew.
+        application, version: of the run that wrote it last.
+        node_id, node, address: of the agent that serves it: ring position, name, `host:port` if known.
+        log_id: random name of this log; another log_id under the same name means a new log.
         schema: JSON, `{"text": …, "fields": [{"name", "type", "nullable"}, …]}`; see `docs/reference/sink-log.md`.
         partitions: numbered from 0.
     """
@@ -79,12 +79,12 @@ class Located(Message, frozen=True, gc=False, tag=231):
 
 
 class Ends(Message, frozen=True, gc=False, tag=232):
-    """How far are the partitions?
+    """Request of the ends of all partitions.
 
     Args:
-        wait_ms: answer when a partition's committed end (latest end with `uncommitted`) lies beyond the one in `after`, or
-            after so long; 0 answers at once.
-        after: partition → offset that the asker knows already.
+        wait_ms: longest wait until a partition's committed end (latest end with `uncommitted`) is beyond the one in `after`;
+            0 answers at once.
+        after: partition → offset that the reader knows.
     """
 
     request: int
@@ -95,7 +95,7 @@ class Ends(Message, frozen=True, gc=False, tag=232):
 
 
 class PartitionEnds(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """First offset that is kept, and the offsets after the last committed row and after the last written row."""
+    """First retained offset, and the offsets after the last committed row and after the last written row."""
 
     partition: int
     first: int
@@ -107,8 +107,8 @@ class EndsReply(Message, frozen=True, gc=False, tag=233):
     """Answer to `Ends`: every partition, in order.
 
     Args:
-        is_open: an executor writes the log at this time; False means that no row will come until somebody writes again.
-        ended: why the run that wrote it last has ended, where it did not finish: it has failed, or was stopped.
+        is_open: an executor is writing the log; False: no row comes until another run writes.
+        ended: reason why the last run failed or was stopped; empty: it has finished.
     """
 
     request: int
@@ -119,11 +119,11 @@ class EndsReply(Message, frozen=True, gc=False, tag=233):
 
 
 class Fetch(Message, frozen=True, gc=False, tag=234):
-    """Rows of a partition from an offset on.
+    """Request of rows of a partition from an offset on.
 
     Args:
-        max_rows, max_bytes: no further batch is added once these are reached; at least one comes when there is one.
-        wait_ms: when there is no row yet, wait for one so long.
+        max_rows, max_bytes: limits after which no batch is added; the first batch is always sent.
+        wait_ms: longest wait for the first row.
         uncommitted: also rows that are not committed yet and may still be withdrawn.
     """
 
@@ -138,7 +138,7 @@ class Fetch(Message, frozen=True, gc=False, tag=234):
 
 
 class StoredBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Rows as they were stored together: `body` is the MessagePack array of `rows` rows, the first at `offset`.
+    """Rows that were stored together: `body` is the MessagePack array of `rows` rows, the first at `offset`.
 
     Args:
         at_ms: wall time of writing, milliseconds since 1970.
@@ -153,12 +153,12 @@ class StoredBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Fetched(Message, frozen=True, gc=False, tag=235):
     """Answer to `Fetch`.
 
-    Batches are whole: the first may begin before the offset that was asked for, and rows before it are to be dropped; the last
-    may go beyond `max_rows`. They follow each other without a gap.
+    Batches are whole: the first may begin before the requested offset, and the reader skips rows before it; the last may exceed
+    `max_rows`. Batches have no gaps between them.
 
     Args:
         batches: none when there was no row in time.
-        next_offset: where to go on.
+        next_offset: offset of the next request.
         end: committed end of the partition (latest end with `uncommitted`).
     """
 
@@ -171,12 +171,12 @@ class Fetched(Message, frozen=True, gc=False, tag=235):
 
 
 class LogRefused(Message, frozen=True, gc=False, tag=236):
-    """A request is refused.
+    """Refusal of a request.
 
     Args:
         reason: one of `REFUSAL_REASONS`.
-        text: for people, with what to do next.
-        first_kept: for `trimmed`: the first offset that is kept; for `damaged`: the first good offset after the damage.
+        text: sentence for users, with what to do.
+        first_kept: for `trimmed` the first retained offset; for `damaged` the first valid offset after the damage.
     """
 
     request: int
@@ -191,30 +191,30 @@ LogMessage = LogRequest | LogAnswer
 
 
 def sink_name_fault(name: str) -> str:
-    """Why a log cannot have this name, or "": it stands in folder names, labels and the scope of grants."""
+    """Return why a log cannot have this name, else "". Folder names, labels and scopes of grants contain it."""
     if not name:
         return "a log needs a name: log:NAME"
     longest = MAX_LOG_NAME if name.startswith(SYSTEM_PREFIX) else MAX_SINK_NAME
     if len(name) > longest:
         return f"the name of a log has at most {longest} characters, not {len(name)}"
     if not all(c.isascii() and (c.isalnum() or c in "-_.") for c in name) or name[0] in ".-":
-        return f"{name!r} cannot be the name of a log: letters, digits, - _ . only, and no . or - at its beginning"
+        return f"{name!r} cannot be the name of a log: use letters, digits, - _ . only, and no . or - at the beginning"
     return ""
 
 
 def user_sink_name_fault(name: str) -> str:
-    """Why an application cannot write a log of this name, or ""."""
+    """Return why an application cannot write a log of this name, else ""."""
     if name.startswith(SYSTEM_PREFIX):
         return f"{name!r} cannot be the name of a sink: names that begin with {SYSTEM_PREFIX} are those of the system's own logs"
     return sink_name_fault(name)
 
 
 def latency_log_name(application: str, sink: int) -> str:
-    """The system's log of the latencies sampled at a sink of an application: `_latency.APP`, of its second sink `_latency2.APP`.
+    """Return the name of the latency log of a sink: `_latency.APP`, of the second sink `_latency2.APP`.
 
     Each sink has its own, because two sinks may run on two nodes and a log has one writer.
 
     Args:
-        sink: which of the application's sinks, from 0, in the order of its specification.
+        sink: index of the sink, from 0, in the order of the specification.
     """
     return f"{SYSTEM_PREFIX}latency{sink + 1 if sink else ''}.{application}"

@@ -1,15 +1,15 @@
-"""What of a partition is good when its writer opens it again, after whatever ended the last one.
+"""Check of a partition when a writer opens it again: its valid end after a crash of the last writer.
 
-Awkward cases, and what is done:
+Cases, and their handling:
 
-* The last writer was killed in mid-write: the file ends within an entry, or with rows that no COMMIT covers. That tail is cut off,
-  whole segments of it where an epoch was that long.
-* The power failed: `committed` may say more than the segments hold. The rows are lost and their offsets are not used again: a
-  new segment begins at the committed end, and readers of the gap are told.
-* A byte before the committed end has changed. Nothing is cut, the segment stays as it is for what is still good in it, and a
-  new one begins at the committed end.
-* The register of a run says up to where its epochs are committed. Then that is the end, whether the partition has heard of it
-  or not; unless the run shows rows at once (`cuts` is false): then what was committed behind it stays.
+* The last writer was killed during a write: the file ends within an entry, or with rows that no COMMIT covers. That tail is cut
+  off, even whole segments of a long checkpoint interval.
+* The power failed: `committed` may be ahead of the segments. The rows are lost and their offsets are not reused: a new segment
+  begins at the committed end, and readers of the gap get an error.
+* A byte before the committed end has changed. Nothing is cut; the segment stays for its valid entries, and a new one begins at
+  the committed end.
+* The register of a run has the committed end. It is the end, whether the partition has recorded the commit or not. If the run
+  emits rows at once (`cuts` is false), rows committed after it stay.
 """
 
 import os
@@ -33,15 +33,15 @@ from agiledart_sink_log.layout import Segment, open_plain, read_committed, segme
 
 @dataclass(frozen=True)
 class ReopenedPartition:
-    """Where a writer goes on.
+    """Position at which a writer continues.
 
     Attributes:
         end: offset of the next row.
-        segment: the file to append to, or None: begin a new one at `end`.
-        size: its good bytes; what lies behind is to be cut off.
-        cut_bytes: how many bytes go, those of `gone` included.
-        lost_from: committed rows from here to `end` cannot be read: damage or a power cut; None: all are good.
-        gone: segments that begin behind the end.
+        segment: file to append to; None: begin a new one at `end`.
+        size: its valid bytes; later bytes are cut off.
+        cut_bytes: number of removed bytes, including `gone`.
+        lost_from: first unreadable committed row before `end` (damage or a power cut); None: all are valid.
+        gone: segments that begin after the end.
     """
 
     end: int
@@ -55,18 +55,18 @@ class ReopenedPartition:
 def recover(
     directory: Path, log_id: str, partition: int, keep: int | None = None, *, cuts: bool = True
 ) -> ReopenedPartition:
-    """Look at a partition without changing it.
+    """Check a partition without changing it, and return where its writer continues.
 
     Args:
-        keep: the end, of a partition whose commits somebody else remembers; None: the last commit that stands here.
-        cuts: what is committed behind that goes; else it is the least that the end may be.
+        keep: end of a partition whose commits a register stores; None: the last commit on the disk.
+        cuts: remove rows that were committed after `keep`; else `keep` is the least end.
 
     Raises:
         OSError: a file cannot be read.
     """
-    told = read_committed(directory)
+    recorded = read_committed(directory)
     is_told = keep is not None and cuts
-    known = max(keep or 0, 0 if is_told or told is None else told[1])
+    known = max(keep or 0, 0 if is_told or recorded is None else recorded[1])
     looks: list[_SegmentTail] = []
     for segment in reversed(segments_of(directory)):
         looks.append(_SegmentTail(segment, log_id, partition))
@@ -81,23 +81,23 @@ def recover(
     reached, size = inside.up_to(end)
     if reached < end:
         return ReopenedPartition(end, None, 0, cut_bytes, lost_from=reached, gone=gone)
-    if not size:  # killed while it began the file, which begins anew
+    if not size:  # the writer was killed at the beginning of the file: begin it again
         return ReopenedPartition(end, None, 0, cut_bytes, gone=gone)
     return ReopenedPartition(end, inside.segment, size, cut_bytes + inside.total - size, gone=gone)
 
 
 class _SegmentTail:
-    """What one segment holds, up to the first entry that is not whole.
+    """Valid entries of a segment, up to the first incomplete one.
 
     Attributes:
         total: bytes of the file.
-        commit: the greatest offset that a COMMIT names, behind damage too; None: there is none.
+        commit: greatest offset of a COMMIT, also after damage; None without one.
     """
 
     def __init__(self, segment: Segment, log_id: str, partition: int) -> None:
         self.segment = segment
         self.commit: int | None = None
-        self._offsets, self._positions = array("Q"), array("Q")  # after each good entry
+        self._offsets, self._positions = array("Q"), array("Q")  # after each valid entry
         seed = seed_of(log_id, partition)
         descriptor = open_plain(segment.path, os.O_RDONLY)
         try:
@@ -140,7 +140,7 @@ class _SegmentTail:
         self.commit = max(offset, self.commit or 0)
 
     def up_to(self, end: int) -> tuple[int, int]:
-        """(offset, position) behind the last good entry that ends at this offset or before; (base, 0) for a bad beginning."""
+        """Return (offset, position) after the last valid entry that ends at or before this offset; (base, 0) without one."""
         place = bisect_right(self._offsets, end) - 1
         if place < 0:
             return self.segment.base, 0

@@ -1,8 +1,8 @@
-"""Trims a log that nobody writes: an application that has ended leaves one behind, which must keep its bounds, too.
+"""Trimming of a log without a writer: the log of an ended application must stay within its limits, too.
 
-Whoever trims holds the writer's lock meanwhile (milliseconds), so it never meets a writer; a writer that comes waits for the lock.
-As the writer does it: first `committed` says which rows are gone, then their file goes, so a reader in between is told that they
-are trimmed. Unlike the writer's, the last segment goes when it is too old: offsets go on from `committed`, none is used twice.
+The trimming process holds the writer's lock for milliseconds, and a new writer waits for it. As in the writer, `committed` first
+records which rows are removed, then their file goes; a reader in between gets `trimmed`. Unlike in the writer, the last segment
+goes, too, when it is too old: offsets continue from `committed`, and none is reused.
 """
 
 import os
@@ -25,14 +25,14 @@ from agiledart_sink_log.reopened_partition import recover
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What went: rows and bytes of all partitions."""
+    """Removed rows and bytes of all partitions."""
 
     rows: int = 0
     size: int = 0
 
 
 def trim_idle(directory: Path, now_ms: int) -> Trimmed:
-    """Drop segments of the log in a folder that are beyond its bounds of size and age; nothing while somebody writes it.
+    """Remove segments of a log beyond its limits of size and age; does nothing while a writer has it open.
 
     Args:
         now_ms: wall time.
@@ -43,40 +43,40 @@ def trim_idle(directory: Path, now_ms: int) -> Trimmed:
     if held is None:
         return Trimmed()
     try:
-        found = read_description(directory)  # under the lock: a writer may just have given it other bounds
-        if found is None:
+        description = read_description(directory)  # under the lock: a writer may have changed the limits just before
+        if description is None:
             return Trimmed()
-        share, limit_ms = found.max_bytes // max(1, found.partitions), now_ms - found.max_age_ms
+        share, limit_ms = description.max_bytes // max(1, description.partitions), now_ms - description.max_age_ms
         rows = size = 0
-        for partition in range(found.partitions):
+        for partition in range(description.partitions):
             with pinned_partition(directory, partition) as folder:
                 segments = segments_of(folder) if folder is not None else []
-                gone = _beyond(segments, share, limit_ms if found.max_age_ms else 0)
+                gone = _beyond(segments, share, limit_ms if description.max_age_ms else 0)
                 if folder is None or not gone:
                     continue
                 size += sum(os.lstat(segment.path).st_size for segment in segments[:gone])
-                rows += _drop(folder, segments, gone, recover(folder, found.log_id, partition).end)
+                rows += _drop(folder, segments, gone, recover(folder, description.log_id, partition).end)
     finally:
         os.close(held)
     return Trimmed(rows, size)
 
 
 def _beyond(segments: list[Segment], max_bytes: int, limit_ms: int) -> int:
-    """How many of the oldest segments are too many; all only when the youngest is too old as well."""
-    found = [os.lstat(segment.path) for segment in segments]
-    kept = sum(one.st_size for one in found)
-    for number, one in enumerate(found):
-        is_last = number == len(found) - 1
-        if one.st_mtime_ns // 1_000_000 >= limit_ms and (is_last or kept <= max_bytes):
+    """Return how many of the oldest segments exceed the limits; all only when the youngest is too old, too."""
+    stats = [os.lstat(segment.path) for segment in segments]
+    remaining = sum(stat.st_size for stat in stats)
+    for number, stat in enumerate(stats):
+        is_last = number == len(stats) - 1
+        if stat.st_mtime_ns // 1_000_000 >= limit_ms and (is_last or remaining <= max_bytes):
             return number
-        kept -= one.st_size
+        remaining -= stat.st_size
     return len(segments)
 
 
 def _drop(folder: Path, segments: list[Segment], gone: int, end: int) -> int:
-    """Let the `gone` oldest go; the number of rows in them."""
-    told = read_committed(folder)
-    before = max(segments[0].base, told[0] if told is not None else 0)
+    """Remove the `gone` oldest segments, and return the number of their rows."""
+    recorded = read_committed(folder)
+    before = max(segments[0].base, recorded[0] if recorded is not None else 0)
     first = segments[gone].base if gone < len(segments) else end
     descriptor = open_plain(folder / "committed", os.O_RDWR | os.O_CREAT)
     try:

@@ -1,9 +1,9 @@
-"""What rows look like to strangers: a schema as plain data, and rows as arrays of plain values.
+"""Form of rows for readers: a schema as plain data, and rows as arrays of plain values.
 
 | Python | type | in the body (MessagePack) |
 |---|---|---|
 | str, int, float, bool, bytes | `string`, `int`, `float`, `bool`, `bytes` | itself |
-| datetime | `datetime` | text `YYYY-MM-DDTHH:MM:SS.ffffff`, UTC where it names no zone; or timestamp extension where it has one |
+| datetime | `datetime` | text `YYYY-MM-DDTHH:MM:SS.ffffff`, UTC without a zone; or timestamp extension with a zone |
 | date, time, timedelta, Decimal | `date`, `time`, `timedelta`, `decimal` | text, as msgspec writes it |
 | ReadTime | `read_time` | integer, nanoseconds since 1970 |
 | Enum, Literal | the type of its values | the value |
@@ -35,17 +35,17 @@ _SCALARS: dict[Any, str] = {
 }  # fmt: skip
 
 Plain = Callable[[Any], Any]
-"""A value in the form in which it is encoded."""
+"""Conversion of a value to the form in which it is encoded."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RowForm:
-    """How rows of one type are stored.
+    """Schema and encoding of rows of one type.
 
     Attributes:
-        text: of the type; equal on all nodes and runs.
+        text: the type as text; equal on all nodes and runs.
         fields: `[{"name", "type", "nullable"}, …]`.
-        plain: row → what is encoded, or None: the row itself is an array already.
+        plain: conversion of a row to an array; None when the row is an array already.
     """
 
     text: str
@@ -54,7 +54,7 @@ class RowForm:
 
 
 def row_form(row_type: Any) -> RowForm:
-    """How rows of a type are stored; a row that is no record has one field, `value`. Raises `SchemaError`."""
+    """Return the form of rows of a type; a row that is not a record has one field, `value`. Raises `SchemaError`."""
     text = type_text(row_type)
     kind, _, plain = _described(row_type)
     if isinstance(kind, dict) and "struct" in kind:
@@ -64,7 +64,7 @@ def row_form(row_type: Any) -> RowForm:
 
 
 def _described(kind: Any) -> tuple[Any, bool, Plain | None]:
-    """(type as plain data, may it be None, conversion or None when the value is encoded as it is)."""
+    """Return (type as plain data, whether None is allowed, conversion; None for a value that is encoded unchanged)."""
     if kind is ReadTime:
         return "read_time", False, None
     if isinstance(kind, NewType):
@@ -77,7 +77,7 @@ def _described(kind: Any) -> tuple[Any, bool, Plain | None]:
     if origin is typing.Literal:
         return _of_values(arguments)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _of_values([one.value for one in kind])
+        return _of_values([argument.value for argument in kind])
     if fields := fields_of(kind):
         named = origin or kind
         return _struct(
@@ -124,16 +124,16 @@ def _list(part: Any) -> tuple[Any, bool, Plain | None]:
 
 
 def _struct(parts: list[tuple[str, Any]], attributes: list[str] | None) -> tuple[Any, bool, Plain | None]:
-    """Args: `attributes`: names to ask a dataclass for; None: the value is a tuple already."""
+    """Return the description of a struct. `attributes`: names of a dataclass's fields; None for a tuple."""
     described = [_described(kind) for _, kind in parts]
-    kind = {"struct": [{"name": name, **_type(one)} for (name, _), one in zip(parts, described, strict=True)]}
-    plains = [one[2] for one in described]
+    kind = {"struct": [{"name": name, **_type(part)} for (name, _), part in zip(parts, described, strict=True)]}
+    plains = [part[2] for part in described]
     if attributes is None and not any(plains):
         return kind, False, None
 
     def plain(value: Any) -> Any:
-        found = value if attributes is None else [getattr(value, name) for name in attributes]
-        return [one if convert is None else convert(one) for one, convert in zip(found, plains, strict=True)]
+        values = value if attributes is None else [getattr(value, name) for name in attributes]
+        return [part if convert is None else convert(part) for part, convert in zip(values, plains, strict=True)]
 
     return kind, False, plain
 
@@ -146,10 +146,10 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def encoded(rows: list[Any], limit: int = MAX_STORED_BYTES) -> typing.Iterator[tuple[bytes, int]]:
-    """(body, rows) of one or more stored batches, each within `limit` bytes.
+    """Yield (body, rows) of one or more stored batches, each within `limit` bytes.
 
     Raises:
-        ValueError: a single row is larger; TypeError, OverflowError: a value has no form on the wire.
+        ValueError: a single row is larger; TypeError, OverflowError: a value cannot be encoded.
     """
     waiting = [rows]
     while waiting:
@@ -158,7 +158,7 @@ def encoded(rows: list[Any], limit: int = MAX_STORED_BYTES) -> typing.Iterator[t
         if len(body) <= limit:
             yield body, len(piece)
         elif len(piece) == 1:
-            raise ValueError(f"a row of {len(body):,} bytes; a log takes at most {limit:,}")
+            raise ValueError(f"a row of {len(body):,} bytes; a log accepts at most {limit:,}")
         else:
             half = len(piece) // 2
             waiting += [piece[half:], piece[:half]]

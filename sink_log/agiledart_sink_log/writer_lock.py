@@ -1,6 +1,6 @@
-"""One process writes a file: who goes on with a run's file waits until the process before, which may still flush, is gone.
+"""Lock for the only writer of a file: the next writer waits until the previous process, which may still flush, has ended.
 
-An agent waits for executors that it ends; of an agent that was killed the executors end by themselves, a little later.
+An agent waits for the executors that it ends; executors of a killed agent end by themselves a little later.
 """
 
 import errno
@@ -11,11 +11,11 @@ from pathlib import Path
 from agiledart_kernel.errors import BusyError
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-"""What file systems say that have none: then nobody can be waited for."""
+"""Errors of file systems without locks; then no wait is possible."""
 
 
 def claim(descriptor: int, what: str) -> None:
-    """Be the one who writes an open file, until it is closed.
+    """Lock an open file for this process until it is closed.
 
     Raises:
         BusyError: another process writes it.
@@ -31,7 +31,7 @@ def claim(descriptor: int, what: str) -> None:
 
 
 def claimed_folder(folder: Path, what: str) -> int:
-    """A descriptor with which this process is the one who writes in a folder, until it is closed. Raises as `claim`."""
+    """Lock a folder for this process and return the descriptor that holds the lock. Raises as `claim`."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         claim(descriptor, what)

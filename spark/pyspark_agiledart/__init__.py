@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The source `agiledart`. Its options stand in docs/how-to/spark.md; raises one sentence for each mistake."""
+    """Spark source `agiledart`; docs/how-to/spark.md lists its options. A wrong option raises an error of one sentence."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(…)`."""
+        """Return the name for `format(…)`."""
         return "agiledart"
 
     def schema(self) -> "StructType":
-        """The columns of the sink's rows, asked of an agent."""
+        """Return the columns of the sink's rows, as an agent describes them."""
         from pyspark_agiledart import connection
         from pyspark_agiledart.arrow_columns import spark_schema
         from pyspark_agiledart.types import parse_schema
@@ -39,13 +39,13 @@ class DefaultSource(DataSource):
             client.close()
 
     def reader(self, schema: "StructType") -> "BatchReader":
-        """The log as a table."""
+        """Return a reader of the log as a table."""
         from pyspark_agiledart.batch_reader import BatchReader
 
         return BatchReader(self._options(), schema)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":  # noqa: N802  Spark's name
-        """The log as a stream."""
+        """Return a reader of the log as a stream."""
         from pyspark_agiledart.stream_reader import StreamReader
 
         return StreamReader(self._options(), schema)

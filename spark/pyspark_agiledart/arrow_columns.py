@@ -1,7 +1,7 @@
-"""Rows of a log → columns: Spark's types of its fields, and stored batches (MessagePack) as Arrow record batches.
+"""Conversion of a log's rows to columns: Spark's types of the fields, and stored batches (MessagePack) as Arrow batches.
 
-Rows are decoded by type into tuples, turned by columns, and handed to Arrow, which also reads the texts of times: ten
-times the rate of Python rows in Spark. Times without a zone are taken as UTC, spans become seconds, decimals keep 18
+Rows are decoded by type into tuples, transposed to columns, and passed to Arrow, which also reads the texts of times. This is
+ten times as fast as Python rows in Spark. Times without a zone are taken as UTC, spans become seconds, decimals keep 18
 places, a `ReadTime` is a timestamp.
 """
 
@@ -41,7 +41,7 @@ _DECODED: Final[dict[str, Any]] = {
 
 
 def spark_schema(fields: Fields) -> "StructType":
-    """The schema of a log's rows in Spark; every column may be null."""
+    """Return the schema of a log's rows in Spark; every column is nullable."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(name, _spark_type(kind), True) for name, kind in fields])
@@ -74,13 +74,13 @@ def _spark_type(kind: FieldType) -> "DataType":
 
 
 class RowReader:
-    """Stored batches of one log as Arrow record batches of the schema that Spark wants.
+    """Converter of stored batches of one log to Arrow record batches with Spark's schema.
 
     Args:
         fields: of the log's rows.
-        wanted: Spark's schema: the log's own, or what the user gave, with columns chosen by name.
+        wanted: Spark's schema: that of the log, or one from the user, with columns chosen by name.
 
-    Raises `ConfigurationError` when `wanted` names a field that the log has not.
+    Raises `ConfigurationError` when `wanted` names a field that the log does not have.
     """
 
     def __init__(self, fields: Fields, wanted: "StructType") -> None:
@@ -104,16 +104,16 @@ class RowReader:
         self._has_texts = True
 
     def read(self, body: bytes, skip: int = 0, keep: int | None = None) -> "pyarrow.RecordBatch":
-        """The rows of one stored batch, `keep` of them after the first `skip`. Raises `OperationFailed`."""
+        """Return the rows of one stored batch, `keep` of them after the first `skip`. Raises `OperationFailed`."""
         return self.batch(self.rows(body, skip, keep))
 
     def rows(self, body: bytes, skip: int = 0, keep: int | None = None) -> list[Any]:
-        """The same rows as they come out of the log, for `batch`."""
+        """Return the same rows as decoded from the log, for `batch`."""
         rows = self._decode(body)
         return rows[skip : None if keep is None else skip + keep] if skip or keep is not None else rows
 
     def batch(self, rows: list[Any]) -> "pyarrow.RecordBatch":
-        """Rows, of several stored batches as well, by columns. Raises `OperationFailed`."""
+        """Return rows of one or several stored batches by columns. Raises `OperationFailed`."""
         import pyarrow
 
         columns = list(zip(*rows, strict=True)) if rows else [()] * self._width
@@ -147,7 +147,7 @@ class RowReader:
 
 
 def _at_once(name: str, values: Sequence[Any], own: Any) -> Any:
-    """A column that Arrow converts faster than Python; None for all others, and where it meets what it does not know."""
+    """Return a column that Arrow converts by itself; None for other types and for values that it does not know."""
     import pyarrow
     import pyarrow.compute as compute
 
@@ -164,7 +164,7 @@ def _at_once(name: str, values: Sequence[Any], own: Any) -> Any:
 
 
 def _rows_decoder(fields: Fields, *, texts: bool) -> Any:
-    """Args: `texts`: times without a zone stay the texts that they are, for Arrow to read."""
+    """Return the decoder of rows. `texts`: times without a zone remain texts for Arrow."""
     several: Any = list
     row: Any = tuple
     kinds = [_text(kind) if texts and kind.name == "datetime" else _decoded(kind) for _, kind in fields]
@@ -176,7 +176,7 @@ def _text(kind: FieldType) -> Any:
 
 
 def _decoded(kind: FieldType) -> Any:
-    """What msgspec decodes a field as; rows within rows are arrays, too."""
+    """Return the type as which msgspec decodes a field; nested rows are arrays, too."""
     makers: dict[str, Any] = {"struct": tuple, "list": list, "map": dict}
     inner = tuple(_decoded(part) for _, part in kind.parts)
     found: Any = makers[kind.name][inner] if kind.name in makers else _DECODED[kind.name]
@@ -184,14 +184,14 @@ def _decoded(kind: FieldType) -> Any:
 
 
 def _column_converter(kind: FieldType) -> Convert | None:
-    """As `_converter`, for a column's own values: there a time may still be a text."""
+    """Return the converter of a column's own values, as `_converter`; there a time may still be a text."""
     if kind.name == "datetime":
         return lambda value: msgspec.convert(value, datetime) if isinstance(value, str) else value
     return _converter(kind)
 
 
 def _converter(kind: FieldType) -> Convert | None:
-    """What makes a decoded value one that Arrow takes; None when it does already. Never called for None."""
+    """Return the conversion of a decoded value for Arrow; None when Arrow accepts it. Never called for None."""
     if kind.name == "read_time":
         return lambda value: value // 1_000
     if kind.name == "timedelta":

@@ -1,4 +1,4 @@
-"""The batch reader: the log as a table, from its first kept row to what is committed when the query is planned."""
+"""Batch reader: the log as a table, from its first retained row to the committed end when Spark plans the query."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is committed (or written, with `read-latest`), one range for each partition of the log."""
+    """Reader of the committed rows (with `read-latest` all written rows), one range for each partition of the log."""
 
     def __init__(self, options: ReaderOptions, schema: "StructType") -> None:
         if options.starting == LATEST:
@@ -25,7 +25,7 @@ class BatchReader(DataSourceReader):
         self._options, self._schema = options, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges that hold rows now; planned anew for each action."""
+        """Return the ranges with rows; planned again for each action."""
         client = connection.open_client(self._options, self._options.agent_timeout_s)
         try:
             there = connection.retained_ranges(
@@ -38,6 +38,6 @@ class BatchReader(DataSourceReader):
         return plan_ranges(self._options, start, end, there)
 
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
-        """The rows of a range. For a log without rows Spark asks for a partition of its own, which has none."""
+        """Yield the rows of a range. For a log without rows Spark passes a partition of its own, which has none."""
         if isinstance(partition, LogRange):
             yield from read_range(self._options, self._schema, partition)

@@ -1,6 +1,6 @@
-"""The way to the log: a client made from options, and what of its answers a reader needs.
+"""Connection to the log: a client made from options, and the parts of its answers that a reader needs.
 
-A client holds sockets: each process makes its own when it first asks, and none is ever pickled.
+A client holds sockets: each process creates its own at its first request, and none is ever pickled.
 """
 
 import os
@@ -14,16 +14,16 @@ from pyspark_agiledart.reader_options import TOKEN_VARIABLE, ReaderOptions
 
 
 class LogClient(Protocol):
-    """What a reader asks of a log; `agiledart_sink_log.client.SinkLogClient` meets it. Raises `SinkLogError`."""
+    """Requests of a reader; `agiledart_sink_log.client.SinkLogClient` implements them. Raises `SinkLogError`."""
 
     def locate(self, sink: str) -> Located:
-        """Where the log is, and what its rows are."""
+        """Return the location of the log and the schema of its rows."""
         ...
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
     ) -> EndsReply:
-        """First and committed offset of each partition."""
+        """Return first and committed offset of each partition."""
         ...
 
     def fetch(
@@ -37,21 +37,21 @@ class LogClient(Protocol):
         wait_ms: int = 0,
         uncommitted: bool = False,
     ) -> Fetched:
-        """Stored batches from an offset on."""
+        """Return stored batches from an offset on."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         ...
 
 
 def open_client(options: ReaderOptions, agent_timeout_s: float) -> LogClient:
-    """A client for the sink of these options; nothing is dialled yet.
+    """Return a client for the sink of these options; it connects later.
 
     Args:
-        patience: seconds for which an agent that is away is looked for; 0 asks once.
+        agent_timeout_s: seconds of retries while the agent is unreachable; 0 tries once.
 
-    Raises `ConfigurationError` without a token, `OperationFailed` for one that is not good.
+    Raises `ConfigurationError` without a token, `OperationFailed` for an invalid one.
     """
     from pathlib import Path
 
@@ -76,7 +76,7 @@ def open_client(options: ReaderOptions, agent_timeout_s: float) -> LogClient:
 
 
 def retained_ranges(answer: EndsReply, latest: bool = False) -> dict[int, RetainedRange]:
-    """What the log holds, by partition; with `latest` what is written counts as committed."""
+    """Return the retained rows of each partition; with `latest` written rows count as committed."""
     return {
         ends.partition: RetainedRange(ends.first, max(ends.latest, ends.committed) if latest else ends.committed)
         for ends in answer.partitions

@@ -1,4 +1,4 @@
-"""Planned ranges of rows, and reading them on an executor. A planned range is fixed: it is read whole, or the task fails."""
+"""Planned ranges of rows, and their reading on an executor. A range is fixed: the task reads all of it, or fails."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FETCH_ROWS: Final = 100_000
 FETCH_BYTES: Final = 4 << 20
-"""One answer is held in memory beside its Arrow batches: some tens of megabytes a task."""
+"""Size of one answer, bytes. It is in memory beside its Arrow batches: some tens of megabytes a task."""
 
 JOINED_ROWS: Final = 2_048
-"""Stored batches are joined until they have so many rows: each Arrow batch costs something of its own. Many more rows cost more
-again, because their Python objects leave the processor's caches. Measured, µs a row: 1.36 with 750 rows, 1.20 with 2,250, 1.78
+"""Number of rows up to which stored batches are joined, because each Arrow batch has a fixed cost. Many more rows cost more,
+because their Python objects exceed the processor's caches. Measured, µs a row: 1.36 with 750 rows, 1.20 with 2,250, 1.78
 with 8,250."""
 
 
@@ -45,9 +45,9 @@ class LogRange(InputPartition):
 def plan_ranges(
     options: ReaderOptions, start: Mapping[int, int], end: Mapping[int, int], there: Mapping[int, RetainedRange]
 ) -> list[LogRange]:
-    """The ranges from `start` to `end` that have rows, checked against what the log still holds.
+    """Return the ranges from `start` to `end` that have rows, checked against the retained rows of the log.
 
-    Raises `OperationFailed` when rows are gone and `failOnDataLoss` is true; else says how many on stderr.
+    Raises `OperationFailed` when rows were trimmed and `failOnDataLoss` is true; else prints their number on stderr.
     """
     ranges = []
     for partition, stop in sorted(end.items()):
@@ -62,9 +62,9 @@ def plan_ranges(
 
 
 def read_range(options: ReaderOptions, schema: "StructType", planned: LogRange) -> Iterator["pyarrow.RecordBatch"]:
-    """The rows of a range as Arrow batches, in order.
+    """Yield the rows of a range as Arrow batches, in order.
 
-    An agent that is away is waited for (`patience`); reading goes on after the last row that was handed out. Raises
+    While the agent is unreachable the task retries (`agentTimeout`); it continues after the last row that it yielded. Raises
     `OperationFailed`.
     """
     from agiledart_sink_log.client import SinkLogError
@@ -95,7 +95,7 @@ def read_range(options: ReaderOptions, schema: "StructType", planned: LogRange) 
 def _fetched(
     client: "LogClient", options: ReaderOptions, reader: RowReader, planned: LogRange, at: int
 ) -> Iterator["pyarrow.RecordBatch"]:
-    """What one request brings of a range: stored batches, joined, and cut to the range at both ends."""
+    """Yield the rows of one request: stored batches, joined, and cut to the range at both ends."""
     answer = client.fetch(
         options.sink,
         planned.partition,
@@ -141,11 +141,11 @@ _REMEDY: Final = "Start the query with a new checkpointLocation to read the log 
 
 
 def _lose(options: ReaderOptions, partition: int, begin: int, end: int) -> None:
-    """Rows [begin, end) are gone: an error with the way out, or a line on stderr."""
-    what = f"{end - begin:,} rows ({begin} to {end}) of the sink {options.key(partition)}"
+    """Report that rows [begin, end) are lost: an error that says what to do, or a line on stderr."""
+    lost_rows = f"{end - begin:,} rows ({begin} to {end}) of the sink {options.key(partition)}"
     if options.fail_on_loss:
         raise OperationFailed(
-            f"{what} were removed by the log's retention before this query read them. Start it again with "
+            f"{lost_rows} were removed by the log's retention before this query read them. Start it again with "
             f".option('failOnDataLoss', 'false') to go on without them, and keep the log longer (max_bytes, max_age)."
         )
-    sys.stderr.write(f"agiledart: {what} are gone; reading goes on at {end} (failOnDataLoss=false)\n")
+    sys.stderr.write(f"agiledart: {lost_rows} are gone; reading goes on at {end} (failOnDataLoss=false)\n")

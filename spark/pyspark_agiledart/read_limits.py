@@ -1,7 +1,7 @@
-"""How far the next micro-batch goes: pure functions on offsets of partitions.
+"""Limits of the next micro-batch: pure functions on offsets of partitions.
 
-Rules: never below where it starts, never without a partition that it starts with, never past what is committed, never past
-the limits; a limit is shared so that a partition with few rows leaves its share to the others.
+Rules: a micro-batch ends not before its start, has all partitions of its start, and stays within the committed rows and the limits.
+A partition with few rows leaves its share of a limit to the others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RetainedRange:
-    """What a log holds of one partition: rows from `first`, committed up to `committed` (exclusive)."""
+    """Retained rows of one partition: from `first`, committed up to `committed` (exclusive)."""
 
     first: int
     committed: int
 
 
 def admitted(start: Mapping[int, int], ends: Mapping[int, int], max_rows: int = 0) -> dict[int, int]:
-    """Where the next micro-batch ends.
+    """Return the end of the next micro-batch.
 
     Args:
-        start: partition → offset at which it begins.
-        ends: partition → offset up to which it may go; a partition that is missing stays where it is.
-        max_rows: most of all partitions together; 0 for no limit.
+        start: partition → first offset of the micro-batch.
+        ends: partition → greatest end; a missing partition keeps its offset.
+        max_rows: greatest number of rows of all partitions together; 0 for no limit.
 
     Returns:
         Every partition of both, none below its start.
@@ -37,7 +37,7 @@ def admitted(start: Mapping[int, int], ends: Mapping[int, int], max_rows: int = 
 
 
 def fair_shares(waiting: Mapping[int, int], budget: int) -> dict[int, int]:
-    """A budget divided so that nobody gets more than waits there, and nobody less than others for want of asking."""
+    """Return a max-min fair division of a budget: no partition gets more than its waiting rows, and the rest is shared equally."""
     shares = dict.fromkeys(waiting, 0)
     open_ones = sorted((number, partition) for partition, number in waiting.items())
     for place, (number, partition) in enumerate(open_ones):
@@ -48,16 +48,16 @@ def fair_shares(waiting: Mapping[int, int], budget: int) -> dict[int, int]:
 
 
 def ends_within(max_bytes: int, stored: "Mapping[int, Iterator[tuple[int, int]]]") -> dict[int, int]:
-    """How far each partition may go so that all stored batches together have at most `max_bytes`.
+    """Return the end of each partition so that all stored batches together have at most `max_bytes`.
 
-    Whole stored batches only; the partition that got least so far is next. One batch is let in even when it is larger alone:
-    a query must get on.
+    Only whole stored batches count; the partition with the fewest bytes so far is next. The first batch is always admitted, even a
+    larger one, so that a query makes progress.
 
     Args:
-        stored: partition → (offset after a stored batch, its bytes) from where the micro-batch begins; asked as far as needed.
+        stored: partition → (offset after a stored batch, its bytes) from the start of the micro-batch; read as far as needed.
 
     Returns:
-        The partitions that get something, and the offset where they end.
+        The partitions with rows, and their ends.
     """
     ends: dict[int, int] = {}
     taken = dict.fromkeys(stored, 0)

@@ -1,6 +1,6 @@
-"""What a reader of a sink log can be told, checked once. Plain values only: they travel inside pickled readers.
+"""Options of a reader of a sink log, validated once. Plain values only, because they travel inside pickled readers.
 
-Options hold names of things, never a secret: the token itself stays in a file, or in `AGILEDART_TOKEN` of each process.
+Options contain names, never a secret: the token itself stays in a file, or in `AGILEDART_TOKEN` of each process.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Final
 from agiledart_kernel.errors import ConfigurationError
 
 TOKEN_VARIABLE: Final = "AGILEDART_TOKEN"
-"""Environment variable that holds a token, where no file is named."""
+"""Environment variable with a token, used without a token file."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -20,7 +20,7 @@ READ_COMMITTED: Final = "read-committed"
 READ_LATEST: Final = "read-latest"
 
 DEFAULT_WAIT_MS: Final = 500
-"""Idle queries ask four times a second at most; the prototype's measurement (187 a second without) chose it."""
+"""Default of `waitMs`: idle queries send four requests a second at most. Source: measurement of the prototype (187 without it)."""
 
 MAX_WAIT_MS: Final = 5_000
 DEFAULT_AGENT_TIMEOUT_S: Final = 60.0
@@ -46,19 +46,19 @@ _SECRETS: Final = ("token", "grant", "identity", "key", "secret", "password")
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """The options of one source.
+    """Options of one source.
 
     Attributes:
         sink: name of the log.
         bootstrap: agents to ask, `host:port`; () for those that the token names.
-        token_file: file that holds a token, made a member anew by each process; "" for the environment variable.
-        identity_file: file that holds a member, instead.
+        token_file: file with a token, which each process uses to join; "" for the environment variable.
+        identity_file: file with a reader's identity, instead of a token.
         starting: `earliest`, `latest`, or partition → first offset.
-        max_rows, max_bytes: most of one micro-batch; 0 for no limit.
-        fail_on_loss: rows that retention removed before they were read end the query.
-        wait_ms: how long an agent may hold the question for news.
-        agent_timeout_s: seconds for which a task waits for an agent that is away.
-        latest: also rows that are not committed, which a recovery may take back.
+        max_rows, max_bytes: limits of one micro-batch; 0 for no limit.
+        fail_on_loss: end the query when retention removed rows before they were read.
+        wait_ms: longest wait of an agent for new rows.
+        agent_timeout_s: seconds for which a task retries while the agent is unreachable.
+        latest: also read uncommitted rows, which a recovery may remove.
     """
 
     sink: str
@@ -74,11 +74,11 @@ class ReaderOptions:
     latest: bool = False
 
     def key(self, partition: int) -> str:
-        """A partition's key in Spark's offsets: the log's name and a number, never an address."""
+        """Return a partition's key in Spark's offsets: the log's name and a number, never an address."""
         return f"{self.sink}/{partition}"
 
     def partition(self, key: str) -> int:
-        """The partition of a key of Spark's offsets; raises `ConfigurationError` for another log's."""
+        """Return the partition of a key of Spark's offsets. Raises `ConfigurationError` for another log's."""
         name, _, number = key.rpartition("/")
         if name != self.sink or not number.isdigit():
             raise ConfigurationError(
@@ -89,14 +89,14 @@ class ReaderOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReaderOptions:
-    """The options of a source from Spark's, whose names are case-insensitive. Raises `ConfigurationError`."""
+    """Return the options of a source from Spark's options, whose names are case-insensitive. Raises `ConfigurationError`."""
     names = {name.lower(): name for name in _KNOWN}
     found: dict[str, str] = {}
     for name, text in given.items():
         lower = name.lower()
         if lower in _SECRETS:
             raise ConfigurationError(
-                f"The option {name} would put a secret into plans and logs; write it to a file and name that with "
+                f"The option {name} would put a secret into plans and logs; write it to a file and pass the file as "
                 f"tokenFile, or set {TOKEN_VARIABLE} where Spark's processes start."
             )
         if lower == "path":
@@ -109,7 +109,7 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
     if not sink:
         raise ConfigurationError("format('agiledart') needs the name of a sink log: .option('sink', 'clean-trips')")
     if "tokenFile" in found and "identityFile" in found:
-        raise ConfigurationError("tokenFile and identityFile both say who reads; give one.")
+        raise ConfigurationError("tokenFile and identityFile both identify the reader; give only one.")
     return ReaderOptions(
         sink=sink,
         bootstrap=_addresses(found.get("bootstrap", "")),
@@ -130,7 +130,7 @@ def _addresses(text: str) -> tuple[str, ...]:
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise ConfigurationError(f"bootstrap={text}: {address!r} is no HOST:PORT; several are separated by commas.")
+            raise ConfigurationError(f"bootstrap={text}: {address!r} is not HOST:PORT; separate several by commas.")
     return addresses
 
 
@@ -181,7 +181,7 @@ def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _choice(found: Mapping[str, str], name: str, *allowed: str) -> str:
-    """One of the allowed words, the first unless told."""
+    """Return one of the allowed words; the first is the default."""
     text = found.get(name, allowed[0]).lower()
     if text not in allowed:
         raise ConfigurationError(f"{name} is {' or '.join(allowed)}, not {found[name]!r}")

@@ -1,7 +1,7 @@
-"""The streaming reader: offsets, admission and planning in one process of the query, reading on the executors.
+"""Streaming reader: offsets, limits and planning in one process of the query, reading on the executors.
 
-Spark builds two instances and pickles one for the executors, so nothing that `latestOffset` learns reaches `read` but the
-planned ranges. Offsets are `{"sink/0": n}`: keyed by the log's name and partition, never by an address.
+Spark builds two instances and pickles one for the executors, so only the planned ranges pass from `latestOffset` to `read`.
+Offsets are `{"sink/0": n}`: keyed by the log's name and partition, never by an address.
 """
 
 import sys
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 AWAY_SECONDS: Final = 0.5
-"""Between two looks at an agent that is away; Spark itself would ask again at once."""
+"""Time between two requests to an unreachable agent, seconds; Spark itself would retry at once."""
 
 Offsets = dict[str, int]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a log as a stream; committed rows only, unless `read-latest` says otherwise.
+    """Reader of a log as a stream; with `read-latest` also of uncommitted rows.
 
     Args:
-        pause: waits so many seconds; tests hand in one that does not.
+        pause: function that waits a number of seconds; tests pass one that does not wait.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- where it begins, how far it may go
 
     def initialOffset(self) -> Offsets:  # noqa: N802  Spark's name
-        """Where a query without a checkpoint begins; waits for an agent as long as the patience says."""
+        """Return the first offsets of a query without a checkpoint; retries until `agentTimeout`."""
         return self._keyed(starting_offsets(self._options, self._look_with_retries()))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802  Spark's name
-        """Where the next batch ends; `start` again when there is nothing new or the agent is away."""
+        """Return the end of the next batch; `start` when there is nothing new or the agent is unreachable."""
         begin = self._plain(start)
         there = self._look(begin)
         for partition, held in there.items():
@@ -89,43 +89,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._keyed(admitted(first, ends, rows))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """What Spark hands back to `latestOffset`; it does not enforce it."""
+        """Return the limit that Spark passes to `latestOffset`; Spark does not enforce it."""
         if self._options.max_rows:
             return ReadMaxRows(self._options.max_rows)
         return ReadMaxBytes(self._options.max_bytes) if self._options.max_bytes else ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802  Spark's name
-        """The committed ends as the last answer had them: lag in the progress costs no request of its own."""
+        """Return the committed ends of the last answer; the lag in Spark's progress needs no request of its own."""
         return self._keyed({partition: held.committed for partition, held in self._ends.items()}) or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Remember what is committed now; the query ends there."""
+        """Store the committed ends, at which the query stops."""
         self._target = {partition: held.committed for partition, held in self._look_with_retries().items()}
 
     # ---- planning and reading
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """The ranges of a batch, checked against what the log still holds."""
+        """Return the ranges of a batch, checked against the retained rows of the log."""
         first, last = self._plain(start), self._plain(end)
         ranges = plan_ranges(self._options, first, last, self._look_with_retries())
         return list[InputPartition](ranges)
 
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
-        """The rows of a range, on an executor."""
+        """Yield the rows of a range, on an executor."""
         assert isinstance(partition, LogRange)
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:
-        """Nothing: logs are bounded by age and size, not by what readers have seen."""
+        """Do nothing: age and size limit a log, not the progress of readers."""
 
     def stop(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._hang_up()
 
     # ---- inside
 
     def _look(self, begin: dict[int, int]) -> dict[int, RetainedRange]:
-        """What is committed; waits at the agent for news of `begin`. Nothing when the agent is away for the moment."""
+        """Return the committed ranges, after a wait at the agent for rows after `begin`; empty while the agent is unreachable."""
         from agiledart_sink_log.client import SinkLogError
 
         wait_ms = 0 if self._target is not None else self._options.wait_ms
@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ends
 
     def _tolerate_refusal(self, is_refusal: bool, error: Exception) -> None:
-        """An agent that comes back may not know its logs at once; one that goes on to refuse has the last word."""
+        """Tolerate refusals of a restarted agent, which may not know its logs at once; raise a refusal that persists."""
         if not is_refusal:
             return
         now = time.monotonic()
@@ -175,12 +175,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return f"{anew}, or a recovery took back rows that were not committed" if self._options.latest else anew
 
     def _within_bytes(self, begin: dict[int, int], ends: dict[int, int]) -> dict[int, int]:
-        """Where the stored batches that fit into `maxBytesPerBatch` end; partitions without any stay where they are."""
+        """Return the ends of the stored batches that fit into `maxBytesPerBatch`; other partitions keep their offset."""
         stored = {partition: self._stored(partition, begin[partition], end) for partition, end in sorted(ends.items())}
         return {**{partition: begin[partition] for partition in ends}, **ends_within(self._options.max_bytes, stored)}
 
     def _stored(self, partition: int, at: int, end: int) -> Iterator[tuple[int, int]]:
-        """(offset after it, bytes) of the stored batches from `at` on, up to `end`; rows that cannot be read have no bytes."""
+        """Yield (offset after it, bytes) of the stored batches from `at` to `end`; unreadable rows have no bytes."""
         from agiledart_sink_log.client import SinkLogError
 
         assert self._client is not None
@@ -216,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def starting_offsets(options: ReaderOptions, there: dict[int, RetainedRange]) -> dict[int, int]:
-    """Partition → where reading begins. Raises `ConfigurationError` for partitions that the log has not."""
+    """Return partition → first offset to read. Raises `ConfigurationError` for partitions that the log does not have."""
     if isinstance(options.starting, str):
         latest = options.starting == LATEST
         return {partition: held.committed if latest else held.first for partition, held in there.items()}

@@ -1,4 +1,4 @@
-"""The types of a log's fields, read from the schema that its agent tells (docs/reference/sink-log.md)."""
+"""Types of a log's fields, read from the schema of its agent (docs/reference/sink-log.md)."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,7 @@ MAX_DEPTH: Final = 32
 
 @dataclass(frozen=True)
 class FieldType:
-    """A type.
+    """Type of a field.
 
     Attributes:
         name: one of `SCALARS`, or `struct`, `list`, `map`.
@@ -33,10 +33,10 @@ Fields = tuple[tuple[str, FieldType], ...]
 
 
 def parse_schema(document: bytes) -> Fields:
-    """The fields of a schema. Raises `OperationFailed` for one that is not understood: a newer agent's, or a broken one."""
+    """Return the fields of a schema. Raises `OperationFailed` for an unknown schema: of a newer agent, or damaged."""
     try:
-        found = msgspec.json.decode(document)
-        return tuple(_field(field, 0) for field in found["fields"])
+        document_fields = msgspec.json.decode(document)
+        return tuple(_field(field, 0) for field in document_fields["fields"])
     except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise OperationFailed(
             f"The schema of the log is not understood ({error}). Is the agent newer than this package?"

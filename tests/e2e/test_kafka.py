@@ -145,9 +145,7 @@ def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int
         try:
             wait_for(lambda: len(lines()) >= count, PATIENCE, "all rows in the file")
             wait_for(
-                lambda: group_is_at(broker, "plant") == count,
-                PATIENCE,
-                "the group's offset is committed for the last epoch",
+                lambda: group_is_at(broker, "plant") == count, PATIENCE, "the offset of the last epoch is committed"
             )
         except AssertionError:
             raise AssertionError(f"{len(lines()):,} of {count:,}: {json.dumps(status())[:3_000]}") from None

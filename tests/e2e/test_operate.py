@@ -73,7 +73,7 @@ def test_top_displays_correct_rates(running: tuple[Mesh, Path]) -> None:
     assert sorted(node["name"] for node in body["nodes"]) == ["a1", "a2", "a3"]
     once = cli("top", "--once", "--agent", str(ring.agents[1].state_dir))
     assert "doubling v1" in once.stdout
-    assert "3 nodes   1 application at work" in once.stdout
+    assert "3 nodes   1 application running" in once.stdout
 
 
 @pytest.mark.parametrize(("step", "factor"), [("readings", 1), ("even", 1), ("doubled", 2), ("report", 2)])

@@ -95,7 +95,7 @@ def show(name: str | None, state_dir: Path | None, output: str) -> None:
     click.echo(f" role     {body['role']}{' of ' + body['scope'] if body['scope'] else ''}")
     click.echo(f" key      {body['key']}")
     click.echo(f" member   {'for ' + duration(left) + ' more' if left > 0 else 'ended ' + duration(-left) + ' ago'}")
-    if quota := " ".join(f"{what}={most}" for what, most in body.get("quota", {}).items() if most):
+    if quota := " ".join(f"{resource}={most}" for resource, most in body.get("quota", {}).items() if most):
         click.echo(f" quota    {quota}")
     click.echo(f" network  {body['network'][:16]}…")
     if body.get("has_authority"):
@@ -128,23 +128,23 @@ def list_identities(output: str) -> None:
 def _node_described(folder: Path) -> dict[str, Any]:
     from agiledart_agent.identity.identity import Identity
 
-    found = Identity.read(folder)
-    if not found.chain:
+    node = Identity.read(folder)
+    if not node.chain:
         raise OperationFailed(f"The node in {folder} belongs to no network yet.")
-    link = decode_link(found.chain[-1])
+    link = decode_link(node.chain[-1])
     return {
-        "role": link.role, "scope": link.scope, "key": link.key.hex(), "until": link.not_after, "network": found.network.hex(),
-        "node_id": found.node_id.hex, "has_authority": found.authority is not None,
+        "role": link.role, "scope": link.scope, "key": link.key.hex(), "until": link.not_after, "network": node.network.hex(),
+        "node_id": node.node_id.hex, "has_authority": node.authority is not None,
     }  # fmt: skip
 
 
 def _described(name: str) -> dict[str, Any]:
     from agiledart_agent.identity.user_identity import identity_of, last_link
 
-    found = identity_of(name)
-    link = last_link(found)
+    user = identity_of(name)
+    link = last_link(user)
     return {
-        "role": link.role, "scope": link.scope, "key": link.key.hex(), "until": link.not_after, "network": found.network.hex(),
+        "role": link.role, "scope": link.scope, "key": link.key.hex(), "until": link.not_after, "network": user.network.hex(),
         "quota": msgspec.structs.asdict(link.quota),
     }  # fmt: skip
 

@@ -120,17 +120,17 @@ def check_confinement(wanted: bool, landlock_version: int | None = None) -> Doct
     """Check whether users' code can read the keys of an agent here."""
     from agiledart_executor.user_code import landlock
 
-    found = landlock.version() if landlock_version is None else landlock_version
+    supported_version = landlock.version() if landlock_version is None else landlock_version
     name, open_to = "users' code", "can read this agent's keys and act as it"
     if not wanted:
         return DoctorFinding(name, WATCH, f"{open_to}: agent.confine is false", "remove that setting")
-    if found < landlock.NEEDED_VERSION:
+    if supported_version < landlock.NEEDED_VERSION:
         advice = "run Linux 5.19 or newer with landlock in lsm= of its command line; until then admit only users whom you trust"
         return DoctorFinding(name, WATCH, f"{open_to}: the kernel has no Landlock", advice)
-    if found < landlock.TRUNCATE_VERSION:
+    if supported_version < landlock.TRUNCATE_VERSION:
         advice = "run Linux 6.2 or newer"
         return DoctorFinding(name, WATCH, "cannot read this agent's keys, but can empty their files", advice)
-    return DoctorFinding(name, OK, f"cannot reach this agent's keys and records (Landlock {found})")
+    return DoctorFinding(name, OK, f"cannot reach this agent's keys and records (Landlock {supported_version})")
 
 
 def check_port(name: str, host: str, port: int, own_pid: int | None) -> DoctorFinding:
@@ -167,29 +167,29 @@ def check_state_directory(folder: Path) -> list[DoctorFinding]:
     if len(os.fsencode(folder / "control.sock")) > MAX_SOCKET_PATH:
         return [DoctorFinding(name, BAD, f"{folder}: too long for a socket", "choose a shorter one with --state-dir")]
     try:
-        found = folder.stat()
+        status = folder.stat()
     except FileNotFoundError:
         return _unmade(folder)
     except OSError as error:
         return [
             DoctorFinding(name, BAD, f"{folder}: {(error.strerror or '').lower()}", "choose another with --state-dir")
         ]
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return [
             DoctorFinding(name, BAD, f"{folder} is no directory", "move it away, or choose another with --state-dir")
         ]
-    if found.st_uid != os.geteuid():
-        owner = f"uid {found.st_uid}"
+    if status.st_uid != os.geteuid():
+        owner = f"uid {status.st_uid}"
         first = DoctorFinding(
             name, WATCH, f"{folder} belongs to {owner}", "ask as that user, or choose your own --state-dir"
         )
     elif not os.access(folder, os.W_OK | os.X_OK):
         first = DoctorFinding(name, BAD, f"{folder} cannot be written", f"run: chmod u+rwx {folder}")
-    elif found.st_mode & 0o077:
-        mode = stat.S_IMODE(found.st_mode)
+    elif status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
         first = DoctorFinding(name, WATCH, f"{folder} is open to others (mode {mode:03o})", f"run: chmod 700 {folder}")
     else:
-        first = DoctorFinding(name, OK, f"{folder} (mode {stat.S_IMODE(found.st_mode):03o})")
+        first = DoctorFinding(name, OK, f"{folder} (mode {stat.S_IMODE(status.st_mode):03o})")
     return [first, *check_disk_space(folder)]
 
 
@@ -228,8 +228,8 @@ def check_memory(table: str | None = None, cgroup: Path = Path("/sys/fs/cgroup")
             table = Path("/proc/meminfo").read_text()
         except OSError:
             return DoctorFinding("memory", OK, "not reported by this system")
-    found = {name: int(number) * 1024 for name, number in re.findall(r"^(\w+):\s+(\d+) kB", table, re.MULTILINE)}
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable", found.get("MemFree", 0))
+    sizes = {name: int(number) * 1024 for name, number in re.findall(r"^(\w+):\s+(\d+) kB", table, re.MULTILINE)}
+    total, free = sizes.get("MemTotal", 0), sizes.get("MemAvailable", sizes.get("MemFree", 0))
     with contextlib.suppress(OSError, ValueError):
         limit = int((cgroup / "memory.max").read_text())  # "max" is no number: no limit
         total = min(total, limit)

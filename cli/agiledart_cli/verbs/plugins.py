@@ -36,13 +36,13 @@ def list_plugins(output: str) -> int:
     """
     from agiledart_connectors.plugins import all_plugins
 
-    found = all_plugins()
+    known_plugins = all_plugins()
     if output == "json":
-        print_json({"plugins": [asdict(plugin) for plugin in found]})
+        print_json({"plugins": [asdict(plugin) for plugin in known_plugins]})
         return 0
     for role in ("source", "sink", "format"):
         heads = [role, "from", "version", "after a failure" if role != "format" else "", "about"]
-        print_table(heads, [_line(plugin) for plugin in found if plugin.role == role])
+        print_table(heads, [_line(plugin) for plugin in known_plugins if plugin.role == role])
         click.echo()
     return 0
 

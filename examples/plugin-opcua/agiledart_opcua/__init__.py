@@ -16,11 +16,11 @@ from agiledart_kernel.errors import ConfigurationError
 
 USUAL_MS = 500
 LOOK_SECONDS = 0.2
-"""How soon the thread sees that it shall end, or that the server is gone."""
+"""Interval of the thread's checks for its end and for the connection, seconds."""
 
 
 class OpcUaSource:
-    """What the entry point names."""
+    """Source kind to which the entry point refers."""
 
     api_version = API_VERSION
     what = "values of an OPC UA server, as they change"
@@ -28,7 +28,7 @@ class OpcUaSource:
     guarantee = Guarantee("may lose what changed meanwhile")
 
     def open_source(self, connector: Connector, row_type: Any) -> PayloadQueueReader:
-        """The reader. Raises `ConfigurationError`."""
+        """Return the reader. Raises `ConfigurationError`."""
         nodes = [name.strip() for name in connector.option("nodes").split(",") if name.strip()]
         if not connector.path.startswith("//") or not nodes:
             raise ConfigurationError(f"{connector.url()}: write opcua://HOST:PORT?nodes=ns=2;i=2,ns=2;i=3")
@@ -38,7 +38,7 @@ class OpcUaSource:
 
 
 class Subscription:
-    """The thread: an event loop of its own for asyncua, begun again when the server was away."""
+    """Thread function with an event loop for asyncua, which restarts after a lost connection."""
 
     def __init__(self, url: str, nodes: list[str], every_ms: int) -> None:
         self._url, self._nodes, self._every_ms = url, nodes, every_ms
@@ -47,8 +47,10 @@ class Subscription:
         while not incoming.is_closed:
             try:
                 asyncio.run(self._listen(incoming))
-            except Exception as error:  # noqa: BLE001  asyncua raises whatever went wrong below it
-                if not incoming.report_failure(f"{incoming.name} is away ({str(error) or type(error).__name__})"):
+            except Exception as error:  # noqa: BLE001  asyncua raises errors of all layers below it
+                if not incoming.report_failure(
+                    f"{incoming.name} is unreachable ({str(error) or type(error).__name__})"
+                ):
                     return
 
     async def _listen(self, incoming: PayloadQueue) -> None:
@@ -66,12 +68,12 @@ class Subscription:
                 await asyncio.sleep(LOOK_SECONDS)
                 await client.check_connection()
         finally:
-            with contextlib.suppress(Exception):  # it may be gone
+            with contextlib.suppress(Exception):  # the connection may be lost
                 await asyncio.wait_for(client.disconnect(), 2)
 
 
 class _Changes:
-    """Told by asyncua."""
+    """Callback of asyncua for changed values."""
 
     def __init__(self, incoming: PayloadQueue, names: dict[str, Any]) -> None:
         self._incoming, self._names = incoming, names
@@ -85,6 +87,6 @@ class _Changes:
         try:
             payload = msgspec.json.encode(row)
         except (TypeError, ValueError):
-            self._incoming.lose("type", f"{name}: a value of type {type(value).__name__} is none that rows can hold")
+            self._incoming.lose("type", f"{name}: rows cannot hold a value of type {type(value).__name__}")
             return
         self._incoming.offer(payload, name)

@@ -128,6 +128,15 @@ class Launchable:
         sink = SampledSink(self.application, self.version, step.name, sources, self.owner)
         return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
 
+    def _sink_origin(
+        self, name: str, connector: Connector, keep: CommittedOutput | None, *, by_epoch: bool, moves: bool
+    ) -> SinkOrigin:
+        """Return for whom a sink writes. `name`: of its step; `keep`: up to where its parts are committed."""
+        owner = dict(self.log_owners).get(connector.path, self.owner)
+        run = (self.application, self.version, _ROOT, 0.0, by_epoch, keep, owner, self.run, name, self.continues_run)
+        # A log that moves aborts uncommitted rows: its readers could not recognise those that only the lost node emitted.
+        return SinkOrigin(*run, emits_at_once=self.delivery.duplicates and not moves)
+
     def instance(
         self,
         stage: int,
@@ -159,22 +168,8 @@ class Launchable:
             elif kind == "sink":
                 # Only a sink with two-phase commit or harmless duplicates may be part of an exactly-once run.
                 endpoint = self.program.endpoint(stage)
-                owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
-                origin_fields = (
-                    self.application,
-                    self.version,
-                    _ROOT,
-                    0.0,
-                    by_epoch,
-                    keep,
-                    owner,
-                    self.run,
-                    name,
-                    self.continues_run,
-                )
                 moves = self.plan.stages[stage].if_lost == MOVE
-                # A log that moves aborts uncommitted rows: its readers could not recognise those that only the lost node emitted.
-                origin = SinkOrigin(*origin_fields, emits_at_once=self.delivery.duplicates and not moves)
+                origin = self._sink_origin(name, endpoint.connector, keep, by_epoch=by_epoch, moves=moves)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 if by_epoch and not self.delivery.duplicates:
                     counts = isinstance(running.writer, TransactionalSink)

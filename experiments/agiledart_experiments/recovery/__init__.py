@@ -1,1 +1,1 @@
-"""What recovery costs and buys: the papers' figures, on emulated links with real data."""
+"""Experiments on the cost and speed of recovery: the papers' figures on emulated links, and real processes that are killed."""

@@ -1,11 +1,11 @@
-"""How long dataflows take to run again after many of a network's nodes die at one moment.
+"""Experiment `dataflow-recovery`: how long dataflows take to run again after many nodes fail at one moment.
 
-AgileDART, figure 11a: recovery time stays stable while the number of simultaneous failures grows (no figures are printed). Here it
-is the virtual time from the deaths until every host of a dataflow that was hit runs in its new life, from its state; the goal is a
-slope of less than 5 % of the base for each further failure, up to 10 % of all nodes.
+AgileDART, figure 11a: recovery time stays stable while the number of simultaneous failures grows (the paper prints no figures).
+Here it is the virtual time from the failures until every host of an affected dataflow runs in its new attempt, with its state
+restored. The goal is a slope of less than 5 % of the base for each further failure, up to 10 % of all nodes.
 
-Each application lies on seven of the nodes and has a register, fragments and a simulated network of its own; what two of them take
-from each other on a node that both use is not in this figure.
+Each application runs on seven of the nodes and has its own register, fragments and simulated network. The figure leaves out
+contention between applications that share a node.
 """
 
 from typing import NamedTuple
@@ -23,26 +23,26 @@ from agiledart_simulation.runs.scenario import draw
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
 SMALL = (200, (1, 2, 4, 8, 16))
-"""Nodes of the network, and how many of them die at once."""
+"""Nodes of the network, and the numbers of nodes that fail at once."""
 
 HOSTS = 7
-"""Of one application: who runs its parts, votes, holds fragments."""
+"""Hosts of one application: they run its instances, vote on its register, and store its fragments."""
 
 NODES_PER_APPLICATION = 2
-"""So a node takes part in three or four."""
+"""Nodes for each application; with seven hosts each, a node takes part in three or four applications."""
 
 FLOWS_NS, LIMIT_NS, LOOK_NS = 6 * SECOND, 120 * SECOND, 50 * MILLISECOND
 
 PARTS = range(4)
-"""Places of those that run its source, steps and sink; the last three vote."""
+"""Indices of the hosts that run the source, the steps and the sink; the last three vote."""
 
 
 class Struck(NamedTuple):
-    """One application after the deaths.
+    """Outcome of one application after the failures.
 
     Attributes:
-        seconds: until it ran again; None: it waits, since two of its three voters died or nobody can rebuild a state.
-        wrong: an invariant that did not hold; empty: all did.
+        seconds: until it ran again; None: it waits, since two of three voters failed or too few fragments of a state are left.
+        wrong: description of an invariant that did not hold; empty: all held.
     """
 
     seconds: float | None
@@ -50,7 +50,7 @@ class Struck(NamedTuple):
 
 
 class StruckRun(RecoveryRun):
-    """A source, two steps with state and a sink on seven hosts, some of which die silently at one moment."""
+    """Simulated run of a source, two steps with state and a sink on seven hosts, some of which fail silently at once."""
 
     def _plan(self) -> Plan:
         peers = [self.world.nodes[node].peer for node in self.ids]
@@ -67,7 +67,7 @@ class StruckRun(RecoveryRun):
         return Plan(assignments, (("S", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
 
     def strike(self, places: tuple[int, ...]) -> Struck:
-        """Kill the hosts at these places; see when the others go on."""
+        """Kill the hosts at these indices, and return how long the others take to continue."""
         self._build()
         self._pass(FLOWS_NS)
         before = self.ledger.newest
@@ -83,17 +83,19 @@ class StruckRun(RecoveryRun):
         return Struck((self.world.now - began) / SECOND if self._runs_in(before.attempt + 1) else None, wrong)
 
     def _runs_in(self, attempt: int) -> bool:
-        """Is there a life from this one on whose coordinator has heard of all its hosts that they have entered it?"""
+        """Return whether an attempt with this number or a later one runs: its coordinator has reports from all its hosts."""
         value = self.ledger.newest
         if value is None or value.attempt < attempt:
             return False
-        led = [host.machine.coordinators[RUN] for host in self.hosts if self.leads(host)]
-        parts = {each.host.node for each in value.plan.assignments}
-        return any(one.phase is Phase.RUNNING for one in led) and all(self.world.nodes[node].is_up for node in parts)
+        coordinators = [host.machine.coordinators[RUN] for host in self.hosts if self.leads(host)]
+        parts = {assignment.host.node for assignment in value.plan.assignments}
+        return any(coordinator.phase is Phase.RUNNING for coordinator in coordinators) and all(
+            self.world.nodes[node].is_up for node in parts
+        )
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each number of failures."""
+    """Run the experiment: return a row for each number of failures."""
     nodes, counts = PAPER if settings.is_paper else SMALL
     random = RandomStream(settings.seed, "applications")
     applications = [_some(random, nodes, HOSTS) for _ in range(nodes // NODES_PER_APPLICATION)]
@@ -108,7 +110,7 @@ def run(settings: Settings) -> ExperimentReport:
     goals = (
         Goal(f"slope per failure below 5 % of the base ({base:.2f} s) up to 10 % of the nodes", slope < 0.05 * base),
         Goal("all invariants hold", not any(row["violations"] for row in rows)),
-        Goal("no application waits that has lost one host only", not any(row["wait_after_one"] for row in rows)),
+        Goal("no application waits after the loss of only one host", not any(row["wait_after_one"] for row in rows)),
     )
     parameters = {
         "nodes": nodes,
@@ -119,37 +121,37 @@ def run(settings: Settings) -> ExperimentReport:
         "base_seconds": round(base, 3),
     }
     notes = (
-        f"time is virtual, deaths are silent; a host is taken for dead after {DETECTION_NS / SECOND:g} s",
+        f"time is virtual, deaths are silent; a host counts as failed after {DETECTION_NS / SECOND:g} s",
         "applications do not share links",
     )
     return ExperimentReport(parameters, tuple(rows), goals, notes)
 
 
 def _some(random: RandomStream, nodes: int, count: int) -> tuple[int, ...]:
-    """So many different nodes."""
-    found: dict[int, None] = {}
-    while len(found) < count:
-        found[random.index(nodes)] = None
-    return tuple(found)
+    """Draw `count` different nodes."""
+    chosen: dict[int, None] = {}
+    while len(chosen) < count:
+        chosen[random.index(nodes)] = None
+    return tuple(chosen)
 
 
 def _row(count: int, victims: set[int], applications: list[tuple[int, ...]], seed: int) -> Row:
-    found: list[Struck] = []
+    outcomes: list[Struck] = []
     after_one = 0
     for number, hosts in enumerate(applications):
         places = tuple(place for place, node in enumerate(hosts) if node in victims)
         if any(place in PARTS for place in places):
             struck = StruckRun(draw(seed * 10_000 + number, name="recovery", fixed={"nodes": HOSTS})).strike(places)
-            found.append(struck)
+            outcomes.append(struck)
             after_one += struck.seconds is None and len(places) == 1
-    took = sorted(one.seconds for one in found if one.seconds is not None)
-    wrong = [one.wrong for one in found if one.wrong]
+    took = sorted(outcome.seconds for outcome in outcomes if outcome.seconds is not None)
+    wrong = [outcome.wrong for outcome in outcomes if outcome.wrong]
     return {
         "failures": count,
-        "hit": len(found),
+        "hit": len(outcomes),
         "recovery_seconds": round(sum(took) / len(took), 3) if took else None,
         "slowest_seconds": round(took[-1], 3) if took else None,
-        "wait": len(found) - len(took),
+        "wait": len(outcomes) - len(took),
         "wait_after_one": after_one,
         "violations": len(wrong),
         "first_violation": wrong[0] if wrong else None,

@@ -1,4 +1,4 @@
-"""Emulated links: uplinks of providers that share a receiver's downlink, piece by piece, in virtual time."""
+"""Emulation of links in virtual time: the uplinks of providers share a receiver's downlink, piece by piece."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -6,28 +6,29 @@ from dataclasses import dataclass
 from hashlib import shake_256
 
 PIECE = 16_384
-"""Bytes that a link carries at a time; the next piece may be another transfer's."""
+"""Bytes that a link carries at a time; the next piece may belong to another transfer."""
 
 MEGABIT = 125_000
-"""Bytes a second."""
+"""Bytes a second of one Mbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Bytes that one provider sends; those of a provider leave in the order in which they were asked for."""
+    """Transfer of `size` bytes by one provider; a provider sends its transfers in the order of their requests."""
 
     provider: int
     size: int
 
 
 def arrivals(transfers: Sequence[Transfer], upload: float, download: float, delay: float) -> list[float]:
-    """When the last byte of each transfer has come, in seconds after all were asked for.
+    """Return when the last byte of each transfer arrives, in seconds after the receiver requested all of them.
 
     Args:
+        transfers: the transfers in the order of their requests.
         upload, download: bytes a second of each provider, and of the receiver.
-        delay: seconds of one way; the question takes one, too.
+        delay: one-way delay in seconds; the request takes one delay, too.
 
-    The receiver takes pieces in the order in which they come to it; a piece is there when both links have carried it.
+    The receiver takes pieces in the order of their arrival; a piece is complete when both links have carried it.
     """
     done = [2 * delay] * len(transfers)
     free: dict[int, float] = {}
@@ -41,7 +42,7 @@ def arrivals(transfers: Sequence[Transfer], upload: float, download: float, dela
 def _uplinks(
     transfers: Sequence[Transfer], upload: float, free: dict[int, float]
 ) -> Iterable[list[tuple[float, int, int]]]:
-    """For each provider the pieces that leave it: (when the receiver's link has them, number of the transfer, bytes)."""
+    """Return the pieces of each provider: (second at which the receiver's link gets it, number of the transfer, bytes)."""
     pieces: dict[int, list[tuple[float, int, int]]] = {}
     for number, transfer in enumerate(transfers):
         mine, now = pieces.setdefault(transfer.provider, []), free.get(transfer.provider, 0.0)
@@ -54,5 +55,5 @@ def _uplinks(
 
 
 def noise(size: int, *seed: object) -> bytes:
-    """Bytes that cannot be compressed, the same for the same seed."""
+    """Return `size` incompressible bytes, the same for the same seed."""
     return shake_256(repr(seed).encode()).digest(size)

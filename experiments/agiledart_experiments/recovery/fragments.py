@@ -1,7 +1,7 @@
-"""How long a state takes to come back from its fragments, by m and k: once with the fragment fixed, once with the state.
+"""Experiment `fragments`: time to rebuild a state from its fragments, by m and k, with the fragment or the state size fixed.
 
-AgileDART, figure 11c and §IV-D: the time is mainly determined by m·B/(m + k - 1). The fragments are made and joined by the code
-that agents run, and fetched by its stripe plan from all holders but one, which died with the owner; links are emulated. The
+AgileDART, figure 11c and §IV-D: the time is mainly determined by m·B/(m + k - 1). The code that agents run cuts and joins the
+fragments. Its stripe plan fetches them from all replica nodes but one, which failed with the owner; links are emulated. The
 paper's statement that time falls with m holds for fragments of one size; for a state of one size it grows. Both curves are here.
 """
 
@@ -23,21 +23,21 @@ from agiledart_recovery.wire.register_value import InstanceSnapshot
 
 RAW = (2, 4, 8, 16)
 PARITY = (1, 2, 3, 4)
-"""m and k of the specification's oracle R4."""
+"""Values of m and k. Source: oracle R4 of the specification."""
 
 PAPER = (4_000_000, 64_000_000)
 SMALL = (500_000, 4_000_000)
-"""Bytes of a fragment where that is fixed, and of the state where that is."""
+"""Bytes of a fragment when the fragment size is fixed, and of the state when the state size is fixed."""
 
 UPLOAD, DOWNLOAD = 100 * MEGABIT, 10_000 * MEGABIT
-"""Bytes a second: of a holder, and of the replacement, which shall not be what limits."""
+"""Bytes a second of a replica node, and of the replacement host, whose downlink must not be the bottleneck."""
 
 DELAY = 0.001
 CLOSE = 0.15
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each curve, m and k."""
+    """Run the experiment: return a row for each curve, m and k."""
     fragment, state = PAPER if settings.is_paper else SMALL
     random = RandomStream(settings.seed, "fragments")
     rows: list[Row] = []
@@ -46,7 +46,9 @@ def run(settings: Settings) -> ExperimentReport:
             settings.progress(f"{m} raw fragments, the {fixed} has a fixed size")
             rows += [_row(fixed, m, k, fragment * m if fixed == "fragment" else state, random) for k in PARITY]
     parameters = {"fragment_bytes": fragment, "state_bytes": state, "upload_mbit": 100, "delay_ms": 1_000 * DELAY}
-    notes = ("data and its fragments are real, links emulated; one holder died with the owner, so m + k - 1 provide",)
+    notes = (
+        "data and its fragments are real, links emulated; one replica node failed with the owner, so m + k - 1 provide",
+    )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
@@ -71,23 +73,23 @@ def _row(fixed: str, m: int, k: int, size: int, random: RandomStream) -> Row:
 
 
 def _fetched(fragments: list[bytes], m: int, lost: int, size: int) -> tuple[float, list[dict[int, bytes]], int]:
-    """(seconds, what came by stripe, number of stripes) of a rebuilding without one holder."""
+    """Rebuild a state without one replica node; return (seconds, fragments by stripe, number of stripes)."""
     me = Peer(NodeId(1), 1, "here:1")
     replica_nodes = tuple(NodeId(2 + number) for number in range(len(fragments)))
     snapshot = InstanceSnapshot(CheckpointId(1, 1), b"\0" * 32, size, m, replica_nodes)
     live = {replica_node: None for number, replica_node in enumerate(replica_nodes) if number != lost}
-    desk = RecoveryContext(me, RecoveryConfig(), RandomStream(1, "desk"), ignore)
-    desk.now = Instant(0)
-    rebuild = SnapshotRebuild(desk, RunId("job", 1), InstanceId("sums"), snapshot, live)
-    asked = [effect for effect in desk.effects if isinstance(effect, FetchStripe)]
-    transfers = [Transfer(one.key.index, one.length) for one in asked]
+    context = RecoveryContext(me, RecoveryConfig(), RandomStream(1, "desk"), ignore)
+    context.now = Instant(0)
+    rebuild = SnapshotRebuild(context, RunId("job", 1), InstanceId("sums"), snapshot, live)
+    asked = [effect for effect in context.effects if isinstance(effect, FetchStripe)]
+    transfers = [Transfer(fetch.key.index, fetch.length) for fetch in asked]
     times = arrivals(transfers, UPLOAD, DOWNLOAD, DELAY)
-    for when, one in sorted(zip(times, asked, strict=True), key=lambda pair: pair[0]):
-        piece = fragments[one.key.index][one.offset : one.offset + one.length]
-        desk.answered(one.request, piece, "")
+    for when, fetch in sorted(zip(times, asked, strict=True), key=lambda pair: pair[0]):
+        piece = fragments[fetch.key.index][fetch.offset : fetch.offset + fetch.length]
+        context.answered(fetch.request, piece, "")
         if rebuild.state is RebuildState.READY:
             return when, rebuild.pieces, len(rebuild.pieces)
-    raise AssertionError(f"{m} of {len(fragments)} fragments came, and the element is {rebuild.state}")
+    raise AssertionError(f"{m} of {len(fragments)} fragments arrived, but the state of the rebuild is {rebuild.state}")
 
 
 def _goals(rows: list[Row]) -> tuple[Goal, ...]:

@@ -1,9 +1,9 @@
-"""A host of state dies together with those who keep its fragments: every choice of them, at once or while it is brought back.
+"""Trials that kill a host of state together with replica nodes of that state, at once or while the state is being restored.
 
-One stage with one state; for each code a mesh of three machines more than hold it. Up to as many holders as there are parity
-fragments may be lost: the run goes on by itself, and the file is exact. With one more it waits, names who is missing, and
-shows no wrong row meanwhile; it goes on when they are back. A victim that has the source and the sink is started at once, the
-others when the run has been brought back without them.
+There is one stage with one state, and for each code a mesh with three machines more than replica nodes. The trials cover every
+choice of replica nodes. With at most as many losses as parity fragments, the run recovers by itself and the file is exact. With
+one more loss the run waits, names the missing nodes, and emits no wrong row; it continues when they are back. The trial starts a
+victim with the source and the sink again at once, and the other victims after the run has recovered without them.
 """
 
 import contextlib
@@ -25,48 +25,48 @@ from agiledart_kernel.randomness import RandomStream
 CODES = ("1+2", "2+2", "4+2")
 KEYS = {"1+2": 1_000, "2+2": 4_000, "4+2": 4_000}
 PADDING_BYTES = 800
-"""Bytes kept with a key: of 1,000 keys less than a state that is cut, of 4,000 three times as much."""
+"""Bytes of state for a key: 1,000 keys stay below the size at which a state is cut, 4,000 keys make three times that size."""
 
 ENDS = "a1"
-"""Where source and sink are."""
+"""Agent that runs the source and the sink."""
 
 LOAD_MS = 1_000
 ROWS_A_SECOND = 400
 RUN_SECONDS = 150
-"""Input for each run; a run takes a fifth of it."""
+"""Seconds of input for each run; a run takes a fifth of it."""
 
 INTERVAL = 2
 TIMEOUT_S = 120.0
 LATER_SECONDS = 3.0
-"""Within which the holders die when they do so later than the host: what a recovery takes."""
+"""Seconds after the host within which later replica nodes are killed: the duration of a recovery."""
 
 WAIT_SECONDS = 6.0
-"""For which a run that cannot go on is looked at."""
+"""Seconds for which a trial observes a run that cannot continue."""
 
 FEW = 3
-"""Choices that are tried when more die than may."""
+"""Number of choices to try when more replica nodes die than the code tolerates."""
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each run. Raises `ConfigurationError` for a code that is not tried."""
+    """Run the trials: return a row for each run. Raises `ConfigurationError` for an unknown code."""
     if settings.code and settings.code not in CODES:
         raise ConfigurationError(f"--code {settings.code}: pull-the-plug has {', '.join(CODES)}.")
     rows: list[Row] = []
-    told: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for code in (settings.code,) if settings.code else CODES:
-        told.update(_with_code(code, settings, rows))
+        totals.update(_with_code(code, settings, rows))
     parameters = {
         "replica_nodes": settings.replica_nodes,
         "again": settings.again,
         "rows_a_second": ROWS_A_SECOND,
         "interval_s": INTERVAL,
-        **told,
+        **totals,
     }
     notes = (
-        "holders are lost by the numbers of their fragments; lost and twice are of the whole file up to the end of the run",
-        "during: whether they were lost before the run was brought back",
+        "choice: fragment numbers of the lost replica nodes; lost and twice count the whole file up to the end of the run",
+        "during: whether the replica nodes were lost before the run was restarted",
     )
-    return ExperimentReport(parameters, tuple(rows), _goals(rows, told), notes)
+    return ExperimentReport(parameters, tuple(rows), _goals(rows, totals), notes)
 
 
 def _with_code(code: str, settings: Settings, rows: list[Row]) -> dict[str, int]:
@@ -89,27 +89,29 @@ def _with_code(code: str, settings: Settings, rows: list[Row]) -> dict[str, int]
         )  # fmt: skip
         with SinkWatch(mesh.folder / "out.csv") as watch:
             rows += [
-                _Trial(mesh, code, settings, random).run(watch, one, settings.replica_nodes <= parity)
-                for one in choices
+                _Trial(mesh, code, settings, random).run(watch, choice, settings.replica_nodes <= parity)
+                for choice in choices
             ]
         mesh.ask("stop", "plug")
         return ledger(mesh.folder)
 
 
 class _Trial:
-    """One choice of holders."""
+    """Trial of one choice of replica nodes."""
 
     def __init__(self, mesh: PlugMesh, code: str, settings: Settings, random: RandomStream) -> None:
         self._mesh, self._code, self._settings, self._random = mesh, code, settings, random
         self._data, self._parity = map(int, code.split("+"))
 
     def run(self, watch: SinkWatch, choice: Sequence[int], during_recovery: bool) -> Row:
-        """Kill the host and these holders, see what follows, and start them again."""
+        """Kill the host and these replica nodes, observe the run, start the machines again, and return a row."""
         before = until(
-            self._ready, TIMEOUT_S, f"the state is with {self._code} holders, and its host has neither source nor sink"
+            self._ready, TIMEOUT_S, f"the state has {self._code} fragments, and its host has neither source nor sink"
         )
         host, replica_nodes = before["host"], [before["replica_nodes"][index] for index in choice]
-        self._settings.progress(f"{self._code}: {host.name} dies with {', '.join(one.name for one in replica_nodes)}")
+        self._settings.progress(
+            f"{self._code}: {host.name} dies with {', '.join(machine.name for machine in replica_nodes)}"
+        )
         time.sleep(self._random.uniform() * INTERVAL)
         began = time.monotonic()
         host.signal(signal.SIGKILL)
@@ -117,23 +119,27 @@ class _Trial:
         if self._settings.again:
             time.sleep(self._random.uniform() * LATER_SECONDS)
             during = self._went_on(before) is None
-        for holder in replica_nodes:
-            holder.signal(signal.SIGKILL)
+        for machine in replica_nodes:
+            machine.signal(signal.SIGKILL)
         dead = [host, *replica_nodes]
-        for one in dead:
-            one.kill_and_remove()
+        for machine in dead:
+            machine.kill_and_remove()
         row: Row = {"code": self._code, "choice": "-".join(map(str, choice)), "host": host.name, "during": during,
-                    "with_ends": any(one.name == ENDS for one in replica_nodes)}  # fmt: skip
+                    "with_ends": any(machine.name == ENDS for machine in replica_nodes)}  # fmt: skip
         if row["with_ends"] and during_recovery:
             self._mesh.machine(ENDS).start()
         waits = [] if during_recovery else self._wait(dead)
         if during_recovery:
-            until(lambda: self._went_on(before), TIMEOUT_S, f"it goes on without {', '.join(one.name for one in dead)}")
+            until(
+                lambda: self._went_on(before),
+                TIMEOUT_S,
+                f"the run continues without {', '.join(machine.name for machine in dead)}",
+            )
         came = until(lambda: watch.next_result(began), TIMEOUT_S, "the next result") if during_recovery else None
-        for one in dead:
-            if not one.is_alive:
-                one.start()
-        until(lambda: self._went_on(before), TIMEOUT_S, "it goes on when all are back")
+        for machine in dead:
+            if not machine.is_alive:
+                machine.start()
+        until(lambda: self._went_on(before), TIMEOUT_S, "the run continues when all machines are back")
         return {
             **row,
             "next_result_s": came and round(came, 3),
@@ -142,7 +148,10 @@ class _Trial:
         }
 
     def _ready(self) -> dict[str, Any] | None:
-        """The run undisturbed, with all fragments on machines that live and the state on one of its own."""
+        """Return the host, its replica nodes and the epoch once the run is undisturbed and ready for a fault, else None.
+
+        All fragments must be on live machines, and the state on another machine than source and sink.
+        """
         status = status_of(self._mesh)
         if status is None or status["state"] != "running" or not status["epoch"]:
             return None
@@ -151,16 +160,22 @@ class _Trial:
             if host == ENDS:
                 self._mesh.ask("move", "plug", STAGE, self._mesh.machines[-1].name)
                 return None
-            elements = self._mesh.ask("checkpoint", "list", "plug")["snapshots"]
-            saved = [one for one in elements if one["fragments_needed"] and one["node"] == host]
-            large = max(saved, key=lambda one: int(one["bytes"]), default=None)
-            if large is None or large["bytes"] < KEYS[self._code] * PADDING_BYTES or large["fragments_needed"] != self._data:
+            snapshots = self._mesh.ask("checkpoint", "list", "plug")["snapshots"]
+            saved = [snapshot for snapshot in snapshots if snapshot["fragments_needed"] and snapshot["node"] == host]
+            large = max(saved, key=lambda snapshot: int(snapshot["bytes"]), default=None)
+            if (
+                large is None
+                or large["bytes"] < KEYS[self._code] * PADDING_BYTES
+                or large["fragments_needed"] != self._data
+            ):
                 return None
-            if (status["epoch"]["tolerated_losses"] or 0) <= self._parity or len(large["replica_nodes"]) != self._data + self._parity:
+            if (status["epoch"]["tolerated_losses"] or 0) <= self._parity or len(
+                large["replica_nodes"]
+            ) != self._data + self._parity:
                 return None
-            found = [self._mesh.machine(name) for name in large["replica_nodes"]]
-            if all(one.is_alive for one in found):
-                return {"host": self._mesh.machine(host), "replica_nodes": found, "epoch": status["epoch"]}
+            replica_nodes = [self._mesh.machine(name) for name in large["replica_nodes"]]
+            if all(machine.is_alive for machine in replica_nodes):
+                return {"host": self._mesh.machine(host), "replica_nodes": replica_nodes, "epoch": status["epoch"]}
         return None
 
     def _went_on(self, before: dict[str, Any]) -> bool | None:
@@ -171,33 +186,33 @@ class _Trial:
         return True if now["attempt"] > then["attempt"] and now["committed"] > then["committed"] else None
 
     def _wait(self, dead: list[AgentMachine]) -> list[str]:
-        """Names of those that the run says it waits for; it commits nothing meanwhile."""
+        """Wait until the run reports the nodes that it waits for; return their names. Raises when it commits an epoch meanwhile."""
 
         def waiting() -> dict[str, Any] | None:
             status = status_of(self._mesh)
             recovery = (status or {}).get("recovery") or {}
             return recovery if recovery.get("phase") == "waiting" and recovery["waits_for"] else None
 
-        told = until(waiting, TIMEOUT_S, f"it waits for some of {', '.join(one.name for one in dead)}")
+        reported = until(waiting, TIMEOUT_S, f"the run waits for some of {', '.join(machine.name for machine in dead)}")
         time.sleep(WAIT_SECONDS)
-        again = until(waiting, TIMEOUT_S, "it still waits")
-        if again["from_epoch"] != told["from_epoch"]:
+        again = until(waiting, TIMEOUT_S, "the run still waits")
+        if again["from_epoch"] != reported["from_epoch"]:
             raise OperationFailed(f"epoch {again['from_epoch']} was committed without the state")
         return sorted(again["waits_for"])
 
 
 def _account(folder: Path) -> dict[str, int]:
-    told = ledger(folder)
-    return {name: told[name] for name in ("rows", "lost", "twice")}
+    totals = ledger(folder)
+    return {name: totals[name] for name in ("rows", "lost", "twice")}
 
 
-def _goals(rows: list[Row], told: Counter[str]) -> tuple[Goal, ...]:
+def _goals(rows: list[Row], totals: Counter[str]) -> tuple[Goal, ...]:
     waited = [row for row in rows if row["next_result_s"] is None]
     wrong = sum(row["lost"] + row["twice"] for row in rows)
     goals = [
-        Goal(f"{len(rows) - len(waited)} of {len(rows)} runs went on without those who were lost", True),
-        Goal(f"no row of {told['rows']:,} is lost or comes twice, at the end of any run either",
-             told["rows"] > 0 and not told["lost"] + told["twice"] + told["out_of_order"] + wrong),
+        Goal(f"{len(rows) - len(waited)} of {len(rows)} runs continued without the lost nodes", True),
+        Goal(f"no row of {totals['rows']:,} is lost or comes twice, at the end of any run either",
+             totals["rows"] > 0 and not totals["lost"] + totals["twice"] + totals["out_of_order"] + wrong),
     ]  # fmt: skip
     if waited:
         named = all(row["waits_for"] for row in waited)

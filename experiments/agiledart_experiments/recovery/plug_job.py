@@ -1,6 +1,6 @@
-"""The job of the experiment `pull-the-plug`: readings by key, and for each the running sum of its key, whose state is large.
+"""Job of the experiment `pull-the-plug`: readings by key, and a running sum for each key, with a large state.
 
-It travels to the agents as a user's file; it knows nothing of the experiment.
+The experiment submits this file as a user's file; the job does not depend on the experiment.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Delivery = Literal["exactly-once", "at-most-once"]
 
 
 class KeyedReading(NamedTuple):
-    """One line of input: when, a key, a value."""
+    """One line of input: time in milliseconds, key and value."""
 
     at: int
     key: int
@@ -20,7 +20,7 @@ class KeyedReading(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The sum of a key up to a reading."""
+    """Sum of a key up to a reading."""
 
     at: int
     key: int
@@ -29,14 +29,14 @@ class Total(NamedTuple):
 
 @dataclass
 class SumState:
-    """What is kept of a key; `padding` gives it a size to be saved, moved and restored."""
+    """State of a key; `padding` makes it large, so that saving, moving and restoring it takes time."""
 
     padding: str
     total: int = 0
 
 
 class RunningSums(KeyedOperator[int, KeyedReading, SumState, Total]):
-    """The running sum of each key."""
+    """Operator that emits the running sum of each key."""
 
     def __init__(self, padding_bytes: int) -> None:
         self._padding_bytes = padding_bytes
@@ -56,7 +56,7 @@ def plug(
     padding_bytes: int = 432,
     delivery: Delivery = "exactly-once",
 ) -> Topology:
-    """Readings and their sums; `padding_bytes` bytes are kept with each key."""
+    """Build the topology of readings and their sums; the state of each key has `padding_bytes` bytes of padding."""
     topology = Topology(name, delivery=delivery)
     rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
     rows.key_by(lambda reading: reading.key).stateful("sums", RunningSums(padding_bytes)).sink("report", report)

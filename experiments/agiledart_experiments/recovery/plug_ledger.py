@@ -1,4 +1,4 @@
-"""What trials on a mesh of machines judge by: its epochs, the end of a recovery, and the sink's file line by line."""
+"""Evidence for trials on a mesh of machines: committed epochs, the end of a recovery, and the sink's file line by line."""
 
 import importlib.resources
 from collections import Counter
@@ -13,13 +13,13 @@ STAGE = "sums"
 
 
 def put_job(mesh: PlugMesh) -> None:
-    """The code of the job into the folder of a mesh."""
+    """Copy the code of the job into the folder of a mesh."""
     source = importlib.resources.files("agiledart_experiments.recovery") / "plug_job.py"
     (mesh.folder / "plug_job.py").write_text(source.read_text())
 
 
 def write_input(file: Path, keys: int, load_ms: int, rows: int, rows_a_second: int) -> None:
-    """Readings: each key once within the first moments, then as many rows at a pace."""
+    """Write the input: each key once within the first `load_ms`, then `rows` rows at a steady rate."""
     with file.open("w") as lines:
         for number in range(keys):
             lines.write(f"{number * load_ms // keys},{number},{number % 101}\n")
@@ -29,7 +29,7 @@ def write_input(file: Path, keys: int, load_ms: int, rows: int, rows_a_second: i
 
 
 def status_of(mesh: PlugMesh) -> dict[str, Any] | None:
-    """Of the job while it lives; nothing while nobody answers. Raises `OperationFailed` when it has ended."""
+    """Return the status of the job; None while no agent answers. Raises `OperationFailed` when the job has ended."""
     try:
         status: dict[str, Any] = mesh.ask("status", "plug")
     except OperationFailed:
@@ -40,7 +40,7 @@ def status_of(mesh: PlugMesh) -> dict[str, Any] | None:
 
 
 def epoch_of(mesh: PlugMesh) -> dict[str, Any] | None:
-    """What is safe, while it runs undisturbed."""
+    """Return the status with the last committed epoch while the job runs; None while it recovers or has no epoch."""
     status = status_of(mesh)
     if status is None:
         return None
@@ -49,32 +49,32 @@ def epoch_of(mesh: PlugMesh) -> dict[str, Any] | None:
 
 
 def phase_name(name: str) -> str:
-    """The sample of a phase of recoveries."""
+    """Return the name of the metric sample that holds the seconds of a recovery phase."""
     return f'agiledart_recovery_phase_seconds_total{{phase="{name}"}}'
 
 
 def recovered(mesh: PlugMesh, observers: list[AgentMachine], before: dict[str, float]) -> dict[str, float] | None:
-    """The figures of those who go on, once one more recovery has ended."""
+    """Return the recovery metrics of the observers once one more recovery has ended, else None."""
     now = mesh.total("agiledart_recovery_", observers)
     ended = "agiledart_recovery_recoveries_total"
     return now if now.get(ended, 0.0) > before.get(ended, 0.0) else None
 
 
 def ledger(folder: Path) -> dict[str, int]:
-    """Rows of the sink beside those of a plain loop over as many readings."""
+    """Compare the rows of the sink with those of a plain loop over as many readings; return the counts."""
     text = (folder / "out.csv").read_text()
-    wrote = text[: text.rfind("\n") + 1].splitlines()  # the last line may be half there
+    written = text[: text.rfind("\n") + 1].splitlines()  # the last line may be incomplete
     sums: dict[int, int] = {}
     expected: list[str] = []
     with (folder / "in.csv").open() as lines:
-        for line in islice(lines, len(wrote)):
+        for line in islice(lines, len(written)):
             at, key, value = map(int, line.split(","))
             sums[key] = sums.get(key, 0) + value
             expected.append(f"{at},{key},{sums[key]}")
-    theirs, ours = Counter(wrote), Counter(expected)
+    actual_rows, expected_rows = Counter(written), Counter(expected)
     return {
-        "rows": len(wrote),
-        "lost": sum((ours - theirs).values()),
-        "twice": sum((theirs - ours).values()),
-        "out_of_order": 0 if wrote == expected else 1,
+        "rows": len(written),
+        "lost": sum((expected_rows - actual_rows).values()),
+        "twice": sum((actual_rows - expected_rows).values()),
+        "out_of_order": 0 if written == expected else 1,
     }

@@ -1,4 +1,4 @@
-"""Agents on this machine that count as machines of their own, and can be killed, frozen and started again one by one."""
+"""Mesh of agents on this machine that act as separate machines; each can be killed, frozen and started again."""
 
 import contextlib
 import json
@@ -22,23 +22,23 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T | None], seconds: float, what: str) -> T:
-    """What a look finds, once it finds something. Raises `OperationFailed` when that takes too long."""
+    """Poll `look` until it returns a value, and return that value. Raises `OperationFailed` after `seconds` seconds."""
     end = time.monotonic() + seconds
-    while (found := look()) is None:
+    while (result := look()) is None:
         if time.monotonic() > end:
             raise OperationFailed(f"not within {seconds:.0f} s: {what}")
         time.sleep(LOOK_SECONDS)
-    return found
+    return result
 
 
 class AgentMachine:
-    """One agent and what it started.
+    """Agent and the processes that it started.
 
     Args:
-        name: of the agent.
-        folder: of all machines.
-        lifeline: reading end of a pipe that closes when the experiment ends, however it ends.
-        environment: of the processes.
+        name: name of the agent.
+        folder: folder that all machines share.
+        lifeline: read end of a pipe that closes when the experiment ends, even after a crash.
+        environment: environment variables of the processes.
     """
 
     def __init__(self, name: str, folder: Path, lifeline: int, environment: dict[str, str]) -> None:
@@ -47,7 +47,7 @@ class AgentMachine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        """Start it, and wait until it is in the ring."""
+        """Start the agent, and wait until it has joined the ring."""
         with (self._folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name, "--host", f"machine-{self.name}",
@@ -65,40 +65,40 @@ class AgentMachine:
 
     @property
     def pid(self) -> int:
-        """Process number of its agent."""
+        """Return the process id of the agent."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether its agent runs."""
+        """Return whether the agent runs."""
         return self._process is not None and self._process.poll() is None
 
     def executors(self) -> list[int]:
-        """Process numbers of its executors."""
+        """Return the process ids of the executors."""
         assert self._process is not None
         with contextlib.suppress(OSError):
             return [
-                int(one)
-                for one in Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+                int(pid)
+                for pid in Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
             ]
         return []
 
     def signal(self, number: signal.Signals, *, executors_only: bool = False) -> None:
-        """To all of its processes, executors first: an agent cannot mourn them before it hears itself."""
+        """Send a signal to all processes, executors first, so that the agent cannot react to their end before its own signal."""
         assert self._process is not None
         for pid in (*self.executors(), *(() if executors_only else (self._process.pid,))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def kill_and_remove(self) -> None:
-        """Kill what is left of it."""
+        """Kill the remaining processes."""
         if self._process is not None:
             self.signal(signal.SIGKILL)
             self._process.wait()
 
     def figures(self, prefix: str) -> dict[str, float]:
-        """Samples of its /metrics that begin so; empty while it does not answer."""
+        """Return the samples of /metrics whose names begin with `prefix`; empty while the agent does not answer."""
         if (note := self._note()) is None:
             return {}
         try:
@@ -112,11 +112,11 @@ class AgentMachine:
 
 
 class PlugMesh:
-    """Machines `a1`, `a2` … in one ring.
+    """Mesh of the machines `a1`, `a2` … in one ring.
 
     Attributes:
-        folder: for files of the experiment; gone afterwards.
-        machines: by their number.
+        folder: folder for files of the experiment; deleted with the mesh.
+        machines: all machines, in the order of their numbers.
     """
 
     def __init__(self, folder: Path, machines: list[AgentMachine], environment: dict[str, str]) -> None:
@@ -124,7 +124,7 @@ class PlugMesh:
         self._token = folder / "token"
 
     def form(self, count: int, *words: str) -> None:
-        """Start the first machines, with these words for each agent, and make a ring of them. Others may `join` later."""
+        """Start the first `count` machines with these arguments, and form a ring of them. Others may `join` later."""
         self.machines[0].start(*words)
         self._token.touch(mode=0o600)
         self._token.write_text(self.ask("token", "create", "--uses", str(len(self.machines)))["token"])
@@ -132,26 +132,26 @@ class PlugMesh:
             self.join(machine, *words)
 
     def join(self, machine: AgentMachine, *words: str) -> None:
-        """Start one more machine."""
+        """Start one more machine and join it to the ring."""
         machine.start("--join", f"@{self._token}", *words)
 
     def machine(self, name: str) -> AgentMachine:
-        """The one of a name."""
-        return next(one for one in self.machines if one.name == name)
+        """Return the machine of this name."""
+        return next(machine for machine in self.machines if machine.name == name)
 
     def ask(self, *words: str) -> Any:
-        """The JSON answer of a command to the first agent that lives. Raises `OperationFailed` with what it said on stderr."""
-        asked = next(one for one in self.machines if one.is_alive)
-        said = subprocess.run(
-            [*COMMAND, *words, "--agent", str(asked.state_dir), "-o", "json"],
+        """Run a command at the first live agent; return its JSON answer. Raises `OperationFailed` with the text of stderr."""
+        contact = next(machine for machine in self.machines if machine.is_alive)
+        completed = subprocess.run(
+            [*COMMAND, *words, "--agent", str(contact.state_dir), "-o", "json"],
             capture_output=True, text=True, check=False, cwd=self.folder, env=self._environment, timeout=300,
         )  # fmt: skip
-        if said.returncode:
-            raise OperationFailed(f"agiledart {' '.join(words)}: {said.stderr.strip()}")
-        return json.loads(said.stdout)
+        if completed.returncode:
+            raise OperationFailed(f"agiledart {' '.join(words)}: {completed.stderr.strip()}")
+        return json.loads(completed.stdout)
 
     def total(self, prefix: str, machines: list[AgentMachine]) -> dict[str, float]:
-        """Samples of /metrics, added up over those machines that answer."""
+        """Return samples of /metrics, summed over the machines that answer."""
         sums: dict[str, float] = {}
         for machine in machines:
             for name, value in machine.figures(prefix).items():
@@ -161,7 +161,7 @@ class PlugMesh:
 
 @contextlib.contextmanager
 def plug_mesh(count: int, interval: int, code: str = "4+2") -> Iterator[PlugMesh]:
-    """A ring of so many machines with an epoch every `interval` seconds, state cut by `code`; everything is gone afterwards."""
+    """Start a ring of `count` machines, with an epoch every `interval` seconds and erasure code `code`; remove it on exit."""
     settings = {"AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(interval), "AGILEDART_AGENT__FRAGMENTS": code}
     with machines(count, settings) as mesh:
         mesh.form(count)
@@ -170,13 +170,14 @@ def plug_mesh(count: int, interval: int, code: str = "4+2") -> Iterator[PlugMesh
 
 @contextlib.contextmanager
 def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iterator[PlugMesh]:
-    """So many machines, none of which runs yet; everything is gone afterwards.
+    """Prepare `count` machines, none of which runs yet; remove everything on exit.
 
     Args:
-        settings: of their agents, as variables of the environment.
-        uplinks: the variable in which each has the name of a file of its own; empty: none has.
+        count: number of machines.
+        settings: settings of the agents, as environment variables.
+        uplinks: environment variable that gives each machine the path of its own file; empty: machines have no such file.
     """
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     with tempfile.TemporaryDirectory(prefix="adx-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         environment = {**os.environ, "XDG_STATE_HOME": name, "PYTHONUNBUFFERED": "1", **settings}
@@ -185,11 +186,11 @@ def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iter
             link = folder / f"a{number}.link"
             link.touch()
             own = {**environment, **({uplinks: str(link)} if uplinks else {})}
-            made.append(AgentMachine(f"a{number}", folder, ours, own))
+            made.append(AgentMachine(f"a{number}", folder, read_end, own))
         try:
             yield PlugMesh(folder, made, environment)
         finally:
             for machine in made:
                 machine.kill_and_remove()
-            os.close(ours)
-            os.close(theirs)
+            os.close(read_end)
+            os.close(write_end)

@@ -1,4 +1,4 @@
-"""What is looked at again and again by a thread of its own, from entering to leaving."""
+"""Base class of context managers that poll in a thread of their own."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -7,10 +7,10 @@ from typing import Self
 
 
 class PollingThread(ABC):
-    """A context manager that looks while it is entered.
+    """Context manager whose thread calls `look` repeatedly between entry and exit.
 
     Args:
-        seconds: between two looks.
+        seconds: seconds between two calls.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -20,7 +20,7 @@ class PollingThread(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """One look."""
+        """Poll once."""
 
     def __enter__(self) -> Self:
         self._thread.start()

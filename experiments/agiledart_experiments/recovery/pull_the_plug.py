@@ -1,10 +1,10 @@
-"""Pull the plug: hosts of a large keyed state are killed again and again; when does the next result come, is every row there once?
+"""Experiment `pull-the-plug`: kill hosts of a large keyed state repeatedly, and measure the time to the next result.
 
-Six agents that count as machines of their own; one job with `delivery="exactly-once"`, whose input is paced. Each run takes a
-random moment, a host between source and sink, and a fault. Then the next result is awaited and the host started anew, as a spare.
-At the end the job is stopped and its file compared with a plain loop over the input, line by line.
+Six agents act as separate machines. One job with `delivery="exactly-once"` reads paced input. Each run draws a random moment and
+a host between source and sink, and injects a fault. It waits for the next result and starts the host again, as a spare. At the
+end the experiment stops the job and compares its file with a plain loop over the input, line by line: each row must be there once.
 
-| fault | what happens to the host |
+| fault | effect on the host |
 |---|---|
 | kill | SIGKILL to the agent and its executors: their links break at once |
 | power | SIGSTOP to all of them: silence, as when the power goes; they are killed when the others have recovered |
@@ -34,25 +34,25 @@ MACHINES = 6
 FAULTS = ("kill", "power", "executor")
 KEYS = {"small": 2_000, "paper": 150_000}
 PADDING_BYTES = 416
-"""Bytes kept with a key; with its name and sum 430."""
+"""Bytes of padding in the state of a key; 430 with key and sum."""
 
 LOAD_MS = {"small": 1_000, "paper": 15_000}
-"""In which each key comes once; then readings come at the pace."""
+"""Milliseconds in which each key comes once; then readings come at the steady rate."""
 
 ROWS_A_SECOND = 2_000
 INTERVAL = {"small": 2, "paper": 10}
 RUNS = {"small": 2, "paper": 50}
 RUN_SECONDS = 60
-"""Input for each run; a run takes a third of it."""
+"""Seconds of input for each run; a run takes a third of it."""
 
 TIMEOUT_S = 90.0
 PHASES = ("plan", "fetch", "restore", "replay", "waiting")
 BOUND, QUICK_BOUND = 5.0, 2.0
-"""Seconds to the next result in 95 % of the runs; the second where little state is lost and links break at once."""
+"""Bounds in seconds on the next result in 95 % of the runs; the second for little state and links that break at once."""
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each run."""
+    """Run the experiment: return a row for each run."""
     if settings.replica_nodes:
         return losing_replica_nodes.run(settings)
     scale = settings.scale
@@ -63,10 +63,10 @@ def run(settings: Settings) -> ExperimentReport:
         with SinkWatch(mesh.folder / "out.csv") as watch:
             until_loaded(mesh, scale, settings)
             rows, broken = _pull_again_and_again(mesh, watch, runs, fault, random, settings)
-        settings.progress("the job is stopped, and its file compared")
+        settings.progress("stopping the job and comparing its file")
         if not broken:
             mesh.ask("stop", "plug")
-        told = ledger(mesh.folder)
+        totals = ledger(mesh.folder)
     parameters = {
         "fault": fault,
         "machines": MACHINES,
@@ -74,21 +74,21 @@ def run(settings: Settings) -> ExperimentReport:
         "state_bytes": KEYS[scale] * (PADDING_BYTES + 14),
         "rows_a_second": ROWS_A_SECOND,
         "interval_s": INTERVAL[scale],
-        **told,
+        **totals,
     }
     notes = (
-        "next_result_s: from the fault to the first row beyond all that were there before the sink's file was cut back",
-        "detect is what phases leave of the time from the fault to the first commit after it",
-        "lost and twice are of the whole file, after all runs, beside a plain loop over the input",
+        "next_result_s: from the fault to the first row beyond those in the sink's file before it was truncated",
+        "detect_s: the time from the fault to the first commit after it, minus all phases",
+        "lost and twice compare the whole file, after all runs, with a plain loop over the input",
     )
-    goals = _goals(rows, told, scale, fault)
+    goals = _goals(rows, totals, scale, fault)
     return ExperimentReport(parameters, tuple(rows), (*goals, Goal(broken, False)) if broken else goals, notes)
 
 
 def _pull_again_and_again(
     mesh: PlugMesh, watch: SinkWatch, runs: int, fault: str, random: RandomStream, settings: Settings
 ) -> tuple[list[Row], str]:
-    """(a row for each run, what went wrong in the one behind the last). A first run that goes wrong is raised."""
+    """Return (a row for each run, the error of the run that failed after them). A failure of the first run is raised."""
     rows: list[Row] = []
     for number in range(runs):
         try:
@@ -101,7 +101,7 @@ def _pull_again_and_again(
 
 
 def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
-    """Start the job, with input for so many seconds; its rows come into `out.csv`."""
+    """Start the job with input for `seconds` seconds; it writes its rows to `out.csv`."""
     put_job(mesh)
     write_input(mesh.folder / "in.csv", KEYS[scale], LOAD_MS[scale], seconds * ROWS_A_SECOND, ROWS_A_SECOND)
     mesh.ask(
@@ -111,7 +111,7 @@ def submit(mesh: PlugMesh, scale: str, seconds: int) -> None:
 
 
 def until_loaded(mesh: PlugMesh, scale: str, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
-    """Until an epoch with the state of all keys has been committed."""
+    """Wait until an epoch with the state of all keys has been committed."""
     settings.progress(f"{KEYS[scale]:,} keys come")
     wanted = KEYS[scale] * PADDING_BYTES
 
@@ -123,7 +123,7 @@ def until_loaded(mesh: PlugMesh, scale: str, settings: Settings, timeout_s: floa
 
 
 def host_of_state(mesh: PlugMesh, random: RandomStream) -> AgentMachine:
-    """One of those that have state, and neither source nor sink. Waits until the job runs."""
+    """Draw a host that has state and neither source nor sink. Waits until the job runs."""
     status = until(lambda: epoch_of(mesh), TIMEOUT_S, "the job runs again")
     hosts = [name for name in dict.fromkeys(status["placement"][STAGE]) if name not in ("a1", f"a{MACHINES}")]
     if not hosts:
@@ -132,10 +132,10 @@ def host_of_state(mesh: PlugMesh, random: RandomStream) -> AgentMachine:
 
 
 def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: RandomStream, settings: Settings) -> Row:
-    """One fault, its end, and the host anew."""
+    """Inject one fault, wait for the next result, start the host again, and return a row."""
     victim = host_of_state(mesh, random)
     time.sleep(random.uniform() * INTERVAL[settings.scale])
-    observers = [one for one in mesh.machines if fault == "executor" or one is not victim]
+    observers = [machine for machine in mesh.machines if fault == "executor" or machine is not victim]
     before = mesh.total("agiledart_recovery_", observers)
     settings.progress(f"run {number + 1}: {victim.name} dies ({fault})")
     began = time.monotonic()
@@ -166,13 +166,13 @@ def _strike(victim: AgentMachine, fault: str) -> None:
         victim.signal(signal.SIGKILL, executors_only=fault == "executor")
 
 
-def _goals(rows: list[Row], told: dict[str, int], scale: str, fault: str) -> tuple[Goal, ...]:
+def _goals(rows: list[Row], totals: dict[str, int], scale: str, fault: str) -> tuple[Goal, ...]:
     times = sorted(row["next_result_s"] for row in rows)
     p95 = times[min(len(times) - 1, int(len(times) * 0.95))]
     bound = QUICK_BOUND if (scale, fault) == ("small", "kill") else BOUND
     return (
         Goal(f"the next result within {bound:.0f} s in 95 % of {len(rows)} runs ({p95:.2f} s)", p95 <= bound),
-        Goal(f"no row of {told['rows']:,} is lost", told["rows"] > 0 and not told["lost"]),
-        Goal("no row comes twice", not told["twice"]),
-        Goal("all rows in order", not told["out_of_order"]),
+        Goal(f"no row of {totals['rows']:,} is lost", totals["rows"] > 0 and not totals["lost"]),
+        Goal("no row comes twice", not totals["twice"]),
+        Goal("all rows in order", not totals["out_of_order"]),
     )

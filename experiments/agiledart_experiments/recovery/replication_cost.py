@@ -1,9 +1,9 @@
-"""What n parallel copies of an operator cost, beside one operator whose state lies as n fragments at its neighbours.
+"""Experiment `replication-cost`: n parallel copies of an operator, compared with one operator whose state has n fragments.
 
-AgileDART, appendix C, figure 21: CPU of processing the stream n times against processing it once, sealing, cutting and joining its
-state (21a); and the time that a checkpoint's bytes take: n copies over an edge link of 100 Mbit/s to a store, fragments over a
-local network of 1 Gbit/s (21b). CPU is measured, links are emulated. k = 2, so the least n of the coded scheme is 3, and the
-paper's point n = 2 does not exist.
+Source: AgileDART, appendix C, figure 21. Figure 21a compares the CPU of processing the stream n times with that of processing it
+once and sealing, cutting and joining its state. Figure 21b compares the transfer times of a checkpoint: n copies over an edge
+link of 100 Mbit/s to a store, and fragments over a local network of 1 Gbit/s. CPU is measured, links are emulated. k = 2, so the
+least n of the coded scheme is 3, and the paper's point n = 2 does not exist.
 """
 
 import time
@@ -20,16 +20,16 @@ PARITY = 2
 
 PAPER = (400_000, 100_000_000)
 SMALL = (60_000, 10_000_000)
-"""Rows between two checkpoints, and bytes of the state whose transport is told."""
+"""Rows between two checkpoints, and bytes of the state whose transfer times are reported."""
 
 STATE_BYTES = 1_000_000
-"""Bytes of the state whose coding is measured beside the processing of the rows, for 60,000 rows."""
+"""Bytes of the state to code for each 60,000 rows that the operator processes."""
 
 EDGE, LOCAL = 100 * MEGABIT, 1_000 * MEGABIT
 CLOSE = 0.15
 
 PUBLISHED = {4: (32.0, 1.6), 8: (64.0, 1.067), 16: (128.0, 0.914)}
-"""n → seconds of copies and of fragments of 100 MB, by the model of the appendix."""
+"""Published seconds for copies and for fragments of 100 MB, by n. Source: the model of the appendix."""
 
 
 class OperatorRow(NamedTuple):
@@ -41,7 +41,7 @@ class OperatorRow(NamedTuple):
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each number of copies or fragments."""
+    """Run the experiment: return a row for each number of copies or fragments."""
     rows_each, state = PAPER if settings.is_paper else SMALL
     settings.progress(f"an operator takes {rows_each:,} rows")
     once = _least(lambda: _processed(rows_each))
@@ -61,23 +61,23 @@ def run(settings: Settings) -> ExperimentReport:
     }
     notes = (
         "copies_cpu_seconds is n times the measured CPU of one operator; coded is one operator, sealing, cutting and joining",
-        f"published seconds are those of a state of 100 MB; ours are of {state / 1e6:.0f} MB and scaled to it",
+        f"published seconds are for a state of 100 MB; measured seconds are for {state / 1e6:.0f} MB and scaled to 100 MB",
     )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
 def _least(work: Callable[[], None], times: int = 3) -> float:
-    """CPU seconds of the quickest of some runs: the others were disturbed."""
-    found = []
+    """Return the CPU seconds of the quickest of some runs, since other processes disturb the slower ones."""
+    durations = []
     for _ in range(times):
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return min(found)
+        durations.append(time.process_time() - began)
+    return min(durations)
 
 
 def _processed(rows: int) -> None:
-    """One operator takes rows: running sums by sensor, on the engine's own path."""
+    """Process rows by one operator: running sums by sensor, by the code of the engine."""
     from agiledart import Source, Topology, null, sum_of
     from agiledart.testing import run_local
 
@@ -116,7 +116,7 @@ def _row(n: int, once: float, data: bytes, state: int) -> Row:
 
 
 def _coded(data: bytes, m: int, n: int) -> None:
-    """One checkpoint and one recovery, with the worst fragments to join: as few raw ones as there can be."""
+    """Code one checkpoint and one recovery, which joins the worst fragments: as few raw ones as possible."""
     key, digest = bytes(KEY_BYTES), sha256(data).digest()
     whole = sealed(data, digest, key)
     fragments = cut(whole, m, n)
@@ -127,14 +127,14 @@ def _coded(data: bytes, m: int, n: int) -> None:
 
 def _goals(rows: list[Row]) -> tuple[Goal, ...]:
     ratio = {row["n"]: row["cpu_ratio"] for row in rows}
-    told = [row for row in rows if row["copies_seconds_published"]]
+    published_rows = [row for row in rows if row["copies_seconds_published"]]
     near = all(
-        abs(row[f"{what}_seconds"] / row[f"{what}_seconds_published"] - 1) <= CLOSE
-        for row in told
-        for what in ("copies", "coded")
+        abs(row[f"{scheme}_seconds"] / row[f"{scheme}_seconds_published"] - 1) <= CLOSE
+        for row in published_rows
+        for scheme in ("copies", "coded")
     )
     return (
         Goal("copies take at least twice the CPU at n = 4", ratio[4] >= 2),
         Goal("copies take at least five times the CPU at n = 16", ratio[16] >= 5),
-        Goal("times of both within 15 % of the appendix's model", near),
+        Goal("times of copies and fragments within 15 % of the appendix's model", near),
     )

@@ -1,4 +1,4 @@
-"""When rows come to a sink that is a file: its size over time, looked at many times a second."""
+"""Watch of a sink's file: record its size many times a second to learn when rows arrive."""
 
 import contextlib
 import time
@@ -10,7 +10,7 @@ LOOK_SECONDS = 0.005
 
 
 class SinkWatch(PollingThread):
-    """Remembers each change of a file's size while it is entered; a context manager."""
+    """Context manager that records each change of a file's size."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(LOOK_SECONDS)
@@ -18,34 +18,38 @@ class SinkWatch(PollingThread):
         self._sizes: list[tuple[float, int]] = []
 
     def look(self) -> None:
-        """Remember the size if it is another one."""
+        """Record the size if it has changed."""
         with contextlib.suppress(OSError):
             size = self._file.stat().st_size
             if not self._sizes or size != self._sizes[-1][1]:
                 self._sizes.append((time.monotonic(), size))
 
     def next_result(self, since: float, recovered: float | None = None) -> float | None:
-        """Seconds from a moment to the first row beyond all that were there before the file was cut back; None: not yet.
+        """Return the seconds from `since` to the first row beyond those in the file before it was truncated; None: not yet.
 
-        Rows that were under way at that moment still come for a while; they do not count, as they may be cut away again.
-        `recovered`: by then it had been cut back, if it was at all.
+        Rows in transit at that moment still arrive for a while; they do not count, as the truncation may remove them.
+
+        Args:
+            since: moment of the fault, on the monotonic clock.
+            recovered: moment by which a truncation must have happened, if any happens.
         """
         return next_beyond(list(self._sizes), since, recovered)
 
 
 def next_beyond(sizes: list[tuple[float, int]], since: float, recovered: float | None = None) -> float | None:
-    """The first growth beyond the high-water mark that stood when the file last became smaller, in seconds after `since`.
+    """Return the seconds from `since` to the first growth beyond the largest size before the last truncation; None: not yet.
 
-    Where it did not by `recovered`, there was nothing to cut, or it grew again between two looks: beyond what stood there then.
+    When no truncation was seen by `recovered`, the largest size at that moment counts. Then there was nothing to truncate, or
+    the file grew again between two looks.
     """
-    highest, mark, found = 0, None, None
+    highest, high_water, delay = 0, None, None
     before = 0
     for when, size in sizes:
-        if mark is None and recovered is not None and when > recovered:
-            mark = highest
+        if high_water is None and recovered is not None and when > recovered:
+            high_water = highest
         if size < before and when >= since:
-            mark, found = highest, None
-        if mark is not None and found is None and size > mark:
-            found = when - since
+            high_water, delay = highest, None
+        if high_water is not None and delay is None and size > high_water:
+            delay = when - since
         highest, before = max(highest, size), size
-    return found
+    return delay

@@ -1,8 +1,9 @@
-"""Saving a state and having it back: fragments at neighbours beside one remote store, over the same emulated links.
+"""Experiment `state-recovery`: save and restore a state by fragments at neighbours, compared with one remote store.
 
 AgileDART, figure 11b: saving takes about as long as with a store, recovery is 34 to 63 % shorter, and the gap widens with the size
-of the state (no table is printed). Every node sends at 100 Mbit/s and receives at 1 Gbit/s; the store answers at the same
-100 Mbit/s, from further away. Sealing, cutting, joining and opening are done for real, and their time counts on our side.
+of the state (the paper prints no table). Every node sends at 100 Mbit/s and receives at 1 Gbit/s; the store answers at the same
+100 Mbit/s, with a longer delay. The links of both are emulated. Sealing, cutting, joining and opening are real, and their time
+counts for the fragments.
 """
 
 import time
@@ -19,11 +20,11 @@ SMALL = (8, 64)
 """Sizes of the state in MB (10⁶ bytes)."""
 
 CODES = ((4, 2), (16, 2))
-"""m and k: as agents have them, and with wide stripes, which send fewer bytes more than the state has."""
+"""Codes (m, k): the default of agents, and wide stripes, which add fewer bytes to those of the state."""
 
 UPLOAD, DOWNLOAD = 100 * MEGABIT, 1_000 * MEGABIT
 NEAR, FAR = 0.001, 0.02
-"""Seconds of one way to a neighbour, and to the store."""
+"""One-way delay in seconds to a neighbour, and to the store."""
 
 LESS = 0.34
 LARGE_MB = 64
@@ -31,15 +32,15 @@ SAVING = 1.25
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each size and code."""
+    """Run the experiment: return a row for each size and code."""
     sizes = settings.sizes_or(PAPER if settings.is_paper else SMALL)
     rows = []
     for size in sizes:
-        settings.progress(f"a state of {size} MB is saved and comes back")
+        settings.progress(f"saving and restoring a state of {size} MB")
         rows += [_row(size, m, k, settings.seed) for m, k in CODES]
     parameters = {"sizes_mb": sizes, "upload_mbit": 100, "download_mbit": 1_000, "store_ms": 1_000 * FAR}
     notes = (
-        "links are emulated; code_seconds is CPU of this machine, and part of the times of fragments",
+        "links are emulated; code_seconds is CPU time of this machine, and part of the times of fragments",
         "saving sends (m + k)/m times the state: 1.5 with 4 + 2 by its definition, 1.125 with 16 + 2",
     )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
@@ -55,7 +56,7 @@ def _row(size_mb: int, m: int, k: int, seed: int) -> Row:
     coding = time.process_time() - began
     piece = len(fragments[0])
     saving = max(arrivals([Transfer(0, piece)] * n, UPLOAD, DOWNLOAD, NEAR))
-    # The owner's host died, and with it the holder of the first fragment, so the parity is needed.
+    # The owner's host died, and with it the replica node of the first fragment, so the parity is needed.
     replica_nodes = range(1, n)
     asked = [
         (stripe, replica_nodes[place])
@@ -98,7 +99,7 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
     )
     wide = [row for row in rows if row["code"] == "16+2"]
     return (
-        Goal("every state that came back equals the one that was saved", all(row["is_exact"] for row in rows)),
+        Goal("every restored state equals the saved one", all(row["is_exact"] for row in rows)),
         Goal(f"recovery takes at least 34 % less from {LARGE_MB} MB on", all(row["less"] >= LESS for row in large)),
         Goal("the gap does not shrink as the state grows", widens),
         Goal("saving with 16 + 2 takes at most 1.25 times as long", all(row["save_ratio"] <= SAVING for row in wide)),

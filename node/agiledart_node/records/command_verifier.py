@@ -67,6 +67,23 @@ def _delivery_word(word: str) -> str:
     return str(delivery) if delivery.is_saved else ""
 
 
+def _submit_terms(command: Submit) -> CommandTerms:
+    name = command.name or SPECIFICATION_CODEC.decode(command.specification).name
+    chosen = msgspec.msgpack.encode(sorted(command.parallelism.items())) if command.parallelism else b""
+    origin = msgspec.msgpack.encode(command.origin) if command.origin is not None else b""
+    arguments = sorted_arguments(
+        (
+            ("origin", content_hash(origin).hex() if origin else ""),
+            ("delivery", _delivery_word(command.delivery)),
+            ("executors", str(command.executors or "")),
+            ("parallelism", content_hash(chosen).hex() if chosen else ""),
+        )
+    )
+    # A separate verb, so that the signature of a dry run cannot start the application.
+    verb = CHECK if command.dry_run else "submit"
+    return CommandTerms(verb, name, (content_hash(command.specification), content_hash(command.bundle)), arguments)
+
+
 def command_terms(command: Command) -> CommandTerms | None:
     """Return the signed terms of a command; None for commands that only read.
 
@@ -75,22 +92,7 @@ def command_terms(command: Command) -> CommandTerms | None:
     """
     match command:
         case Submit():
-            name = command.name or SPECIFICATION_CODEC.decode(command.specification).name
-            chosen = msgspec.msgpack.encode(sorted(command.parallelism.items())) if command.parallelism else b""
-            origin = msgspec.msgpack.encode(command.origin) if command.origin is not None else b""
-            arguments = sorted_arguments(
-                (
-                    ("origin", content_hash(origin).hex() if origin else ""),
-                    ("delivery", _delivery_word(command.delivery)),
-                    ("executors", str(command.executors or "")),
-                    ("parallelism", content_hash(chosen).hex() if chosen else ""),
-                )
-            )
-            # A separate verb, so that the signature of a dry run cannot start the application.
-            verb = CHECK if command.dry_run else "submit"
-            return CommandTerms(
-                verb, name, (content_hash(command.specification), content_hash(command.bundle)), arguments
-            )
+            return _submit_terms(command)
         case Stop():
             options = (("checkpoint", command.checkpoint), ("now", "yes" if command.now else ""))
             return CommandTerms("stop", command.name, (), sorted_arguments(options))

@@ -39,10 +39,10 @@ from agiledart_node.recovery.end_reporter import EndReporter
 from agiledart_node.recovery.fragment_admission import FragmentAdmission
 from agiledart_node.recovery.garbage_collector import GarbageCollector
 from agiledart_node.recovery.hosted_run import HostedRun
+from agiledart_node.recovery.prepared_event import prepared_event
 from agiledart_node.recovery.recovery_status_reporter import RecoveryStatusReporter
 from agiledart_node.recovery.register_bootstrap import (
     RegisterBootstrap,
-    instance_id_of,
 )
 from agiledart_node.recovery.stage_changes import StageChanges, barrier_of
 from agiledart_node.recovery.state_fetcher import StateFetcher
@@ -63,20 +63,17 @@ from agiledart_node.wire.recovery_messages import (
     GenerationListening,
     RequestPart,
 )
-from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.recovery_context import IsCommandAuthorised, accept_any_command
 from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.messages import RequestVoterSlot, RunMessage
-from agiledart_recovery.wire.names import CheckpointId, GenerationPause, RunId
+from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import (
     InstanceRole,
-    InstanceSnapshot,
     Plan,
     RegisterValue,
     RunState,
-    SavedState,
 )
 
 CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
@@ -231,57 +228,9 @@ class RecoveryService:
     def prepared(self, event: InstancePrepared) -> None:
         """Report the saved snapshot of a local instance to the machine."""
         key = (event.application, event.version)
-        run, hosted = self.runs.get(key), self._hosting.table.get(key)
         part = self.machine.participants.get(RunId(*key))
-        if run is None or hosted is None or part is None or part.value is None:
-            return
-        instance = instance_id_of(event.stage, event.index, event.generation)
-        is_pinned = any(
-            assignment.is_pinned for assignment in part.value.plan.assignments if assignment.instance == instance
-        )
-        after = part.generation_preparation.plan if event.after else None
-        if event.after and (after is None or after.digest != event.after):
-            self.step(
-                events.AttemptBroken(
-                    RunId(*key), part.attempt, f"{instance} passed a barrier with a plan that this node does not know"
-                )
-            )
-            return
-        checkpoint = CheckpointId(part.attempt, event.epoch)
-        about = (RunId(*key), instance, checkpoint)
-        changeover_pauses = tuple(
-            GenerationPause(str(stage), generation, pause) for stage, generation, pause in event.changeover_pauses
-        )
-        # A snapshot that may be restored elsewhere is cut into fragments; that of a pinned instance stays on its host, without any.
-        if not is_pinned:
-            length = event.size + SEAL_BYTES
-            snapped = events.SnapshotTaken(
-                *about,
-                event.digest,
-                length,
-                event.onto,
-                after,
-                event.caught_up,
-                event.ended,
-                sum(event.ends),
-                changeover_pauses,
-                event.pause_ns,
-            )
-            self.step(snapped)
-        else:
-            snapshot = InstanceSnapshot(checkpoint, event.digest, event.size, 1, ())
-            self.step(
-                events.PinnedInstancePrepared(
-                    *about,
-                    SavedState(instance, (snapshot,)),
-                    sum(event.ends),
-                    after,
-                    event.caught_up,
-                    event.ended,
-                    changeover_pauses,
-                    event.pause_ns,
-                )
-            )
+        if key in self.runs and key in self._hosting.table and part is not None and part.value is not None:
+            self.step(prepared_event(event, part, part.value))
 
     def broken(self, hosted: HostedApplication, event: InstanceFailed) -> None:
         """Report a local instance that failed, not because of the user's code."""

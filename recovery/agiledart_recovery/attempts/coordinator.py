@@ -23,8 +23,8 @@ next ACCEPT, and only an ACCEPT commits.
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.attempts.attempt_entry import AttemptEntry
 from agiledart_recovery.attempts.attempt_writer import AttemptWriter
+from agiledart_recovery.attempts.coordinated_entry import CoordinatedEntry
 from agiledart_recovery.attempts.coordinator_state import CoordinatorState
 from agiledart_recovery.attempts.coordinator_state import Phase as Phase
 from agiledart_recovery.attempts.leadership import Leadership
@@ -59,7 +59,7 @@ class Coordinator:
         self.voter_replacement = state.voter_replacement
         self.leadership = Leadership(context, voter_slot, state)
         self._writer = AttemptWriter(context, state)
-        self.entry = AttemptEntry(context, state, self.leadership, self._writer)
+        self.entry = CoordinatedEntry(context, state, self.leadership, self._writer)
         self.requests = RunRequests(context, state, self._writer, self._tick_running)
         self._before: RegisterValue | None = None
         self._beat()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,13 +135,8 @@ def ask(book: AuditTrail, answers: list[object], **more: object) -> AuditLines:
     """One question, in a running loop's stead."""
 
     async def play() -> None:
-        book.read(
-            ReadAudit(
-                1,
-                QueryAudit(1, **{"wanted": AuditFilter(), "after": 0, "limit": 100, "verify": True, **more}),
-                # type: ignore[arg-type]
-            )
-        )
+        fields: Any = {"wanted": AuditFilter(), "after": 0, "limit": 100, "verify": True, **more}
+        book.read(ReadAudit(1, QueryAudit(1, **fields)))
         await asyncio.gather(*book._tasks)
 
     asyncio.run(play())

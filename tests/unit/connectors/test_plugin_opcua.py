@@ -98,7 +98,7 @@ def test_changes_become_rows_and_an_absent_server_is_reconnected() -> None:
         found.until(lambda it: it.rows[-1].value == 21.25)
         assert found.rows[0][1:] == ("temperature", 20.5)
         assert found.rows[-1].at.year >= 2020
-    found.until(lambda it: "is away" in it.reader.connection_status())
+    found.until(lambda it: "is unreachable" in it.reader.connection_status())
     with plant(port) as server:
         found.until(lambda it: not it.reader.connection_status())
         server.write(22.0)

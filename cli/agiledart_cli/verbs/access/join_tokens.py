@@ -172,23 +172,23 @@ def show(text: str, output: str) -> int:
     from agiledart_agent.identity.tokens import describe, parse_token, read_token
 
     now = int(time.time())
-    found = describe(parse_token(read_token(text)), now)
-    response = {name: getattr(found, name) for name in found.__slots__}
+    described = describe(parse_token(read_token(text)), now)
+    response = {name: getattr(described, name) for name in described.__slots__}
     if output == "json":
         print_json(response)
     else:
-        left = found.join_before - now
+        left = described.join_before - now
         until = f"for {duration(left)}" if left > 0 else paint(f"expired {duration(-left)} ago", "red")
-        click.echo(f" role        {found.role}{f' of {found.scope}' if found.scope else ''}")
-        click.echo(f" uses        {found.uses} (remaining uses:  agiledart token list)")
+        click.echo(f" role        {described.role}{f' of {described.scope}' if described.scope else ''}")
+        click.echo(f" uses        {described.uses} (remaining uses:  agiledart token list)")
         click.echo(f" admits      {until}")
-        click.echo(f" members for {duration(found.member_for)}")
-        if quota := " ".join(f"{name}={most}" for name, most in found.quota.items() if most):
+        click.echo(f" members for {duration(described.member_for)}")
+        if quota := " ".join(f"{name}={most}" for name, most in described.quota.items() if most):
             click.echo(f" quota       {quota}")
-        click.echo(f" issued by   {found.issued_by}")
-        click.echo(f" network     {found.network[:16]}…")
-        click.echo(f" agents      {', '.join(found.addresses) or 'no address'}")
-    return FAILED if found.is_expired else 0
+        click.echo(f" issued by   {described.issued_by}")
+        click.echo(f" network     {described.network[:16]}…")
+        click.echo(f" agents      {', '.join(described.addresses) or 'no address'}")
+    return FAILED if described.is_expired else 0
 
 
 @token.command(short_help="Turn a reader's token into an identity file.")

@@ -60,12 +60,12 @@ def _renew_user(name: str, agent: str | None) -> dict[str, int]:
     from agiledart_agent.identity.rotation import renew_user
     from agiledart_agent.identity.user_identity import identity_of, kept_addresses
 
-    found = identity_of(name)
+    user = identity_of(name)
     error: Exception = ConfigurationError(f"{name} names no agent to ask. Name one:  --agent HOST:PORT")
     for address in (agent,) if agent else kept_addresses(name):
         try:
             with connect(address, name) as client:
-                response = client.ask(RenewUserMembership(found.chain, found.token))
+                response = client.ask(RenewUserMembership(user.chain, user.token))
         except NoAgentError as gone:
             error = gone
             continue

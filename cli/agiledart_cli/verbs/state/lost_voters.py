@@ -45,14 +45,14 @@ def recover(
     Run it once, and never on both sides of a network partition: each side would continue separately.
     """
     with connect(agent, identity) as client:
-        found = client.ask(RecoverRun(name, without, check=True))
+        outcome = client.ask(RecoverRun(name, without, check=True))
         if not dry_run:
-            _confirm(found, without, yes=yes)
-            found = _carried_out(client, RecoverRun(name, without))
+            _confirm(outcome, without, yes=yes)
+            outcome = _carried_out(client, RecoverRun(name, without))
     if output == "json":
-        print_json(found)
+        print_json(outcome)
     else:
-        _print(harmless_document(found))
+        _print(harmless_document(outcome))
 
 
 def _carried_out(client: ControlClient, command: RecoverRun) -> dict[str, Any]:

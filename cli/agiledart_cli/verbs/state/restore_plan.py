@@ -139,12 +139,12 @@ def _fault(
     has: Mapping[str, tuple[Stage, StepSpecification]],
 ) -> str:
     stage, step = had[name]
-    what = "the position of source" if stage.kind == "source" else "the state of"
+    subject = "the position of source" if stage.kind == "source" else "the state of"
     drop = f"--drop {name}"
     if name not in has:
         is_there = any(step.name == name for step in after.specification.steps)
         why = "which has no state now" if is_there else "and the topology has no such step"
-        return f"The checkpoint has {what} {name}, {why}: rename a step, or omit it with {drop}."
+        return f"The checkpoint has {subject} {name}, {why}: rename a step, or omit it with {drop}."
     now_stage, now = has[name]
     if (stage.kind, step.kind) != (now_stage.kind, now.kind):
         return f"{name} was {_kind(step)} when it was saved, and is {_kind(now)} now: start it empty with {drop}."

@@ -81,19 +81,19 @@ def restore(
     if not Delivery.named(command.delivery).is_saved:
         command = msgspec.structs.replace(command, delivery=Delivery.EXACTLY_ONCE)
     with connect(agent, identity) as client, _file_of(client, origin) as path:
-        found, about, digest = _matched(path, origin, command, drops)
+        match, about, digest = _matched(path, origin, command, drops)
         if output != "json":
-            _print_matched(found, about)
+            _print_matched(match, about)
         command = msgspec.structs.replace(command, dry_run=dry_run)
         if not dry_run:
             _upload(client, path, digest, command)
             command = msgspec.structs.replace(
-                command, origin=CheckpointOrigin(found.kind, about, digest, found.snapshots)
+                command, origin=CheckpointOrigin(match.kind, about, digest, match.snapshots)
             )
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=SUBMIT_SECONDS)
     if output == "json":
-        taken = {"from": about, "kind": found.kind, "taken": [name for name, _ in found.taken]}
-        print_json({**response, "checkpoint": {**taken, "dropped": list(found.dropped), "empty": list(found.empty)}})
+        taken = {"from": about, "kind": match.kind, "taken": [name for name, _ in match.taken]}
+        print_json({**response, "checkpoint": {**taken, "dropped": list(match.dropped), "empty": list(match.empty)}})
     else:
         print_plan(harmless_document(response), dry_run=dry_run)
     return 0
@@ -148,9 +148,9 @@ def _matched(path: Path, origin: str, command: Submit, drops: tuple[str, ...]) -
     after = PlannedTopology(
         specification, plan_stages(specification, expand_parallelism(specification, command.parallelism))
     )
-    found = plan_restore(before, after, manifest.snapshots, waiting, drops)
+    match = plan_restore(before, after, manifest.snapshots, waiting, drops)
     about = f"{manifest.application} v{manifest.version}, epoch {manifest.epoch}"
-    return found, f"checkpoint {manifest.name} of {about}" if manifest.name else about, digest
+    return match, f"checkpoint {manifest.name} of {about}" if manifest.name else about, digest
 
 
 def _print_matched(found: RestorePlan, about: str) -> None:

@@ -22,7 +22,7 @@ from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.observations import MessageIgnored
 
 
-class AttemptEntry:
+class CoordinatedEntry:
     """Hosts' answers to the RESET of one attempt.
 
     Attributes:
