@@ -49,7 +49,7 @@ def test_offsets_are_parsed_from_json_with_or_without_the_name() -> None:
         ({"sink": "t", "waitMs": "60000"}, "waitMs"),
         ({"sink": "t", "agentTimeout": "long"}, "agentTimeout"),
         ({"sink": "t", "bootstrap": "pi1"}, "HOST:PORT"),
-        ({"sink": "t", "tokenFile": "a", "identityFile": "b"}, "give one"),
+        ({"sink": "t", "tokenFile": "a", "identityFile": "b"}, "give only one"),
     ],
 )
 def test_a_mistake_is_named(option: dict[str, str], said: str) -> None:

@@ -162,7 +162,7 @@ def check_port(name: str, host: str, port: int, own_pid: int | None) -> DoctorFi
 
 
 def check_state_directory(folder: Path) -> list[DoctorFinding]:
-    """Key and memory of the agent: whose it is, who may read it, how much room there is."""
+    """Check the agent's state directory: owner, permissions and free space."""
     name = "state directory"
     if len(os.fsencode(folder / "control.sock")) > MAX_SOCKET_PATH:
         return [DoctorFinding(name, BAD, f"{folder}: too long for a socket", "choose a shorter one with --state-dir")]

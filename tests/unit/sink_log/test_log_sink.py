@@ -185,7 +185,7 @@ def test_a_power_cut_skips_offsets_and_reports_it(tmp_path: Path, capsys: pytest
     reader = LogReader(log_directory(tmp_path, "x"))
     assert read_committed(folder) == (0, 35)
     assert reader.fetch(0, 0, 1_000, 1 << 20)[1] == 20
-    with pytest.raises(DamagedError, match="Go on at offset 30") as damaged:
+    with pytest.raises(DamagedError, match="Continue at offset 30") as damaged:
         reader.fetch(0, 20, 1_000, 1 << 20)
     assert damaged.value.next_good == 30
     assert reader.damaged_reads == 1

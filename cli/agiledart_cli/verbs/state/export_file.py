@@ -1,4 +1,4 @@
-"""The file of a checkpoint on its way from an agent: whole and checked, or not there."""
+"""Download of a checkpoint file from an agent; the file is complete and verified, or absent."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ from agiledart_node.wire.commands import ReadCheckpoint
 
 
 def fetched(client: ControlClient, response: dict[str, Any], path: Path) -> None:
-    """Fetch the file of a checkpoint from the agent, piece by piece, and look at all of it before it has its name."""
+    """Download a checkpoint file from the agent in chunks, and verify all of it before it gets its name."""
     from agiledart_agent.checkpoints.checkpoint_file import InvalidCheckpointFile, verify
     from agiledart_agent.state_files.durable_file import sync_folder
 
@@ -28,7 +28,7 @@ def fetched(client: ControlClient, response: dict[str, Any], path: Path) -> None
                 piece = client.ask(ReadCheckpoint(response["application"], response["digest"], at))
                 data = base64.b64decode(piece["data"])
                 if not data:
-                    raise OperationFailed(f"The agent gave {at:,} of {size:,} bytes, and no more. Try again.")
+                    raise OperationFailed(f"The agent sent only {at:,} of {size:,} bytes. Try again.")
                 at += len(data)
                 file.write(data)
                 _print_progress(at, size)
@@ -36,11 +36,11 @@ def fetched(client: ControlClient, response: dict[str, Any], path: Path) -> None
             os.fsync(file.fileno())
         _, digest = verify(part)
         if digest.hex() != response["digest"]:
-            raise OperationFailed("What came is not the checkpoint that was announced. Try again.")
+            raise OperationFailed("The downloaded file is not the announced checkpoint. Try again.")
         part.replace(path)
         sync_folder(path.absolute().parent)
     except InvalidCheckpointFile as error:
-        raise OperationFailed(f"What came is damaged: {harmless(str(error))}. Try again.") from None
+        raise OperationFailed(f"The downloaded file is damaged: {harmless(str(error))}. Try again.") from None
     except OSError as error:
         raise OperationFailed(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
@@ -49,7 +49,7 @@ def fetched(client: ControlClient, response: dict[str, Any], path: Path) -> None
 
 
 def _print_progress(at: int, size: int) -> None:
-    """How far it is, where somebody looks on."""
+    """Print the progress on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r  {count(at)} of {count(size)} bytes", err=True, nl=False)
 
