@@ -89,7 +89,7 @@ class StruckRun(RecoveryRun):
             return False
         coordinators = [host.machine.coordinators[RUN] for host in self.hosts if self.leads(host)]
         parts = {assignment.host.node for assignment in value.plan.assignments}
-        return any(coordinator.phase is Phase.RUNNING for coordinator in coordinators) and all(
+        return any(machine.phase is Phase.RUNNING for machine in coordinators) and all(
             self.world.nodes[node].is_up for node in parts
         )
 

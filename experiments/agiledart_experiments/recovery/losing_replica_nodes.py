@@ -133,7 +133,7 @@ class _Trial:
             until(
                 lambda: self._went_on(before),
                 TIMEOUT_S,
-                f"the run continues without {', '.join(machine.name for machine in dead)}",
+                f"it runs without {', '.join(machine.name for machine in dead)}",
             )
         came = until(lambda: watch.next_result(began), TIMEOUT_S, "the next result") if during_recovery else None
         for machine in dead:
@@ -211,7 +211,7 @@ def _goals(rows: list[Row], totals: Counter[str]) -> tuple[Goal, ...]:
     wrong = sum(row["lost"] + row["twice"] for row in rows)
     goals = [
         Goal(f"{len(rows) - len(waited)} of {len(rows)} runs continued without the lost nodes", True),
-        Goal(f"no row of {totals['rows']:,} is lost or comes twice, at the end of any run either",
+        Goal(f"no row of {totals['rows']:,} is lost or comes twice, at the end of each run",
              totals["rows"] > 0 and not totals["lost"] + totals["twice"] + totals["out_of_order"] + wrong),
     ]  # fmt: skip
     if waited:
