@@ -77,7 +77,7 @@ class CoordinatedEntry:
     def on_host_lost(self, node: NodeId) -> None:
         """Begin a new attempt when a host is lost that has not entered this one."""
         if node not in self._answered:
-            self._writer.begin("a host was lost while a life was entered", "lost")
+            self._writer.begin("a host was lost while an attempt was entered", "lost")
 
     def on_reset_ok(self, sender: Peer, message: wire.ResetOk) -> None:
         """Note that a host is in the attempt."""
