@@ -1,4 +1,5 @@
-"""How soon a policy finds the right number of instances: the paper's phases, and policies in closed loop with queues.
+"""Experiments on scaling: how soon a policy finds the right number of instances, in the paper's phases and in closed loop.
 
-`queue_model` is the model that they steer, `noise` draws normal numbers; each other module is one experiment.
+`queue_model` is the model that the policies scale, and `noise` draws normal numbers. `closed_loop`, `secant_steps` and
+`scaling_timeline` are the experiments; the other modules serve them.
 """

@@ -1,7 +1,7 @@
-"""Policies in closed loop with queues: how soon a row waits less than a second again, how often they change, what they use.
+"""Experiment `closed-loop`: delay, changes and instance seconds of scaling policies in closed loop with queues.
 
-The published values beside ours are those of an independent model of the same policies (scaling specification §7.4); its noise is
-another sequence, so they agree in size, not to the digit. The paper shows no closed loop.
+The published values come from an independent model of the same policies (scaling specification §7.4). Its noise is another
+sequence, so the values agree in size, not to the digit. The paper shows no closed loop.
 """
 
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ from agiledart_scaling.registry import policy_named
 from agiledart_scaling.scaling_policy import ScalingPolicy
 
 POLICIES = ("secant", "paper", "paper-no-floor", "ds2", "ds2-flink")
-"""Compared when none is named."""
+"""Policies to compare when the caller names none."""
 
 BOUND_S = 1.0
 REVERSAL_S = 60
-"""A row waits too long beyond the first; a change back within the second was for nothing."""
+"""Longest acceptable wait of a row, and the time within which a change back counts as a reversal, in seconds."""
 
 PAPER = (20, 5)
 SMALL = (6, 1)
-"""Seeds of the short scenarios, and of the hour."""
+"""Number of seeds of the short scenarios, and of the hour."""
 
 PUBLISHED: dict[tuple[str, str], dict[str, float]] = {
     ("secant", "times-4"): {"intervals_to_bound_worst": 3.1, "changes_worst": 1},
@@ -43,19 +43,19 @@ PUBLISHED: dict[tuple[str, str], dict[str, float]] = {
     ("ds2", "hour"): {"changes": 297, "reversals_60s": 235},
     ("ds2-flink", "hour"): {"changes": 31, "reversals_60s": 18},
 }
-"""Of 20 seeds and 5 hours."""
+"""Published figures by policy and scenario, from 20 seeds and 5 hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run comes to.
+    """Figures of one run.
 
     Attributes:
-        intervals: from the rise of the rate until no row waits longer than the bound; None: never.
-        changes: counted from the rise to the fall, or over the whole run.
-        reversals: changes that took back the one before within a minute.
-        instance_seconds: used.
-        late: share of the time in which a row that comes waits too long.
+        intervals: intervals from the rise of the rate until no row waits longer than the bound; None: never.
+        changes: changes of the number of instances, from the rise to the fall or over the whole run.
+        reversals: changes that reverted the previous change within a minute.
+        instance_seconds: instance seconds used.
+        late: share of the time in which an arriving row waits too long.
     """
 
     intervals: float | None
@@ -66,7 +66,7 @@ class Figures:
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each policy and scenario."""
+    """Run the experiment: return a row for each policy and scenario."""
     short, long = PAPER if settings.is_paper else SMALL
     names = (settings.policy,) if settings.policy else POLICIES
     rows: list[Row] = []
@@ -74,7 +74,7 @@ def run(settings: Settings) -> ExperimentReport:
         policy = _policy(name)
         settings.progress(f"{name}: four times the rate, {short} seeds")
         rows.append(_row(name, "times-4", [times_four(policy, settings.seed + at) for at in range(short)]))
-        settings.progress(f"{name}: three stages behind each other, {short} seeds")
+        settings.progress(f"{name}: three stages in sequence, {short} seeds")
         rows.append(_row(name, "three-stages", [three_stages(policy, settings.seed + at) for at in range(short)]))
         settings.progress(f"{name}: a slow instance, {short} seeds")
         rows.append(_row(name, "slow-instance", [slow_instance(policy, settings.seed + at) for at in range(short)]))
@@ -95,27 +95,27 @@ def _policy(name: str) -> ScalingPolicy:
 
 
 def times_four(policy: ScalingPolicy, seed: int) -> Figures:
-    """Four times the rate for two minutes, with four instances of one stage at the start."""
+    """Run a stage of four instances through four times the rate for two minutes."""
     done = ClosedLoop([QueueStage(100, 4)], step, policy, seed).go(STEP_S)
     ups = [change for change in done.changes if change.after > change.before and RISE_S <= change.second < FALL_S]
     return _figures(done, (RISE_S, FALL_S), len(ups))
 
 
 def three_stages(policy: ScalingPolicy, seed: int) -> Figures:
-    """Three stages with back-pressure between them, selectivities 1 and 2; 100 → 400 rows/s."""
+    """Run three stages with back-pressure between them, selectivities 1 and 2; 100 → 400 rows/s."""
     stages = [QueueStage(100, 2), QueueStage(50, 3, 2.0), QueueStage(200, 2)]
     done = ClosedLoop(stages, lambda second: 400 if second >= RISE_S else 100, policy, seed).go(360)
     return _figures(done, (RISE_S, 360), len([change for change in done.changes if change.second > RISE_S]))
 
 
 def slow_instance(policy: ScalingPolicy, seed: int) -> Figures:
-    """One of six instances does 30 % of what the others do, from the start."""
+    """Run a stage of six instances of which one has 30 % of the rate of the others from the start."""
     done = ClosedLoop([QueueStage(100, 6, slow={2: 0.3})], lambda _: 450, policy, seed).go(180)
     return _figures(done, (0, 180), len(done.changes))
 
 
 def hour(policy: ScalingPolicy, seed: int) -> Figures:
-    """Bursts of seconds that are over before an instance has started."""
+    """Run an hour of bursts that end within seconds, before a new instance has started."""
     done = ClosedLoop([QueueStage(100, 4)], bursts(seed), policy, seed).go(HOUR_S)
     return _figures(done, None, len(done.changes))
 
@@ -132,7 +132,7 @@ def _figures(done: LoopRun, window: tuple[int, int] | None, changes: int) -> Fig
 
 
 def _reversals(changes: list[InstanceChange]) -> int:
-    """Changes of a stage that went the other way than the one before, within a minute."""
+    """Count the changes of a stage in the opposite direction of its previous change, within a minute."""
     count = 0
     last: dict[int, InstanceChange] = {}
     for change in changes:
@@ -145,7 +145,7 @@ def _reversals(changes: list[InstanceChange]) -> int:
 
 def _row(policy: str, scenario: str, runs: list[Figures]) -> Row:
     known = PUBLISHED.get((policy, scenario), {})
-    reached = [one.intervals for one in runs if one.intervals is not None]
+    reached = [figures.intervals for figures in runs if figures.intervals is not None]
     is_long = scenario == "hour"
     row: Row = {
         "policy": policy,
@@ -153,12 +153,12 @@ def _row(policy: str, scenario: str, runs: list[Figures]) -> Row:
         "intervals_to_bound": round(sum(reached) / len(reached), 2) if reached else None,
         "intervals_to_bound_worst": round(max(reached), 2) if len(reached) == len(runs) else None,
         "never": None if is_long else len(runs) - len(reached),
-        "changes": round(sum(one.changes for one in runs) / len(runs), 2),
-        "changes_worst": max(one.changes for one in runs),
-        "reversals_60s": round(sum(one.reversals for one in runs) / len(runs), 2),
-        "reversals_60s_worst": max(one.reversals for one in runs),
-        "instance_seconds": round(sum(one.instance_seconds for one in runs) / len(runs)),
-        "late_share": round(sum(one.late for one in runs) / len(runs), 4),
+        "changes": round(sum(figures.changes for figures in runs) / len(runs), 2),
+        "changes_worst": max(figures.changes for figures in runs),
+        "reversals_60s": round(sum(figures.reversals for figures in runs) / len(runs), 2),
+        "reversals_60s_worst": max(figures.reversals for figures in runs),
+        "instance_seconds": round(sum(figures.instance_seconds for figures in runs) / len(runs)),
+        "late_share": round(sum(figures.late for figures in runs) / len(runs), 4),
         "seeds": len(runs),
     }
     return row | {f"{name}_published": value for name, value in known.items()}

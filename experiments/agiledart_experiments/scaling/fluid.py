@@ -1,4 +1,4 @@
-"""The queue of the specification without noise: what each policy does with it is known to the digit."""
+"""Queue of the specification without noise, for which the decisions of each policy are known to the digit."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from agiledart_scaling.policies.secant import Secant, SecantSettings
 from agiledart_scaling.scaling_policy import ScalingPolicy
 
 ARRIVING, RATE, START = 300.0, 30.0, 2
-"""R, r, and instances at the start; the queue is empty."""
+"""Arrival rate R and rate r of an instance in rows/s, and instances at the start; the queue is empty."""
 
 Trace = tuple[tuple[int, float], ...]
-"""Instances in an interval, and rows that wait at its end."""
+"""For each interval its number of instances, and the rows that wait at its end."""
 
 
 def fluid_run(policy: ScalingPolicy, intervals: int) -> Trace:
-    """A stage under a policy that is obeyed at once."""
+    """Run a stage under a policy whose decisions take effect at once; return its trace."""
     instances, queue, memory = START, 0.0, None
     trace = []
     for _ in range(intervals):
@@ -31,9 +31,11 @@ def fluid_run(policy: ScalingPolicy, intervals: int) -> Trace:
     return tuple(trace)
 
 
-def _paper(floor: str, each: float) -> Paper:
+def _paper(floor: str, backlog_each: float) -> Paper:
     return Paper(
-        PaperSettings(floor=floor, backlog_each=each, smoothing=1.0, down_intervals=1, cooldown=0, new_phase=0.0)
+        PaperSettings(
+            floor=floor, backlog_each=backlog_each, smoothing=1.0, down_intervals=1, cooldown=0, new_phase=0.0
+        )
     )
 
 
@@ -46,7 +48,7 @@ def _secant(busy_share: float) -> Secant:
 
 @dataclass(frozen=True, slots=True)
 class FluidRow:
-    """A run of the specification: its policy, and the intervals that it tells."""
+    """Run of the specification: its policy, and its published trace."""
 
     policy: ScalingPolicy
     published: Trace
@@ -62,11 +64,11 @@ FLUID_ROWS: dict[str, FluidRow] = {
     "secant, all of the time": FluidRow(_secant(1.0), ((2, 1200.0), (18, 0.0), (10, 0.0), (10, 0.0))),
     "secant, 0.8 of the time": FluidRow(_secant(0.8), ((2, 1200.0), (23, 0.0), (13, 0.0), (13, 0.0))),
 }
-"""Scaling specification §6 and §7.4, without noise or patience, every step taken."""
+"""Published runs by name, without noise or waiting times, every step taken. Source: scaling specification §6 and §7.4."""
 
 
 def exact_rows() -> tuple[Row, ...]:
-    """Each run beside what is published of it."""
+    """Return a row for each run, which says whether its trace equals the published one."""
     rows = []
     for name, row in FLUID_ROWS.items():
         ours = fluid_run(row.policy, len(row.published))

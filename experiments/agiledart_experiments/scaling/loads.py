@@ -1,4 +1,4 @@
-"""What comes: a step up and back, an hour of bursts."""
+"""Load functions: a step up and back, and an hour of bursts."""
 
 import math
 
@@ -8,19 +8,22 @@ from agiledart_kernel.randomness import RandomStream
 
 BEFORE, DURING = 300.0, 1200.0
 RISE_S, FALL_S, STEP_S = 60, 180, 330
-"""Rows/s before and during the step; seconds at which it comes, goes, and the run ends."""
+"""Rows/s before and during the step; seconds at which the step starts, the step ends, and the run ends."""
 
 HOUR_S = 3600
 BURST_EVERY_S = 30.0
 
 
 def step(second: float) -> float:
-    """Four times the rate for two minutes."""
+    """Return the rows/s at a second: four times the base rate for two minutes."""
     return DURING if RISE_S <= second < FALL_S else BEFORE
 
 
 def bursts(seed: int) -> Load:
-    """300 rows/s ± 20 % over the hour, twice to four times as much for half a second to four, every 30 s on average."""
+    """Return a load of 300 rows/s ± 20 % over the hour, with bursts.
+
+    A burst is two to four times as high, lasts 0.5 s to 4 s, and comes every 30 s on average.
+    """
     random = RandomStream(seed, "bursts")
     factors: dict[int, float] = {}
     start = 0.0

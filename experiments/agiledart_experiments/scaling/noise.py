@@ -1,4 +1,4 @@
-"""Normal and exponential numbers out of the uniform ones that a seed promises."""
+"""Normal and exponential random numbers, made from the uniform numbers of a seeded stream."""
 
 import math
 
@@ -6,11 +6,11 @@ from agiledart_kernel.randomness import RandomStream
 
 
 def normal(random: RandomStream, mean: float, deviation: float) -> float:
-    """One normal number (Box and Muller)."""
+    """Draw a normal number. Source: Box and Muller."""
     radius = math.sqrt(-2.0 * math.log(1.0 - random.uniform()))
     return mean + deviation * radius * math.cos(2.0 * math.pi * random.uniform())
 
 
 def exponential(random: RandomStream, mean: float) -> float:
-    """One exponential number."""
+    """Draw an exponential number."""
     return -mean * math.log(1.0 - random.uniform())

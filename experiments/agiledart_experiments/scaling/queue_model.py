@@ -1,9 +1,9 @@
-"""A model of stages behind each other under a policy: bounded queues, back-pressure, noise, changes that take time.
+"""Model of stages in sequence under a scaling policy, with bounded queues, back-pressure, noise and delayed changes.
 
-Ticks of 0.1 s. The instances of a stage take from one queue; a full queue blocks the stage before it, and what the
-first one cannot take waits at the source. Every 5 s each stage is measured, its true rates with noise, and its policy
-is asked. A change takes effect after `START_S` and stops the stage for `CHANGE_PAUSE_S`. A row that comes now waits as long as
-all rows before it take at the pace of the slowest stage.
+Time advances in ticks of 0.1 s. The instances of a stage take rows from one queue. A full queue blocks the upstream stage; rows
+that the first stage cannot take wait at the source. Every 5 s the model measures the true rates of each stage, adds noise, and
+asks the policy. A change takes effect after `START_S` and stops the stage for `CHANGE_PAUSE_S`. An arriving row waits until the
+slowest stage has processed all rows before it.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,26 +22,26 @@ START_S = 1.5
 CHANGE_PAUSE_S = 0.3
 MEASURING_NOISE = 0.05
 LOAD_NOISE = 0.15
-"""Relative deviations of a measured rate, and of the rows of a tick."""
+"""Relative standard deviations of a measured rate, and of the rows of a tick."""
 
 HIGH = 64
 """Upper limit of every stage."""
 
 Load = Callable[[float], float]
-"""Rows/s at a second."""
+"""Function from a second of the run to rows/s."""
 
 
 @dataclass
 class QueueStage:
-    """Instances that take from one queue.
+    """Stage whose instances take rows from one queue.
 
     Attributes:
         rate: rows/s of one instance.
-        instances: that it has.
+        instances: number of instances.
         selectivity: rows out for each row in.
-        room: rows that its queue may hold for each instance.
-        slow: factor on the rate of some instances, by index.
-        bend: each further instance costs all others this share: cores are shared.
+        queue_capacity: rows that the queue may hold for each instance.
+        slow: factor on the rate of slow instances, by index.
+        bend: share by which each further instance slows all others, since instances share cores.
     """
 
     rate: float
@@ -59,18 +59,18 @@ class QueueStage:
     waiting: list[float] = field(default_factory=list)
 
     def rate_of(self, index: int) -> float:
-        """What one instance can do now."""
+        """Return the present rows/s of one instance."""
         return self.rate * self.slow.get(index, 1.0) / (1.0 + self.bend * (self.instances - 1))
 
     @property
     def capacity(self) -> float:
-        """Rows are dealt out evenly, so the slowest instance sets the pace of all."""
+        """Return the rows/s of the stage. Rows are distributed evenly, so the slowest instance limits all."""
         return self.instances * min(self.rate_of(index) for index in (0, *self.slow) if index < self.instances)
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceChange:
-    """A stage was told to have another number of instances, or (`before == after`) a slow one was switched over."""
+    """Change of a stage's number of instances, or (`before == after`) replacement of a slow instance."""
 
     second: float
     stage: int
@@ -80,12 +80,12 @@ class InstanceChange:
 
 @dataclass
 class LoopRun:
-    """What happened.
+    """Record of one run.
 
     Attributes:
-        waits: seconds that a row waits that comes in each tick.
-        changes: of all stages, in order.
-        instance_seconds: of all stages.
+        waits: for each tick, the seconds that a row arriving in it waits.
+        changes: changes of all stages, in order.
+        instance_seconds: instance seconds of all stages.
         most: largest number of instances of each stage.
     """
 
@@ -96,12 +96,20 @@ class LoopRun:
 
 
 class ClosedLoop:
-    """Stages, their source, and the policy that steers each of them."""
+    """Simulation of stages, their source, and the policy that scales each stage."""
 
     def __init__(
         self, stages: Sequence[QueueStage], load: Load, policy: ScalingPolicy, seed: int, *, carries: bool = True
     ) -> None:
-        """`carries`: demand is carried from the sources; else a stage is told of the rows that reach it."""
+        """Create a simulation at its start.
+
+        Args:
+            stages: the stages, upstream first.
+            load: rows/s of the source.
+            policy: the policy that scales each stage.
+            seed: seed of the noise.
+            carries: whether the policy receives the demand at the sources; else it receives the rows that reach the stage.
+        """
         self.stages = list(stages)
         self.run = LoopRun(most=[stage.instances for stage in stages])
         self._load, self._policy, self._carries = load, policy, carries
@@ -112,7 +120,7 @@ class ClosedLoop:
         self._arrived = [0.0] * len(self.stages)
 
     def go(self, seconds: int) -> LoopRun:
-        """The whole run."""
+        """Simulate this number of seconds, and return the record of the run."""
         for tick in range(seconds * TICKS_PER_SECOND):
             self._tick(tick)
             if (tick + 1) % TICKS_PER_SECOND == 0:
@@ -134,7 +142,7 @@ class ClosedLoop:
                     None,
                 )
             self.run.instance_seconds += stage.instances / TICKS_PER_SECOND
-        # Downstream first: room that it makes can be used in the same tick.
+        # Downstream first: the upstream stage can use the freed capacity in the same tick.
         for index in range(len(self.stages) - 1, -1, -1):
             self._work(index)
         first = self.stages[0]
@@ -148,14 +156,16 @@ class ClosedLoop:
         stage = self.stages[index]
         can = stage.capacity / TICKS_PER_SECOND if not stage.stopped else 0.0
         stage.stopped = max(0, stage.stopped - 1)
-        behind = self.stages[index + 1] if index + 1 < len(self.stages) else None
-        if behind:
-            can = min(can, max(0.0, behind.queue_capacity * behind.instances - behind.queue) / stage.selectivity)
+        downstream = self.stages[index + 1] if index + 1 < len(self.stages) else None
+        if downstream:
+            can = min(
+                can, max(0.0, downstream.queue_capacity * downstream.instances - downstream.queue) / stage.selectivity
+            )
         done = min(can, stage.queue)
         stage.queue -= done
         stage.has_worked = stage.has_worked or done > 0
-        if behind:
-            behind.queue += done * stage.selectivity
+        if downstream:
+            downstream.queue += done * stage.selectivity
             self._arrived[index + 1] += done * stage.selectivity
 
     def _wait(self) -> float:
@@ -177,8 +187,8 @@ class ClosedLoop:
         rows = 1.0
         for index, stage in enumerate(self.stages):
             measured = tuple(
-                stage.rate_of(one) * max(0.2, normal(self._random, 1.0, MEASURING_NOISE))
-                for one in range(stage.instances)
+                stage.rate_of(number) * max(0.2, normal(self._random, 1.0, MEASURING_NOISE))
+                for number in range(stage.instances)
             )
             even = (1.0 / stage.instances,) * stage.instances
             arrived = self._arrived[index] / INTERVAL_S
@@ -203,12 +213,12 @@ class ClosedLoop:
             self.run.most[index] = max(self.run.most[index], decision.wanted)
 
     def _switch_over(self, tick: int, index: int, measured: tuple[float, ...]) -> None:
-        """The slow instance of a stage that has one gets another place, where it is as fast as the others."""
+        """Move the slow instance of a stage, if there is one, to a node where it is as fast as the others."""
         stage = self.stages[index]
         if not stage.slow:
             return
         stage.slow_for = slow_intervals(measured, stage.slow_for)
-        found = straggler(measured, stage.slow_for)
-        if found is not None and stage.slow.pop(found, None) is not None:
+        slow_index = straggler(measured, stage.slow_for)
+        if slow_index is not None and stage.slow.pop(slow_index, None) is not None:
             stage.stopped = round(CHANGE_PAUSE_S * TICKS_PER_SECOND)
             self.run.changes.append(InstanceChange(tick / TICKS_PER_SECOND, index, stage.instances, stage.instances))

@@ -1,9 +1,9 @@
-"""Three jobs of four stages get more rows than they can take: how soon are they stable, and what becomes of their health score?
+"""Experiment `scaling-timeline`: three overloaded jobs of four stages; time until each is stable, and its health score.
 
-`up`: the rate becomes four times what it was, and the slow stage of each job scales itself. `up then out`, with the published sizes
-only: each job has ten instances on one machine and gets ten more every 30 s until more are no help, since the machine's uplink is
-full; then other machines come, and the stage scales itself. Uplinks are emulated
-(`timeline_jobs.py`), agents and executors are real.
+Timeline `up`: the rate rises to four times its value, and the slow stage of each job scales automatically. Timeline `up then out`
+runs with the published sizes only. Each job has ten instances on one machine and gets ten more every 30 s, until more do not help
+because the machine's uplink is full. Then other machines join, and the stage scales automatically. Uplinks are emulated
+(`timeline_jobs.py`); agents and executors are real.
 """
 
 import importlib.resources
@@ -20,12 +20,12 @@ from agiledart_kernel.errors import OperationFailed
 
 @dataclass(frozen=True, slots=True)
 class TimelineJob:
-    """One of the three.
+    """Description of one of the three jobs.
 
     Attributes:
-        function: that builds it.
-        stage: the slow one.
-        link_rows: rows a second that a machine's uplink takes of it.
+        function: name of the function that builds the job.
+        stage: name of the slow stage.
+        link_rows: rows of the job that a machine's uplink carries a second.
         published: seconds after which bandwidth was short in the paper.
     """
 
@@ -43,15 +43,15 @@ JOBS = {
 
 UP, OUT = "up", "up then out"
 EACH_S = {UP: 0.01, OUT: 0.02}
-"""That the slow stage waits for each row."""
+"""Seconds that the slow stage waits for each row, by timeline."""
 
 FEW, TIMES = 40, 4
 CALM_S = {"small": 5, "paper": 30}
 BUSY_S = {"small": 60, "paper": 180}
-"""At most; the timeline ends when all are stable."""
+"""Longest duration in seconds; the timeline ends earlier when all stages are stable."""
 
 STAY = 4
-"""Intervals for which a stage must be as it is, to be stable."""
+"""Number of intervals without change after which a stage counts as stable."""
 
 MOST_INSTANCES = {UP: 8, OUT: 100}
 INTERVAL_S = {"small": 1, "paper": 5}
@@ -60,13 +60,13 @@ STEP, STEP_S, STEPS = 10, 30, 5
 OUT_ROWS = 1_800
 OUT_S = 90
 STEPS_TO_STABLE = 4
-"""Intervals of the controller within which a stage is to be stable after bandwidth was short."""
+"""Number of controller intervals within which a stage must be stable after bandwidth was short."""
 
 TIMEOUT_S = 120.0
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each look, and one for what came out of each timeline."""
+    """Run the experiment: return a row for each sample, and a summary row for each timeline."""
     lines: dict[tuple[str, str], list[StageSample]] = {}
     ends = _up(settings, lines)
     if settings.is_paper:
@@ -88,8 +88,8 @@ def run(settings: Settings) -> ExperimentReport:
         "link_rows_a_second": {name: job.link_rows for name, job in JOBS.items()},
     }
     notes = (
-        "seconds_to_stable: from the first look that finds a score below 0.9 until there is enough and the number stays",
-        "uplinks are emulated: all instances of a machine share a number of rows a second, chosen so that it is short when it was",
+        "seconds_to_stable: from the first sample with a score below 0.9 until the score suffices and the number stays",
+        "uplinks are emulated: a machine's instances share a number of rows a second, so bandwidth is short when the paper's was",
         "the paper prints no figure for `up`; for `up then out` it names the second at which bandwidth was short",
     )
     return ExperimentReport(parameters, (*rows, *ends), _goals(ends, INTERVAL_S[settings.scale]), notes)
@@ -103,7 +103,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _prepare(mesh: PlugMesh, rates: Sequence[tuple[int, int]]) -> None:
-    """Code and input of the jobs: for each part (seconds, rows a second)."""
+    """Write the code and the input of the jobs; `rates` has (seconds, rows a second) for each part of the input."""
     source = importlib.resources.files("agiledart_experiments.scaling") / "timeline_jobs.py"
     (mesh.folder / "timeline_jobs.py").write_text(source.read_text())
     number, begin = 0, 0
@@ -130,7 +130,7 @@ def _submit(mesh: PlugMesh, name: str, timeline: str, link: float, least: int) -
 
 
 class _StageWatch:
-    """Looks at the slow stages of jobs, by the agents' metrics."""
+    """Sampler of the slow stages of jobs, by the agents' metrics."""
 
     def __init__(self, mesh: PlugMesh, lines: dict[tuple[str, str], list[StageSample]], timeline: str) -> None:
         self._mesh, self._lines, self._timeline = mesh, lines, timeline
@@ -139,24 +139,26 @@ class _StageWatch:
 
     @property
     def second(self) -> float:
-        """Since it began."""
+        """Return the seconds since the start of the watch."""
         return time.monotonic() - self.began
 
     def look(self, names: Sequence[str]) -> None:
-        """One look at each; of a job of which nothing is told just now there is none."""
-        told = [one.figures("agiledart_") for one in self._mesh.machines if one.is_alive]
+        """Take a sample of each job; a job whose metrics no agent reports at present gets none."""
+        agent_figures = [machine.figures("agiledart_") for machine in self._mesh.machines if machine.is_alive]
         for name in names:
-            look = self._seen(name, told)
+            look = self._seen(name, agent_figures)
             if look is not None:
                 self._lines.setdefault((name, self._timeline), []).append(look)
 
-    def _seen(self, name: str, told: Sequence[Mapping[str, float]]) -> StageSample | None:
+    def _seen(self, name: str, agent_figures: Sequence[Mapping[str, float]]) -> StageSample | None:
         stage = JOBS[name].stage
         second, label = round(self.second, 1), (f'app="{name}"', f'operator="{stage}"')
-        here = [_sum(figures, "agiledart_application_instances", *label) for figures in told]
-        taken = sum(_sum(figures, "agiledart_application_rows_total", *label, 'direction="in"') for figures in told)
+        here = [_sum(figures, "agiledart_application_instances", *label) for figures in agent_figures]
+        taken = sum(
+            _sum(figures, "agiledart_application_rows_total", *label, 'direction="in"') for figures in agent_figures
+        )
         score = f"agiledart_scaling_score{{{','.join(label)}}}"
-        scores = [figures[score] for figures in told if score in figures]
+        scores = [figures[score] for figures in agent_figures if score in figures]
         instances = int(sum(here))
         before, self._taken[name] = self._taken.get(name), (second, taken)
         if not instances:
@@ -165,18 +167,18 @@ class _StageWatch:
         if before is not None and second > before[0] and taken >= before[1]:
             rate = round((taken - before[1]) / (second - before[0]), 1)
         return StageSample(
-            second, instances, round(scores[0], 3) if scores else None, rate, sum(1 for one in here if one)
+            second, instances, round(scores[0], 3) if scores else None, rate, sum(1 for count in here if count)
         )
 
 
 def _sum(figures: Mapping[str, float], name: str, *labels: str) -> float:
     return sum(
-        value for key, value in figures.items() if key.startswith(f"{name}{{") and all(one in key for one in labels)
+        value for key, value in figures.items() if key.startswith(f"{name}{{") and all(label in key for label in labels)
     )
 
 
 def _up(settings: Settings, lines: dict[tuple[str, str], list[StageSample]]) -> list[Row]:
-    """All jobs at once on three machines; the rate becomes four times what it was."""
+    """Run all jobs at once on three machines while the rate rises to four times its value; return the summary rows."""
     scale = settings.scale
     with machines(3, _environment(settings)) as mesh:
         mesh.form(3, "--executors", str(MOST_INSTANCES[UP]))
@@ -195,7 +197,7 @@ def _up(settings: Settings, lines: dict[tuple[str, str], list[StageSample]]) -> 
 
 
 def _end(name: str, timeline: str, looks: Sequence[StageSample]) -> Row:
-    """What came out of a timeline."""
+    """Return the summary row of a timeline."""
     return {
         "job": name,
         "timeline": timeline,
@@ -209,7 +211,7 @@ def _end(name: str, timeline: str, looks: Sequence[StageSample]) -> Row:
 
 
 def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], list[StageSample]]) -> Row:
-    """One job: ten more instances every 30 s on one machine until they are no help, then with others."""
+    """Run one job: add ten instances every 30 s on one machine until they do not help, then add machines."""
     job = JOBS[name]
     words = ("--executors", str(STEP * STEPS))
     with machines(4, _environment(settings), UPLINK) as mesh:
@@ -220,7 +222,7 @@ def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], lis
         watch = _StageWatch(mesh, lines, OUT)
         key = (name, OUT)
         short = _steps_until_short(watch, mesh, name, lines)
-        settings.progress(f"{name}: bandwidth is short after {short} s; others come")
+        settings.progress(f"{name}: bandwidth is short after {short} s; other machines join")
         for machine in mesh.machines[1:]:
             mesh.join(machine, *words)
         mesh.ask("scale", name, job.stage, "auto")
@@ -243,7 +245,7 @@ def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], lis
 def _steps_until_short(
     watch: _StageWatch, mesh: PlugMesh, name: str, lines: dict[tuple[str, str], list[StageSample]]
 ) -> int | None:
-    """Ten more every 30 s; after how many seconds of this they were no help; None: they always were."""
+    """Add ten instances every 30 s; return the seconds after which more did not help, None when they always did."""
     key, rate = (name, OUT), 0.0
 
     def seen() -> list[StageSample] | None:
@@ -266,7 +268,7 @@ def _steps_until_short(
 
 
 def _grow(mesh: PlugMesh, name: str, count: int) -> None:
-    """So many instances; a change that is let go on a busy machine is asked for once more."""
+    """Scale to `count` instances; request a change again once when a busy machine dropped it."""
     try:
         mesh.ask("scale", name, JOBS[name].stage, str(count))
     except OperationFailed:
@@ -277,7 +279,7 @@ def _goals(ends: Sequence[Row], interval_s: int) -> tuple[Goal, ...]:
     goals = []
     for row in ends:
         name, took = f"{row['job']}, {row['timeline']}", row["seconds_to_stable"]
-        goals.append(Goal(f"{name}: it becomes stable ({took} s)", took is not None))
+        goals.append(Goal(f"{name}: the stage becomes stable ({took} s)", took is not None))
         if row["timeline"] == OUT:
             bound = STEPS_TO_STABLE * interval_s
             goals.append(

@@ -1,7 +1,6 @@
-"""Deployed trials until the best number of instances is found, in phases of constant rate and backlog.
+"""Experiment `secant-steps`: deployed trials until a stage has the best number of instances, in phases of constant load.
 
-The paper draws the numbers of 50 phases and says that at most four iterations are needed; ranges of rates and backlogs
-are not given.
+The paper plots 50 phases and states that at most four iterations are needed; it does not give the ranges of rates and backlogs.
 """
 
 from collections.abc import Callable
@@ -14,14 +13,14 @@ from agiledart_scaling.score import ORIGIN, ScoredTrial, paper_score, secant_ste
 
 CAPACITIES = ((30, 10), (20, 20), (10, 30), (50, 50))
 STARTS = ((0, 10), (0, 5), (5, 10), (1, 2), (10, 50))
-"""r-q and x₀-x₁ as the figure labels them; those beyond 30-10 and 0-10 are ours."""
+"""Capacities r-q and starts x₀-x₁, as the figure labels them. Departs: only 30-10 and 0-10 are the paper's."""
 
 PHASES = 50
 SEEDS = {"small": 3, "paper": 20}
 PUBLISHED_MOST = 4
 
 NOISES = {0.0: (3.24, 4), 0.02: (3.27, 5), 0.05: (3.49, 8), 0.1: (4.11, 17), 0.2: (5.22, None)}
-"""Deviation of a measured score → mean and most iterations of an independent run of 2,000 phases."""
+"""Mean and most iterations of an independent run of 2,000 phases, by deviation of the measured score."""
 
 NOISY_PHASES = 2000
 DEAD_BAND = 0.1
@@ -29,24 +28,24 @@ MOST_ITERATIONS = 20
 MAX_FACTOR = 2.0
 
 Phase = tuple[float, float]
-"""R and Q."""
+"""Rate R in rows/s and backlog Q in rows of a phase."""
 
 
 def phases(seed: int, count: int = PHASES) -> list[Phase]:
-    """Rates of 100 to 1,000 rows/s, backlogs of 50 to 500 rows."""
+    """Draw `count` phases with rates of 100 to 1,000 rows/s and backlogs of 50 to 500 rows."""
     random = RandomStream(seed, "phases")
     return [(random.between(100, 1000), random.between(50, 500)) for _ in range(count)]
 
 
 def gain_of(capacity: tuple[int, int], phase: Phase) -> float:
-    """What each instance adds to the paper's score."""
+    """Return the amount that each instance adds to the paper's score."""
     score = paper_score(1, *capacity, *phase)
     assert score is not None, "rates and backlogs of phases are above 0"
     return score
 
 
 def run(settings: Settings) -> ExperimentReport:
-    """A row for each pair of capacities and starts, for each way to begin warm, and for each noise."""
+    """Run the experiment: return a row for each capacity and start, each warm start, and each noise."""
     seeds = range(settings.seed, settings.seed + SEEDS[settings.scale])
     rows = [_steps(capacity, starts, seeds) for capacity in CAPACITIES for starts in STARTS]
     warm = [_warm(seeds, name, before) for name, before in (("last phase", True), ("origin", False))]
@@ -61,7 +60,7 @@ def run(settings: Settings) -> ExperimentReport:
     parameters = {"phases": PHASES, "seeds": len(seeds), "rate": "100..1000", "backlog": "50..500", "alpha": 0.5}
     notes = (
         "an iteration is one deployed trial, the two that a phase starts with included",
-        "warm: the first trial is the number of the phase before; beside it the last trial of that phase, or the origin",
+        "warm: the first trial is the number of the phase before, paired with the last trial of that phase, or the origin",
         "noise: of each measured score; published values are those of an independent run with another sequence (§6)",
     )
     return ExperimentReport(parameters, (*rows, *warm, *noisy), goals, notes)
@@ -75,7 +74,7 @@ def _steps(capacity: tuple[int, int], starts: tuple[int, int], seeds: range) -> 
 
 
 def _warm(seeds: range, name: str, uses_last_phase: bool) -> Row:
-    """Phases one after the other: the first trial is what the phase before ended with."""
+    """Run phases in sequence: the first trial of each is the number with which the phase before ended."""
     capacity = CAPACITIES[0]
     last = {"x": 10, "before": ScoredTrial(5, 0.5)}
 
@@ -86,7 +85,7 @@ def _warm(seeds: range, name: str, uses_last_phase: bool) -> Row:
 
 
 def _warm_trials(gain: float, last: dict[str, object], uses_last_phase: bool) -> list[int]:
-    """Trials from today's number; the pair's other point is of the phase before, or the origin."""
+    """Return the trials from the present number; the pair's other point is of the phase before, or the origin."""
     x, before = last["x"], last["before"]
     assert isinstance(x, int)
     assert isinstance(before, ScoredTrial)
@@ -101,7 +100,7 @@ def _warm_trials(gain: float, last: dict[str, object], uses_last_phase: bool) ->
 
 
 def round_up(instances: float) -> int:
-    """The least whole number that is enough."""
+    """Return the least whole number of instances that suffices."""
     return -int(-(instances - 1e-9) // 1)
 
 
@@ -125,7 +124,7 @@ def _row(label: str, starts: str, capacity: tuple[int, int], seeds: range, tried
 
 
 def _noisy(seed: int, noise: float) -> Row:
-    """Every score is measured with noise; a phase ends when a measured one is within the dead band."""
+    """Run phases with noisy scores; a phase ends when a measured score is within the dead band. Return a row."""
     random = RandomStream(seed, "noise", noise)
     iterations, errors = [], []
     for number, phase in enumerate(phases(seed, NOISY_PHASES)):
@@ -150,7 +149,7 @@ def _noisy(seed: int, noise: float) -> Row:
 
 
 def _noisy_phase(gain: float, noise: float, random: RandomStream) -> tuple[int, int]:
-    """The number that the phase ends with, and how many were tried."""
+    """Return the final number of instances of a phase, and the number of trials."""
     before, x, count = ScoredTrial(0, 0.0), 10, 1
     while count < MOST_ITERATIONS:
         count += 1

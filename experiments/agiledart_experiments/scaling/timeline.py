@@ -1,25 +1,25 @@
-"""What a timeline of a stage says: how soon it was stable, and when more instances were no help. Pure."""
+"""Analysis of a stage's timeline: how soon it was stable, and when more instances did not help. All functions are pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 ENOUGH = 0.9
-"""A health score from here on leaves a policy alone: the lower edge of its dead band."""
+"""Least health score at which a policy takes no action: the lower edge of its dead band."""
 
 NO_HELP = 1.1
-"""More instances that do not bring so many times as many rows are none: something else is short."""
+"""Least factor on the rows a second by which more instances count as help; below it another resource is short."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageSample:
-    """What was seen of a stage at one time.
+    """Sample of a stage at one time.
 
     Attributes:
-        second: since the timeline began.
-        instances: of the stage.
-        score: its health score; None: nothing is due, or nobody knows.
-        rows_a_second: that it took since the look before; None: nobody knows.
-        nodes: on which it has instances.
+        second: seconds since the timeline began.
+        instances: number of instances.
+        score: health score; None: no rows are due, or the score is unknown.
+        rows_a_second: rows a second that the stage took since the sample before; None: unknown.
+        nodes: number of nodes with instances.
     """
 
     second: float
@@ -30,22 +30,23 @@ class StageSample:
 
 
 def seconds_to_stable(looks: Sequence[StageSample]) -> float | None:
-    """From the first look that finds too little to the first from which on there is enough and the number stays as it is.
+    """Return the seconds from the first sample with a low score to the first with lasting stability.
 
-    None: it never had too little, or was not stable at the end.
+    A stage is stable while its score suffices and its number of instances stays. None: its score was never low, or it was not
+    stable at the end.
     """
     span = _unstable(looks)
     return None if span is None else round(span[1] - span[0], 1)
 
 
 def stays(looks: Sequence[StageSample], seconds: float) -> bool:
-    """Has it had too little, and been stable since for so long?"""
+    """Return whether the score was low once, and the stage has been stable since for `seconds` seconds."""
     span = _unstable(looks)
     return span is not None and looks[-1].second - span[1] >= seconds
 
 
 def _unstable(looks: Sequence[StageSample]) -> tuple[float, float] | None:
-    """Seconds of the first look that finds too little, and of the first from which on all is well; None without either."""
+    """Return the seconds of the first sample with a low score and of the first stable one; None when either is missing."""
     short = next((n for n, look in enumerate(looks) if _is_short(look)), None)
     if short is None:
         return None
@@ -60,11 +61,11 @@ def _is_short(look: StageSample) -> bool:
 
 
 def helped(before: float, after: float) -> bool:
-    """Did more instances bring more rows a second?"""
+    """Return whether more instances increased the rows a second."""
     return after >= NO_HELP * before
 
 
 def rate_between(looks: Sequence[StageSample], start: float, end: float) -> float:
-    """Median of the rows a second that were seen in a span of time; 0.0 where none were."""
+    """Return the median of the rows a second sampled in a time span; 0.0 without samples."""
     seen = sorted(look.rows_a_second for look in looks if start <= look.second < end and look.rows_a_second is not None)
     return seen[len(seen) // 2] if seen else 0.0

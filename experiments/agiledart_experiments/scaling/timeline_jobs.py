@@ -1,7 +1,7 @@
-"""The jobs of the experiment `scaling-timeline`: three of four stages each, whose second one waits for each of its rows.
+"""Jobs of the experiment `scaling-timeline`: three jobs of four stages each, whose second stage waits for each row.
 
-They travel to the agents as a user's file and know nothing of the experiment. Rows of the slow stage leave by the uplink of its
-machine, which is emulated: a file in which the instances of a machine keep until when it is taken.
+The experiment submits this file as a user's file; the jobs do not depend on the experiment. Rows of the slow stage leave by the
+emulated uplink of its machine: a file in which the machine's instances record until when the uplink is busy.
 """
 
 import fcntl
@@ -15,27 +15,27 @@ from typing import NamedTuple
 from agiledart import Change, Ranking, Sink, Source, Topology
 
 UPLINK = "TIMELINE_UPLINK"
-"""The variable in which a machine has the file of its uplink; without it there is none."""
+"""Environment variable with the path of a machine's uplink file; without it no uplink is emulated."""
 
 _UNTIL = struct.Struct("d")
 
 
 class InputLine(NamedTuple):
-    """One line of input: when, and words."""
+    """One line of input: time in milliseconds, and words."""
 
     at: int
     text: str
 
 
 class Word(NamedTuple):
-    """A word of a line."""
+    """Word of a line, with the time of the line."""
 
     at: int
     word: str
 
 
 def uplink(seconds_each: float) -> Callable[[], None]:
-    """What waits until a row has left by the uplink of this machine, which all instances here share."""
+    """Return a function that waits until a row has left by this machine's uplink, which all its instances share."""
     path = os.environ.get(UPLINK, "")
 
     def leave() -> None:
@@ -54,7 +54,7 @@ def uplink(seconds_each: float) -> Callable[[], None]:
 
 
 def slowly(seconds_each: float, link_seconds_each: float) -> Callable[[InputLine], InputLine]:
-    """A step that takes so long for each row, and then until the uplink has taken it."""
+    """Return a step that sleeps for each row, and then waits until the uplink has sent the row."""
     leave = uplink(link_seconds_each)
 
     def slow(line: InputLine) -> InputLine:
@@ -68,7 +68,7 @@ def slowly(seconds_each: float, link_seconds_each: float) -> Callable[[InputLine
 def remove_duplicates(
     lines: Source[InputLine], report: Sink[Word], name: str = "remove-duplicates", each: float = 0.01, link: float = 0.0
 ) -> Topology:
-    """Source, parse, distinct by key, sink."""
+    """Build the job with the stages source, parse, distinct by key, and sink."""
     topology = Topology(name, delivery="exactly-once")
     slow = slowly(each, link)
 
@@ -87,7 +87,7 @@ def word_count(
     each: float = 0.01,
     link: float = 0.0,
 ) -> Topology:
-    """Source, split, count by word, sink."""
+    """Build the job with the stages source, split, count by word, and sink."""
     topology = Topology(name, delivery="exactly-once")
     slow = slowly(each, link)
 
@@ -107,7 +107,7 @@ def top_k(
     each: float = 0.01,
     link: float = 0.0,
 ) -> Topology:
-    """Source, parse, count by key, the ten most frequent; its sink is the fourth stage's."""
+    """Build the job with the stages source, parse, count by key, and the ten most frequent, which also feeds the sink."""
     topology = Topology(name, delivery="exactly-once")
     slow = slowly(each, link)
 

@@ -120,7 +120,7 @@ def test_given_sizes_replace_those_of_the_scale(
     assert run_cli(["experiment", "run", "hop-count", "--sizes", "20, 10,20", "-o", "json"]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [row["nodes"] for row in document["results"]] == [10, 20]
-    for wrong, told in (("ten", "numbers with commas"), ("1", "the least size is 2")):
+    for wrong, told in (("ten", "numbers separated by commas"), ("1", "the least size is 2")):
         assert run_cli(["experiment", "run", "hop-count", "--sizes", wrong]) == 2
         assert told in capsys.readouterr().err
     assert run_cli(["experiment", "run", "churn", "--sizes", "20"]) == 2
