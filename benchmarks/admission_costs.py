@@ -131,28 +131,28 @@ async def _handshakes(address: str, authority: ed25519.Ed25519PrivateKey, token:
     first = LinkOpener(
         address, network, counted_key, Hello(service="overlay", chain=counted_chain, token=token.signed_record)
     )
-    _, told = await first.link()
-    hello = Hello(service="overlay", chain=counted_chain, token=token.signed_record, receipt=told.welcome)
+    _, greeting = await first.link()
+    hello = Hello(service="overlay", chain=counted_chain, token=token.signed_record, receipt=greeting.welcome)
     counted = LinkOpener(address, network, counted_key, hello)
     pairs = []
     for number in range(links + 10):
         both = (plain, counted) if number % 2 else (counted, plain)
-        took = {one: (await one.link())[0] for one in both}
+        took = {opener: (await opener.link())[0] for opener in both}
         if number >= 10:
             pairs.append((took[plain], took[counted]))
     return {
-        "handshake_ms": round(statistics.median(one for one, _ in pairs), 3),
-        "handshake_with_receipt_ms": round(statistics.median(other for _, other in pairs), 3),
-        "handshake_ratio": round(statistics.median(other / one for one, other in pairs), 4),
-        "receipt_bytes": len(told.welcome),
+        "handshake_ms": round(statistics.median(plain_ms for plain_ms, _ in pairs), 3),
+        "handshake_with_receipt_ms": round(statistics.median(counted_ms for _, counted_ms in pairs), 3),
+        "handshake_ratio": round(statistics.median(counted_ms / plain_ms for plain_ms, counted_ms in pairs), 4),
+        "receipt_bytes": len(greeting.welcome),
     }
 
 
 def memory(times: int = 5) -> float:
     """MB that the modules of admission and 1,000 met keys take."""
     command = [sys.executable, "-c", _MEMORY, ",".join(_OTHERS), ",".join(_ADMISSION)]
-    found = [float(subprocess.check_output(command)) for _ in range(times)]
-    return round(statistics.median(found), 2)
+    sizes = [float(subprocess.check_output(command)) for _ in range(times)]
+    return round(statistics.median(sizes), 2)
 
 
 def confining(times: int = 40) -> dict[str, float]:
@@ -166,12 +166,12 @@ def confining(times: int = 40) -> dict[str, float]:
                 began, used = time.perf_counter(), time.process_time()
                 done = confine_code_check(Path(folder), closed)
                 both = time.process_time() - used, time.perf_counter() - began
-                os.write(writing, json.dumps([1_000 * one for one in both] if done else [0.0, 0.0]).encode())
+                os.write(writing, json.dumps([1_000 * seconds for seconds in both] if done else [0.0, 0.0]).encode())
                 os._exit(0)
             os.waitpid(pid, 0)
-            one, other = json.loads(os.read(reading, 256))
-            spent.append(one)
-            took.append(other)
+            cpu_ms, elapsed_ms = json.loads(os.read(reading, 256))
+            spent.append(cpu_ms)
+            took.append(elapsed_ms)
             os.close(reading)
             os.close(writing)
     return {"confining_cpu_ms": round(statistics.median(spent), 2), "confining_least_ms": round(min(took), 2)}
@@ -204,12 +204,12 @@ def _job(mesh: Mesh, trips: Path, out: Path) -> tuple[float, float]:
     root = mesh.agents[0].process.pid
     before = cpu_seconds(root)
     with mesh.client(0) as client:
-        told = client.ask(make_submission(QUERY, {"trips": f"csv:{trips}", "report": f"csv:{out}"}, {}))
-        while (body := client.ask(Status(told["name"])))["state"] in ("deploying", "running"):
+        accepted = client.ask(make_submission(QUERY, {"trips": f"csv:{trips}", "report": f"csv:{out}"}, {}))
+        while (body := client.ask(Status(accepted["name"])))["state"] in ("deploying", "running"):
             time.sleep(0.05)
         if body["state"] != "finished":
-            raise SystemExit(f"{told['name']}: {body['state']}: {body.get('reason')}")
-        client.ask(Forget(told["name"]))
+            raise SystemExit(f"{accepted['name']}: {body['state']}: {body.get('reason')}")
+        client.ask(Forget(accepted["name"]))
         return cpu_seconds(root) - before, float(body["summary"]["wall_seconds"])
 
 
@@ -221,18 +221,18 @@ def main() -> int:
     parser.add_argument("--trips", type=int, default=60_000)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = parser.parse_args()
-    found: dict[str, float] = dict(handshakes(given.links))
-    found["admission_memory_mb"] = memory()
-    found |= confining()
+    figures: dict[str, float] = dict(handshakes(given.links))
+    figures["admission_memory_mb"] = memory()
+    figures |= confining()
     with tempfile.TemporaryDirectory(prefix="adc-", dir="/tmp") as folder:
         trips = Path(folder) / "trips.csv"
         with trips.open("w") as file:
             file.writelines(line + "\n" for line in itertools.islice(generate(seed=3), given.trips))
-        found |= jobs(given.runs, trips, Path(folder))
+        figures |= jobs(given.runs, trips, Path(folder))
     if given.output == "json":
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return 0
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:28} {value:>10}   {f'goal {GOALS[name]}' if name in GOALS else ''}")
     return 0
 

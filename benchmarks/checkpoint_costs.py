@@ -59,17 +59,19 @@ def main(arguments: list[str] | None = None) -> int:
         for number in range(chosen.pairs):
             order = ["exactly-once", "at-most-once"]
             random.shuffle(order)
-            pair = {way: measured(mesh, f"job{number}{way[:2]}", way, chosen) for way in order}
+            pair = {guarantee: measured(mesh, f"job{number}{guarantee[:2]}", guarantee, chosen) for guarantee in order}
             pairs.append(pair)
             print(f"pair {number + 1}: {json.dumps(pair)}", file=sys.stderr, flush=True)
-    told = {
+    document = {
         "load": round(load, 2),
         "keys": chosen.keys,
         "state_bytes": chosen.keys * (PADDING_BYTES + 14),
         **summary(pairs),
     }
     print(
-        json.dumps(told) if chosen.output == "json" else "\n".join(f"{name}: {figure}" for name, figure in told.items())
+        json.dumps(document)
+        if chosen.output == "json"
+        else "\n".join(f"{name}: {figure}" for name, figure in document.items())
     )
     return 0
 
@@ -97,7 +99,7 @@ def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespac
     last = mesh.total("agiledart_recovery_", mesh.machines)
     seconds, rows = time.monotonic() - began, read(mesh, name) - rows
     after = cpu(mesh)
-    told = mesh.ask("status", name).get("epoch") or {}
+    epoch = mesh.ask("status", name).get("epoch") or {}
     memory = max((rss(pid) for machine in mesh.machines for pid in machine.executors()), default=0.0)
     mesh.ask("stop", name, "--now")
     (mesh.folder / f"{name}.csv").unlink(missing_ok=True)
@@ -108,7 +110,7 @@ def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespac
         "agents_cpu_s": round(after[1] - agents, 2),
         "memory_mb": round(memory, 1),
         "epochs": epochs,
-        "took_s": round(told.get("duration_ms", 0.0) / 1e3, 3),
+        "took_s": round(epoch.get("duration_ms", 0.0) / 1e3, 3),
         "whole_bytes": whole,
         "bytes": round(gained(before, last, "agiledart_recovery_snapshot_bytes_total") / max(1.0, epochs)),
         "sent_bytes": round(gained(before, last, SENT) / max(1.0, epochs)),
@@ -126,14 +128,14 @@ def whole_state(mesh: PlugMesh, keys: int) -> float:
         now = figure(mesh.total("agiledart_recovery_", mesh.machines), counted)
         return now - figure(last, counted) if now - figure(last, counted) > keys * PADDING_BYTES else None
 
-    found = float(until(grown, TIMEOUT_S, "an epoch has all keys"))
+    size = float(until(grown, TIMEOUT_S, "an epoch has all keys"))
     number = figure(mesh.total("agiledart_recovery_", mesh.machines), EPOCHS)
     until(
         lambda: figure(mesh.total("agiledart_recovery_", mesh.machines), EPOCHS) > number or None,
         TIMEOUT_S,
         "it is committed",
     )
-    return found
+    return size
 
 
 def gained(before: dict[str, float], after: dict[str, float], name: str) -> float:
@@ -179,11 +181,11 @@ def summary(pairs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
     """Ratios: with epochs ÷ without."""
 
     def ratio(name: str) -> list[float]:
-        each = sorted(pair["exactly-once"][name] / pair["at-most-once"][name] for pair in pairs)
-        return [round(each[0], 3), round(statistics.median(each), 3), round(each[-1], 3)]
+        ratios = sorted(pair["exactly-once"][name] / pair["at-most-once"][name] for pair in pairs)
+        return [round(ratios[0], 3), round(statistics.median(ratios), 3), round(ratios[-1], 3)]
 
     def middle(name: str) -> float:
-        return round(float(statistics.median(one[name] for one in with_epochs)), 3)
+        return round(float(statistics.median(figures[name] for figures in with_epochs)), 3)
 
     with_epochs = [pair["exactly-once"] for pair in pairs]
     return {
@@ -191,10 +193,10 @@ def summary(pairs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
         "throughput_ratio": ratio("rows_a_second"),
         "executor_cpu_ratio": ratio("executor_cpu_us_a_row"),
         "memory_ratio": ratio("memory_mb"),
-        "pause_ms": {"max": max(one["pause_ms_max"] for one in with_epochs), "an_epoch": middle("paused_ms")},
-        "epochs": sum(one["epochs"] for one in with_epochs),
+        "pause_ms": {"max": max(figures["pause_ms_max"] for figures in with_epochs), "an_epoch": middle("paused_ms")},
+        "epochs": sum(figures["epochs"] for figures in with_epochs),
         "epoch": {name: middle(name) for name in ("took_s", "bytes", "sent_bytes", "whole_bytes")},
-        "agents_cpu_s": round(statistics.median(one["agents_cpu_s"] for one in with_epochs), 2),
+        "agents_cpu_s": round(statistics.median(figures["agents_cpu_s"] for figures in with_epochs), 2),
     }
 
 

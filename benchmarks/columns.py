@@ -70,8 +70,8 @@ def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     out: list[Any] = [0, 0, 0.0]
 
     def close() -> None:
-        found = np.flatnonzero(counts)
-        mean = ratios[found] / counts[found]
+        used = np.flatnonzero(counts)
+        mean = ratios[used] / counts[used]
         out[0] += len(mean)
         out[1] += int(counts.sum())
         out[2] += float(fares.sum())
@@ -80,17 +80,17 @@ def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     for block in blocks(path, rows):
         table = pacsv.read_csv(pa.BufferReader(block), read_options=reading, convert_options=converting)
         fare = table["fare"].to_numpy()
-        kept = np.flatnonzero(fare >= FARE_MIN)
-        fare = fare[kept]
-        ratio = table["tip"].to_numpy()[kept] / fare
-        east = ((table["lon"].to_numpy()[kept] + 74.1) * 1000).astype(np.int64)
-        cell = east * 1000 + ((table["lat"].to_numpy()[kept] - 40.5) * 1000).astype(np.int64)
+        passing = np.flatnonzero(fare >= FARE_MIN)
+        fare = fare[passing]
+        ratio = table["tip"].to_numpy()[passing] / fare
+        east = ((table["lon"].to_numpy()[passing] + 74.1) * 1000).astype(np.int64)
+        cell = east * 1000 + ((table["lat"].to_numpy()[passing] - 40.5) * 1000).astype(np.int64)
         if job == "j1":
             out[0] += len(cell)
             out[1] += int(cell.sum())
             out[2] += float(ratio.sum())
             continue
-        window, key = table["ts"].to_numpy()[kept] // WINDOW_MS, table[job].to_numpy()[kept]
+        window, key = table["ts"].to_numpy()[passing] // WINDOW_MS, table[job].to_numpy()[passing]
         cuts = [0, *(np.flatnonzero(window[1:] != window[:-1]) + 1).tolist(), len(window)]
         for start, stop in pairwise(cuts):
             if window[start] != current:
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000])
     given = parser.parse_args()
     pa.set_cpu_count(1)
-    ways: dict[str, Callable[[str, Path, int], tuple[Any, ...]]] = {"loop": loop, "engine": engine}
+    engines: dict[str, Callable[[str, Path, int], tuple[Any, ...]]] = {"loop": loop, "engine": engine}
     with tempfile.TemporaryDirectory() as folder:
         whole, tenth = Path(folder) / "trips.csv", Path(folder) / "tenth.csv"
         whole.write_bytes(lines_of(given.lines))
@@ -177,18 +177,18 @@ def main() -> None:
             spent: list[float] = []
             for path in (tenth, whole):
                 began = time.process_time()
-                results[name] = ways[name](job, path, rows)
+                results[name] = engines[name](job, path, rows)
                 spent.append(time.process_time() - began)
             return (spent[1] - spent[0]) * 1e6 / (0.9 * float(given.lines))
 
         for job in ("j1", "zone", "vehicle"):
             for rows in given.rows:
                 results: dict[str, tuple[Any, ...]] = {}
-                for name in ways:
-                    ways[name](job, tenth, rows)
+                for name in engines:
+                    engines[name](job, tenth, rows)
                 cpu: dict[str, list[float]] = {"loop": [], "engine": []}
                 for _ in range(given.rounds):
-                    for name in random.sample(list(ways), 2):
+                    for name in random.sample(list(engines), 2):
                         cpu[name].append(cpu_of(name))
                     assert results["loop"][:2] == results["engine"][:2], results
                 ratios = [b / a for a, b in zip(cpu["loop"], cpu["engine"], strict=True)]

@@ -158,16 +158,16 @@ def post(port: int, count: int, each: int) -> None:
 
 def posted(folder: Path, count: int) -> Iterator[Figure]:
     """Rows that others post: many a request, and one."""
-    for each, records in ((PER_POST, count), (1, count // 20)):
+    for per_post, records in ((PER_POST, count), (1, count // 20)):
         reader: Any = open_source(parse_connector("http://:0/in?listen=1"), BenchReading)
-        client = multiprocessing.get_context("spawn").Process(target=post, args=(reader.port, records, each))
+        client = multiprocessing.get_context("spawn").Process(target=post, args=(reader.port, records, per_post))
         client.start()
         first = drained(reader, 1, 1)
 
         def work(reader: Any = reader, records: int = records, first: int = first) -> int:
             return first + drained(reader, records - first)
 
-        yield measured(f"http, {each} a request", records, work)
+        yield measured(f"http, {per_post} a request", records, work)
         while client.is_alive():
             reader.read(10, 0)
             select.select([reader.fileno()], [], [], 0.05)
@@ -188,10 +188,10 @@ def publish(port: int, count: int, qos: int) -> None:
     client.connect("127.0.0.1", port)
     client.loop_start()
     for number in range(count):
-        told = client.publish(f"rooms/{number % 50}/t", json.dumps(row(number)), qos)
+        handle = client.publish(f"rooms/{number % 50}/t", json.dumps(row(number)), qos)
         if number % 1_000 == 999:
-            told.wait_for_publish(TIMEOUT_S)
-    told.wait_for_publish(TIMEOUT_S)
+            handle.wait_for_publish(TIMEOUT_S)
+    handle.wait_for_publish(TIMEOUT_S)
     client.disconnect()
     client.loop_stop()
 
@@ -316,9 +316,9 @@ def main() -> None:
                         print(json.dumps(figure._asdict()), flush=True)
     if given.output == "table":
         print("| | records | lost | records/s | CPU µs a record | records/s a core |\n|---|---|---|---|---|---|")
-        for one in figures:
+        for result in figures:
             print(
-                f"| {one.kind} | {one.records:,} | {one.lost} | {one.per_second:,} | {one.cpu_us} | {one.per_core:,} |"
+                f"| {result.kind} | {result.records:,} | {result.lost} | {result.per_second:,} | {result.cpu_us} | {result.per_core:,} |"
             )
 
 

@@ -69,50 +69,50 @@ class Plain:
 
     def daily_routes(self) -> list[tuple[Any, ...]]:
         """As the job of this name says it."""
-        return _ranked(sorted(self.routes.items(), key=lambda one: (one[0][0], -one[1][0], *one[0][1:])))
+        return _ranked(sorted(self.routes.items(), key=lambda item: (item[0][0], -item[1][0], *item[0][1:])))
 
     def daily_areas(self) -> list[tuple[Any, ...]]:
         """As the job of this name says it."""
-        return _ranked(sorted(self.areas.items(), key=lambda one: (one[0][0], -one[1][1], one[0][1])))
+        return _ranked(sorted(self.areas.items(), key=lambda item: (item[0][0], -item[1][1], item[0][1])))
 
 
 def _ranked(ordered: list[Any]) -> list[tuple[Any, ...]]:
     ranks: Counter[str] = Counter()
-    found = []
+    ranked = []
     for (day, *names), (trips, cents) in ordered:
         ranks[day] += 1
         if ranks[day] <= TOP:
-            found.append((day, ranks[day], *names, trips, cents))
-    return found
+            ranked.append((day, ranks[day], *names, trips, cents))
+    return ranked
 
 
 def plain_loop(hours: float) -> Plain:
     """Generate, split, convert, count: no part of the engine, the log or Spark."""
-    found, end = Plain(), str(START + timedelta(hours=hours))
+    totals, end = Plain(), str(START + timedelta(hours=hours))
     for line in generate(seed=SEED):
         cells = line.split(",")
         if cells[3] >= end:
-            return found
-        found.lines += 1
-        if (kept := clean(trip(cells))) is None:
+            return totals
+        totals.lines += 1
+        if (cleaned := clean(trip(cells))) is None:
             continue
-        times = 2 if found.lines <= FIRST_LINES else 1
-        found.rows += times
+        times = 2 if totals.lines <= FIRST_LINES else 1
+        totals.rows += times
         day = cells[3][:10]
         for sums in (
-            found.routes.setdefault((day, kept.start_cell, kept.end_cell), [0, 0]),
-            found.areas.setdefault((day, kept.start_cell), [0, 0]),
+            totals.routes.setdefault((day, cleaned.start_cell, cleaned.end_cell), [0, 0]),
+            totals.areas.setdefault((day, cleaned.start_cell), [0, 0]),
         ):
             sums[0] += times
-            sums[1] += times * kept.total_cents
+            sums[1] += times * cleaned.total_cents
     raise AssertionError("the generator never ends")
 
 
 def trip(cells: list[str]) -> Trip:
     """The columns of a line as the topology sees them."""
     picked_up, dropped_off = (datetime.fromisoformat(text) for text in cells[2:4])
-    way, paid = [float(text) for text in cells[4:10]], [float(text) for text in cells[11:17]]
-    return Trip(cells[0], cells[1], picked_up, dropped_off, *way, cells[10], *paid, ReadTime(0))  # type: ignore[call-arg,arg-type]
+    journey, paid = [float(text) for text in cells[4:10]], [float(text) for text in cells[11:17]]
+    return Trip(cells[0], cells[1], picked_up, dropped_off, *journey, cells[10], *paid, ReadTime(0))  # type: ignore[call-arg,arg-type]
 
 
 class ResourceWatch:
@@ -141,16 +141,16 @@ class ResourceWatch:
 
     def document(self) -> dict[str, Any]:
         """The most, and how the last third of the run compares with the second: growth that does not end shows there."""
-        found: dict[str, Any] = {"looks": len(self.disk), "log_bytes_max": max(self.disk, default=0)}
+        figures: dict[str, Any] = {"looks": len(self.disk), "log_bytes_max": max(self.disk, default=0)}
         for name in PARTS:
             if sizes := self.memory.get(name):
                 third = max(1, len(sizes) // 3)
                 middle, last = sizes[third : 2 * third] or sizes, sizes[-third:]
-                found[f"{name}_mb"] = {
+                figures[f"{name}_mb"] = {
                     "max": max(sizes), "second_third": round(sum(middle) / len(middle), 1),
                     "last_third": round(sum(last) / len(last), 1),
                 }  # fmt: skip
-        return found
+        return figures
 
 
 def _bytes_below(folder: Path) -> int:
@@ -227,17 +227,19 @@ def _until_ended(client: ControlClient, query: Any = None) -> dict[str, Any]:
 
 def faults(document: dict[str, Any], max_bytes: int) -> list[str]:
     """What of the result is not as it must be."""
-    found = [f"{name}: not what the plain loop finds" for name, one in document["tables"].items() if not one["equal"]]
-    found += [
+    wrong = [
+        f"{name}: not what the plain loop finds" for name, table in document["tables"].items() if not table["equal"]
+    ]
+    wrong += [
         f"{name} is {document[name]:,}, not {document['clean_rows']:,}"
         for name in ("written_rows", "copied_rows")
         if document[name] != document["clean_rows"]
     ]
     if not document["trimmed_rows"]:
-        found.append("nothing was trimmed: the bound is too wide for this many hours")
+        wrong.append("nothing was trimmed: the bound is too wide for this many hours")
     if document["log_bytes_max"] > OVER_BOUND * max_bytes:
-        found.append(f"the log took {document['log_bytes_max']:,} bytes of {max_bytes:,}")
-    return found
+        wrong.append(f"the log took {document['log_bytes_max']:,} bytes of {max_bytes:,}")
+    return wrong
 
 
 def main() -> int:

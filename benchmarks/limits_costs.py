@@ -45,8 +45,10 @@ def windows(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
     """A filter, then a count in windows by key."""
     topology = Topology("windows")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at)
-    kept = rows.filter(lambda trip: trip.fare > 2, "some")
-    counted = kept.key_by(lambda trip: trip.zone).window(tumbling(timedelta(minutes=1))).aggregate("counts", count_of())
+    paying = rows.filter(lambda trip: trip.fare > 2, "some")
+    counted = (
+        paying.key_by(lambda trip: trip.zone).window(tumbling(timedelta(minutes=1))).aggregate("counts", count_of())
+    )
     counted.sink("report", report)
     return topology
 
@@ -109,8 +111,8 @@ def compared(job: str, rows: int, pairs: int, folder: Path) -> dict[str, Any]:
     return {
         "job": job,
         "rows": rows,
-        "seconds_without": [round(one, 3) for one in took[False]],
-        "seconds_with": [round(one, 3) for one in took[True]],
+        "seconds_without": [round(seconds, 3) for seconds in took[False]],
+        "seconds_with": [round(seconds, 3) for seconds in took[True]],
         "ratio": round(statistics.median(ratios), 3),
         "ratio_of_least": round(min(took[True]) / min(took[False]), 3),
         "load": os.getloadavg()[0],

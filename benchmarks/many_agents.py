@@ -137,38 +137,38 @@ class Agents:
         members = members or self.live
         ids = [agent.node for agent in members]
         chance = random.Random(seed)
-        found = []
+        wrong = []
         for index, agent in enumerate(members):
             try:
                 rows = agent.ask(Nodes())["nodes"]
             except (AgileDartError, OSError) as error:
-                found.append(f"{agent.name}: {error}")
+                wrong.append(f"{agent.name}: {error}")
                 continue
             known = [NodeId.from_hex(row["node_id"]) for row in rows]
             others = [node for node in known if node != agent.node]
             after = min(others, key=lambda node: clockwise_distance(agent.node, node, ID_BITS), default=agent.node)
             before = min(others, key=lambda node: clockwise_distance(node, agent.node, ID_BITS), default=agent.node)
             if after != ids[(index + 1) % len(ids)] or before != ids[index - 1]:
-                found.append(f"{agent.name}: its neighbours are not the true ones")
+                wrong.append(f"{agent.name}: its neighbours are not the true ones")
         for _ in range(PROBES):
             key, asked = NodeId(chance.getrandbits(ID_BITS)), chance.choice(members)
             want = min(ids, key=lambda node: (ring_distance(node, key, ID_BITS), node))
             try:
                 path = asked.ask(TraceRoute(key.hex))["path"]
             except (AgileDartError, OSError) as error:
-                found.append(f"{asked.name}: {error}")
+                wrong.append(f"{asked.name}: {error}")
                 continue
             if NodeId.from_hex(path[-1]["node_id"]) != want:
-                found.append(f"{key.short} from {asked.name} ends at {path[-1]['name']}")
-        return found
+                wrong.append(f"{key.short} from {asked.name} ends at {path[-1]['name']}")
+        return wrong
 
     def until_right(self, limit: float, members: list[AgentUnderTest] | None = None) -> float:
         """Seconds until nothing is wrong; SystemExit with the faults after `limit`."""
         began, seed = time.monotonic(), 0
-        while found := self.faults(seed, members):
+        while wrong := self.faults(seed, members):
             seed += 1
             if time.monotonic() - began > limit:
-                raise SystemExit(f"after {limit:.0f} s {len(found)} things are wrong, among them: {found[:3]}")
+                raise SystemExit(f"after {limit:.0f} s {len(wrong)} things are wrong, among them: {wrong[:3]}")
         return time.monotonic() - began
 
 
@@ -178,10 +178,10 @@ def sent_bytes(pids: list[int]) -> dict[int, int]:
     totals = dict.fromkeys(pids, 0)
     pid = 0
     for line in output.splitlines():
-        if found := re.search(r"pid=(\d+)", line):
-            pid = int(found.group(1))
-        if (found := re.search(r"bytes_sent:(\d+)", line)) and pid in totals:
-            totals[pid] += int(found.group(1))
+        if match := re.search(r"pid=(\d+)", line):
+            pid = int(match.group(1))
+        if (match := re.search(r"bytes_sent:(\d+)", line)) and pid in totals:
+            totals[pid] += int(match.group(1))
     return totals
 
 

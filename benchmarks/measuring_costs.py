@@ -69,8 +69,8 @@ def spent(given: list[Batch], *, on: bool) -> float:
         if on:
             middle.keys = KeySample({0: zone})
         else:
-            for one in pipeline.running:
-                one.__class__ = Unmeasured
+            for instance in pipeline.running:
+                instance.__class__ = Unmeasured
         end = middle.inputs[0, 0]
         end.channel = ReceivingChannel(4)
         end.acknowledge = lambda frames, watermarks: None
@@ -83,8 +83,8 @@ def spent(given: list[Batch], *, on: bool) -> float:
                 await asyncio.sleep(0)
             if not number % 64 and time.process_time() - reported >= REPORT_S:
                 reported = time.process_time()
-                for one in pipeline.running:
-                    one.report()
+                for instance in pipeline.running:
+                    instance.report()
         took = time.process_time() - began
         assert not pipeline.broken
         assert sink.instance.statistics().steps["report"].rows_in == first

@@ -52,19 +52,19 @@ def main() -> int:
     parser.add_argument("--tuples", type=int, default=1_000_000, help="of the job in columns; a tenth as many trips")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = parser.parse_args()
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="adm-", dir="/tmp") as folder:
         trips = Path(folder) / "trips.csv"
         with trips.open("w") as file:
             file.writelines(line + "\n" for line in itertools.islice(generate(seed=3), given.tuples // 10))
-        found["rows"] = largest(QUERY, {"trips": f"csv:{trips}", "report": f"csv:{folder}/rows.csv"})
+        sizes["rows"] = largest(QUERY, {"trips": f"csv:{trips}", "report": f"csv:{folder}/rows.csv"})
         tuples = file_of(setup.FOLDER / "data", given.tuples)
         target = f"{setup.HERE / 'ours' / 'zone_windows.py'}:windows"
-        found["columns"] = largest(target, {"trips": f"csv:{tuples}", "results": f"csv:{folder}/columns.csv"})
+        sizes["columns"] = largest(target, {"trips": f"csv:{tuples}", "results": f"csv:{folder}/columns.csv"})
     if given.output == "json":
-        print(json.dumps({f"agent_and_executor_{name}_pss_mb": round(size, 1) for name, size in found.items()}))
+        print(json.dumps({f"agent_and_executor_{name}_pss_mb": round(size, 1) for name, size in sizes.items()}))
         return 0
-    for name, size in found.items():
+    for name, size in sizes.items():
         print(f"agent and executor, {name:8} {size:7.1f} MB PSS   goal ≤ {GOALS[name]:g}")
     return 0
 

@@ -222,12 +222,12 @@ def measured(rounds: int) -> list[dict[int, float]]:
                 began = time.process_time()
                 play(fresh)
                 seen[number][size].append(time.process_time() - began)
-    return [{size: statistics.median(times) for size, times in one.items()} for one in seen]
+    return [{size: statistics.median(times) for size, times in times_by_size.items()} for times_by_size in seen]
 
 
 def fitted(seconds: dict[int, float]) -> tuple[float, float]:
     """(µs per tuple, µs per batch): least squares over relative errors of the three sizes."""
-    weights = [(size, one / ROWS * size * 1e6) for size, one in seconds.items()]  # µs of one batch
+    weights = [(size, total / ROWS * size * 1e6) for size, total in seconds.items()]  # µs of one batch
     a = sum(size * size / cost / cost for size, cost in weights)
     b = sum(size / cost / cost for size, cost in weights)
     c = sum(1 / cost / cost for _, cost in weights)

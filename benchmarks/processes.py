@@ -13,10 +13,10 @@ def tree(root: int) -> list[int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (fields := _stat(int(entry))):
             children.setdefault(int(fields[1]), []).append(int(entry))
-    found = [root]
-    for pid in found:
-        found += children.get(pid, [])
-    return found
+    pids = [root]
+    for pid in pids:
+        pids += children.get(pid, [])
+    return pids
 
 
 def cpu_seconds(root: int) -> float:
@@ -58,11 +58,11 @@ def kind(pid: int) -> str:
 
 def rss_by_kind(root: int) -> dict[str, float]:
     """Resident memory of a tree of processes, in MB, summed by kind of process; pages that they share count in each."""
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for pid in tree(root):
         name = kind(pid)
-        found[name] = found.get(name, 0.0) + rss_mb(pid)
-    return {name: round(size, 1) for name, size in sorted(found.items()) if size}
+        sizes[name] = sizes.get(name, 0.0) + rss_mb(pid)
+    return {name: round(size, 1) for name, size in sorted(sizes.items()) if size}
 
 
 def _stat(pid: int) -> list[str]:

@@ -38,17 +38,17 @@ def interval(stages: int) -> Interval:
     states = [
         StageState(f"stage {number}", Limits(1, 8), measures, measured=(100.0,) * INSTANCES) for number in range(stages)
     ]
-    return Interval(states, {one.stage: INSTANCES for one in states})
+    return Interval(states, {state.stage: INSTANCES for state in states})
 
 
 def measured(applications: int, stages: int, rounds: int) -> dict[str, Any]:
     """Figures of all rounds."""
-    all_of_them, told = controllers(applications), interval(stages)
+    all_of_them, report = controllers(applications), interval(stages)
     spent = []
     for _ in range(rounds):
         began = time.process_time()
-        for one in all_of_them:
-            assert one.ended(told) == ()
+        for controller in all_of_them:
+            assert controller.ended(report) == ()
         spent.append(time.process_time() - began)
     median = sorted(spent)[len(spent) // 2]
     return {

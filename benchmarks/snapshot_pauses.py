@@ -99,8 +99,8 @@ class PacedBatches:
     def _begin(self) -> None:
         self._barrier += 1
         if self._run == "at once":
-            told = snapshot_of(self._step)
-            self.sizes.append(sum(len(data) for _, data in told.groups) + len(told.rest))
+            state = snapshot_of(self._step)
+            self.sizes.append(sum(len(data) for _, data in state.groups) + len(state.rest))
             return
         made = self._increments.at(self._barrier)
         if not isinstance(made, AsyncStateSnapshot):  # it cannot be opened
@@ -142,7 +142,7 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
     """A row's cost with a store that could have a snapshot open ÷ with one that only notes keys: of rounds in pairs."""
     few = keys[:20_000]
     subjects = filled("keyed", few), filled("keyed", few)
-    plain, ready = (cast(KeyedStep, one.operator) for one in subjects)
+    plain, ready = (cast(KeyedStep, subject.operator) for subject in subjects)
     ready.take_dirty_keys()
     dirty_keys: dict[str, None] = {}
     find = cast(MemoryStore, plain.store).get
@@ -157,11 +157,11 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
         costs = {}
         dirty_keys.clear()
         ready.take_dirty_keys()
-        for one in subjects if number % 2 else subjects[::-1]:
+        for subject in subjects if number % 2 else subjects[::-1]:
             began = cpu_ns()
             for _ in range(3):
-                one.feed(few, number)
-            costs[one.operator is ready] = cpu_ns() - began
+                subject.feed(few, number)
+            costs[subject.operator is ready] = cpu_ns() - began
         ratios.append(costs[True] / costs[False])
     return min(ratios), statistics.median(ratios), max(ratios)
 
@@ -193,7 +193,7 @@ def figures(flow: PacedBatches, collector: Collector) -> dict[str, Any]:
         "row_us": round(flow.spent / len(flow.batches) / BATCH * 1e6, 3),
         "work_ms_an_epoch": round(flow.work / max(1, len(flow.sizes)) * 1e3, 1),
         "megabytes": [round(size / 1e6, 1) for size in flow.sizes],
-        "took_s": [round(each, 2) for each in flow.took],
+        "took_s": [round(seconds, 2) for seconds in flow.took],
         "memory_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "gc_ms_max": {f"generation {number}": round(ns / 1e6, 2) for number, ns in collector.longest.items()},
     }
@@ -228,13 +228,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     chosen = parser.parse_args(arguments)
     collect_rarely()
-    told: dict[str, Any] = {"keys": chosen.keys, "rate": chosen.rate, "step": chosen.step}
-    for name, found in runs(chosen):
-        told[name] = found
+    document: dict[str, Any] = {"keys": chosen.keys, "rate": chosen.rate, "step": chosen.step}
+    for name, outcome in runs(chosen):
+        document[name] = outcome
         if chosen.output == "text":
-            print(f"{name}: {json.dumps(found)}", flush=True)
+            print(f"{name}: {json.dumps(outcome)}", flush=True)
     if chosen.output == "json":
-        print(json.dumps(told))
+        print(json.dumps(document))
     return 0
 
 

@@ -63,11 +63,11 @@ class Curve:
 
     def minutes(self, warm_seconds: float) -> list[tuple[float, float]]:
         """(hours, mean resident MB) of each whole minute after the warm-up."""
-        found: dict[int, list[float]] = {}
+        sizes_by_minute: dict[int, list[float]] = {}
         for second, size in zip(self.seconds, self.rss, strict=True):
             if second >= warm_seconds:
-                found.setdefault(int(second // 60), []).append(size)
-        return [((minute + 0.5) / 60, fmean(sizes)) for minute, sizes in sorted(found.items())]
+                sizes_by_minute.setdefault(int(second // 60), []).append(size)
+        return [((minute + 0.5) / 60, fmean(sizes)) for minute, sizes in sorted(sizes_by_minute.items())]
 
     def slope(self, warm_seconds: float) -> Slope:
         """The fitted line."""
@@ -83,7 +83,7 @@ def fit(points: list[tuple[float, float]]) -> Slope:
     spread = sum((x - middle) ** 2 for x, _ in points)
     slope = sum((x - middle) * (y - height) for x, y in points) / spread
     left = [y - height - slope * (x - middle) for x, y in points]
-    squares = sum(one * one for one in left)
+    squares = sum(residual * residual for residual in left)
     error = math.sqrt(squares / (count - 2) / spread)
     together = sum(a * b for a, b in pairwise(left)) / squares if squares else 0.0
     r = min(0.95, max(0.0, together))
@@ -185,18 +185,20 @@ def main() -> int:
     parser.add_argument("--speed", type=float, default=600.0, help="times real time; 600: 3,300 trips a second")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     given = parser.parse_args()
-    found = run(given.minutes, given.speed)
+    document = run(given.minutes, given.speed)
     if given.output == "json":
-        json.dump(found, sys.stdout, indent=1)
+        json.dump(document, sys.stdout, indent=1)
         print()
     else:
-        for name, part in found["parts"].items():
+        for name, part in document["parts"].items():
             print(
                 f"{name}: {part['slope_mb_an_hour']:+.2f} ± {part['slope_error']} MB an hour over {part['points']} minutes,"
                 f" at most {part['rss_mb_max']} MB resident"
             )
-        print(f"together {found['pss_mb_together']} MB PSS (goal {TOGETHER_MB:.0f}), {found['records_in']:,} trips")
-    return 0 if found["passed"] else 1
+        print(
+            f"together {document['pss_mb_together']} MB PSS (goal {TOGETHER_MB:.0f}), {document['records_in']:,} trips"
+        )
+    return 0 if document["passed"] else 1
 
 
 if __name__ == "__main__":

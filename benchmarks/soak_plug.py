@@ -82,12 +82,14 @@ def main(arguments: list[str] | None = None) -> int:
         curves, blows = watched(mesh, chosen)
         committed(mesh)
         mesh.ask("stop", "plug")
-        found = {"load": round(load, 2), **asdict(curves), **verdict(curves, blows), **compared(mesh.folder)}
-    found |= {"blows": [asdict(blow) for blow in blows], "minutes": chosen.minutes}
+        document = {"load": round(load, 2), **asdict(curves), **verdict(curves, blows), **compared(mesh.folder)}
+    document |= {"blows": [asdict(blow) for blow in blows], "minutes": chosen.minutes}
     print(
-        json.dumps(found) if chosen.output == "json" else "\n".join(f"{name}: {told}" for name, told in found.items())
+        json.dumps(document)
+        if chosen.output == "json"
+        else "\n".join(f"{name}: {figure}" for name, figure in document.items())
     )
-    return 0 if found["exact"] and found["disk_is_level"] else 1
+    return 0 if document["exact"] and document["disk_is_level"] else 1
 
 
 def write_input(file: Path, keys: int, rows: int, rate: int) -> None:
@@ -118,7 +120,7 @@ def watched(mesh: PlugMesh, chosen: argparse.Namespace) -> tuple[Curves, list[Bl
 
 def strike(mesh: PlugMesh, random: RandomStream, minute: float) -> Blow:
     """One of them dies, comes back, and the job commits again."""
-    mortal = [one for one in mesh.machines if one.name != SPARED]
+    mortal = [machine for machine in mesh.machines if machine.name != SPARED]
     victim = mortal[random.index(len(mortal))]
     executors_only = bool(victim.executors()) and random.uniform() < 0.25
     before = committed(mesh)
@@ -150,7 +152,7 @@ def committed(mesh: PlugMesh) -> int:
 
 def look(mesh: PlugMesh, curves: Curves) -> None:
     """One sample."""
-    curves.disk_mb.append(round(sum(folder_bytes(one) for one in mesh.machines) / 1e6, 2))
+    curves.disk_mb.append(round(sum(folder_bytes(machine) for machine in mesh.machines) / 1e6, 2))
     curves.spared_rss_mb.append(round(memory_mb(mesh.machine(SPARED).pid)[0], 2))
     with contextlib.suppress(OperationFailed):
         curves.epochs.append(((mesh.ask("status", "plug").get("epoch")) or {}).get("committed") or 0)

@@ -85,7 +85,7 @@ def bodies(rows: int) -> Iterator[tuple[bytes, int]]:
     made: list[CleanTrip] = []
     while len(made) < min(rows, DIFFERENT):
         got = reader.read(10_000, time.time_ns())
-        made += [found for found in map(clean, got.rows) if found is not None]
+        made += [trip for trip in map(clean, got.rows) if trip is not None]
     stored = [pair for at in range(0, len(made), STORED_ROWS) for pair in encoded(made[at : at + STORED_ROWS])]
     left = rows
     for body, count in cycle(stored):
@@ -130,7 +130,7 @@ def stream(bench: Bench, frame: "DataFrame", rows: int) -> tuple[int, float]:
     )
     query = writer.start()
     seen: dict[int, tuple[int, float]] = {}
-    while sum(found for found, _ in seen.values()) < rows:
+    while sum(count for count, _ in seen.values()) < rows:
         if (error := query.exception()) is not None:
             raise error
         for progress in query.recentProgress:
@@ -139,7 +139,7 @@ def stream(bench: Bench, frame: "DataFrame", rows: int) -> tuple[int, float]:
                 seen[int(progress["batchId"])] = (int(progress["numInputRows"]), spent)
         time.sleep(0.05)
     query.stop()
-    return sum(found for found, _ in seen.values()), sum(spent for _, spent in seen.values())
+    return sum(count for count, _ in seen.values()), sum(spent for _, spent in seen.values())
 
 
 def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float]]]]:
@@ -169,8 +169,8 @@ def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float]]]]:
 
 def answers(metrics: str) -> float:
     """Requests of readers that the agent has answered so far, by its own count."""
-    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as found:
-        text = found.read().decode()
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as response:
+        text = response.read().decode()
     lines = [line for line in text.splitlines() if line.startswith("agiledart_sink_log_answers_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
@@ -201,12 +201,12 @@ def idle(bench: Bench, seconds: float, trigger: str) -> dict[str, Any]:
 
 def summary(bench: Bench) -> dict[str, Any]:
     """Median and spread of each kind, and the ratios that the figures are for."""
-    found: dict[str, Any] = {}
+    spreads: dict[str, Any] = {}
     for name, taken in bench.taken.items():
-        found[name] = {}
+        spreads[name] = {}
         for measure in MEASURES:
-            values = sorted(one[measure] for one in taken)
-            found[name][measure] = {
+            values = sorted(sample[measure] for sample in taken)
+            spreads[name][measure] = {
                 "median": round(statistics.median(values)), "min": round(values[0]), "max": round(values[-1]),
             }  # fmt: skip
 
@@ -221,7 +221,7 @@ def summary(bench: Bench) -> dict[str, Any]:
         ("stream agiledart", "stream rate"),
     )
     ratios = {f"{one} / {other}": {m: ratio(one, other, m) for m in MEASURES} for one, other in pairs}
-    return {"figures": found, "ratios": ratios}
+    return {"figures": spreads, "ratios": ratios}
 
 
 def main() -> int:
@@ -252,8 +252,8 @@ def main() -> int:
         work = kinds(bench)
         for number in range(given.repeat + 1):
             sys.stderr.write(f"round {number}{' (left out)' if not number else ''}\n")
-            for one, action in [*work[number % len(work) :], *work[: number % len(work)]]:
-                bench.time(one, action)
+            for kind, action in [*work[number % len(work) :], *work[: number % len(work)]]:
+                bench.time(kind, action)
             if not number:
                 bench.taken.clear()
         document = {"rows": rows, "repeat": given.repeat, "cores": os.cpu_count(), **summary(bench)}
@@ -264,8 +264,8 @@ def main() -> int:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
         return 0
     for name, measures in document["figures"].items():
-        one = measures["rows_per_s"]
-        sys.stdout.write(f"{name:18} {one['median']:12,} rows/s  ({one['min']:,} to {one['max']:,})\n")
+        rate = measures["rows_per_s"]
+        sys.stdout.write(f"{name:18} {rate['median']:12,} rows/s  ({rate['min']:,} to {rate['max']:,})\n")
     for name, ratio in document["ratios"].items():
         sys.stdout.write(f"{name:36} {ratio['rows_per_s']:6.2f}   by CPU time {ratio['rows_per_cpu_s']:6.2f}\n")
     for name, found in document["idle"].items():

@@ -116,10 +116,10 @@ def chosen(names: str, among: tuple[str, ...]) -> list[str]:
     """The names that a list of beginnings means; all for "". Raises `ValueError` for one that means none."""
     if not names:
         return list(among)
-    found: list[str] = []
+    selected: list[str] = []
     for word in names.split(","):
         matching = [name for name in among if name == word] or [name for name in among if name.startswith(word)]
         if not matching:
             raise ValueError(f"{word!r} is none of {', '.join(among)}")
-        found += [name for name in matching if name not in found]
-    return [name for name in among if name in found]
+        selected += [name for name in matching if name not in selected]
+    return [name for name in among if name in selected]

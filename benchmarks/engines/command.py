@@ -63,8 +63,8 @@ def main() -> int:
         jobs = catalogue.chosen(given.jobs, (*catalogue.JOBS, *RATES))
         engines = [engine for engine in catalogue.ENGINES if not set(jobs).isdisjoint(engine.jobs)]
         carriers = [carrier for carrier in CARRIERS if not set(jobs).isdisjoint(RATES)]
-        everybody = [engine.name for engine in engines] + [carrier.name for carrier in carriers]
-        names = catalogue.chosen(given.engines, tuple(everybody))
+        known_names = [engine.name for engine in engines] + [carrier.name for carrier in carriers]
+        names = catalogue.chosen(given.engines, tuple(known_names))
     except ValueError as error:
         parser.error(str(error))
     if given.nice:

@@ -67,8 +67,8 @@ def file_of(folder: Path, count: int) -> Path:
 def passing(fares: list[float], count: int) -> int:
     """How many of the first `count` tuples pass the filter, the given ones being sent over and over."""
     whole, rest = divmod(count, len(fares))
-    kept = [fare >= FARE_MIN for fare in fares]
-    return whole * sum(kept) + sum(kept[:rest])
+    passes = [fare >= FARE_MIN for fare in fares]
+    return whole * sum(passes) + sum(passes[:rest])
 
 
 if __name__ == "__main__":

@@ -75,22 +75,22 @@ def judged_latencies(figures: LatencyFigures) -> list[dict[str, Any]]:
 
 def _judged_form(figures: LatencyFigures, name: str, form: str) -> list[dict[str, Any]]:
     ours = figures.engines.get(name, {})
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
 
     def tell(what: str, values: Iterable[float], sense: str, bound: float) -> None:
         spreads = spread(values)
         if spreads is not None:
             met = spreads.median <= bound if sense in "≤<" else spreads.median >= bound
-            found.append(
+            lines.append(
                 {"job": "j3", "what": f"{form}: {what}", "goal": f"{sense} {bound:g}", "met": met, "found": spreads}
             )
 
     if not figures.rate:
         tell("thousand tuples/s, saturated", [value / 1000 for value in ours.get("rate", {}).values()], "≥", 400)
-        return found
+        return lines
     at = f"{figures.rate:,}/s"
     tell(f"p50 ms at {at}", ours.get("p50", {}).values(), "≤", 0.5)
     for other, by in figures.engines.items():
         if other not in (*_FORMS, LIMIT):
             tell(f"p50 at {at} ÷ {other}", ratios(ours.get("p50", {}), by.get("p50", {})), "<", 1.0)
-    return found
+    return lines

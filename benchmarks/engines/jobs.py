@@ -134,11 +134,11 @@ class Latencies:
     def result(self) -> dict[str, Any]:
         """Percentiles in milliseconds, and what was seen."""
         ordered = sorted(self._values)
-        found: dict[str, Any] = {"outputs": self.outputs, "samples": len(ordered), "last_ns": self.last_ns}
+        figures: dict[str, Any] = {"outputs": self.outputs, "samples": len(ordered), "last_ns": self.last_ns}
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
             place = min(len(ordered) - 1, int(share * len(ordered)))
-            found[name] = round(ordered[place] / 1e6, 4) if ordered else None
-        return found
+            figures[name] = round(ordered[place] / 1e6, 4) if ordered else None
+        return figures
 
 
 class ZoneAggregate:

@@ -96,15 +96,15 @@ class LatencyRounds:
         for carrier in shuffled(self._carriers, self._seed, number):
             if carrier.name in self.figures.wrong:
                 continue
-            found = self._tried(carrier)
-            if found is None:
+            measured = self._tried(carrier)
+            if measured is None:
                 continue
-            self.figures.runs.append({"engine": carrier.name, "round": number, **found})
+            self.figures.runs.append({"engine": carrier.name, "round": number, **measured})
             by = self.figures.engines.setdefault(carrier.name, {})
-            for measure, value in found.items():
+            for measure, value in measured.items():
                 if isinstance(value, float):
                     by.setdefault(measure, {})[number] = value
-            shown = {key: value for key, value in found.items() if not key.endswith("_ns")}
+            shown = {key: value for key, value in measured.items() if not key.endswith("_ns")}
             self._print_line(f"  round {number}: {carrier.name:14} {shown}")
 
     def _tried(self, carrier: LatencyEngine) -> dict[str, Any] | None:
@@ -137,8 +137,8 @@ def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = Fal
         port = int(generator.stdout.readline().split()[1])
         launched = launch(carrier.command(port, WARM_SECONDS if rate else -1.0))
         connected = threading.Event()
-        told: list[str] = []
-        listener = threading.Thread(target=_listen, args=(generator.stdout, connected, told), daemon=True)
+        lines: list[str] = []
+        listener = threading.Thread(target=_listen, args=(generator.stdout, connected, lines), daemon=True)
         listener.start()
         while not connected.wait(0.05):
             if launched.process.poll() is not None or time.monotonic() - launched.began > _CONNECT_SECONDS:
@@ -148,7 +148,7 @@ def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = Fal
             _hurry(generator.pid)
             _hurry(launched.process.pid)
         samples: list[tuple[int, float]] = []
-        while generator.poll() is None and not any(line.startswith("RESULT ") for line in told):
+        while generator.poll() is None and not any(line.startswith("RESULT ") for line in lines):
             samples.append((time.time_ns(), cpu_seconds(launched.process.pid)))
             time.sleep(_SAMPLE_SECONDS)
         result, _, memory = launched.wait(time.monotonic() - launched.began + _END_SECONDS)
@@ -157,21 +157,21 @@ def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = Fal
         if generator.poll() is None:
             generator.kill()
             generator.wait()
-    said = [line.removeprefix("RESULT ") for line in told if line.startswith("RESULT ")]
-    if not said:
+    results = [line.removeprefix("RESULT ") for line in lines if line.startswith("RESULT ")]
+    if not results:
         raise RunError("the source did not end")
-    source = json.loads(said[0])
+    source = json.loads(results[0])
     if result["outputs"] != source["passing"]:
         raise RunError(f"{result['outputs']:,} results of {source['passing']:,} tuples that pass")
     took = (result["last_ns"] - source["began_ns"]) / 1e9
     warm_ns = int(WARM_SECONDS * 1e9) if rate else 0
-    steady = [one for one in samples if source["began_ns"] + warm_ns <= one[0] <= source["ended_ns"]]
+    steady = [sample for sample in samples if source["began_ns"] + warm_ns <= sample[0] <= source["ended_ns"]]
     if len(steady) < 2:
         raise RunError("too short to count CPU time")
     (since, before), (until, after) = steady[0], steady[-1]
-    found = {name: value for name, value in {**source, **result}.items() if value is not None}
+    figures = {name: value for name, value in {**source, **result}.items() if value is not None}
     return {
-        **found,
+        **figures,
         "cpu_percent": round(100 * (after - before) / ((until - since) / 1e9), 2),
         "rate": round(source["sent"] / took, 1),
         "memory_mb": round(memory, 1),

@@ -32,13 +32,13 @@ class Quartiles:
 
 def spread(values: Iterable[float]) -> Quartiles | None:
     """Of the values; None when there are none."""
-    found = sorted(values)
-    if not found:
+    ordered = sorted(values)
+    if not ordered:
         return None
-    lower, upper = found[0], found[-1]
-    if len(found) >= 4:
-        lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
-    return Quartiles(statistics.median(found), lower, upper, len(found))
+    lower, upper = ordered[0], ordered[-1]
+    if len(ordered) >= 4:
+        lower, _, upper = statistics.quantiles(ordered, n=4, method="inclusive")
+    return Quartiles(statistics.median(ordered), lower, upper, len(ordered))
 
 
 def ratios(over: Mapping[int, float], under: Mapping[int, float]) -> list[float]:

@@ -37,7 +37,7 @@ def throughput_table(figures: JobFigures) -> str:
     lines = []
     plain = figures.cpu.get("plain", {})
     for name, cpu in sorted(figures.cpu.items(), key=lambda item: spread(item[1].values()).median):  # type: ignore[union-attr]
-        found = spread(cpu.values())
+        quartiles = spread(cpu.values())
         rate, startup = spread(figures.rate[name].values()), spread(figures.startup[name].values())
         memory = spread(figures.memory[name].values())
         assert rate is not None
@@ -45,7 +45,7 @@ def throughput_table(figures: JobFigures) -> str:
         lines.append(
             [
                 name,
-                _ratio_text(found, 3),
+                _ratio_text(quartiles, 3),
                 _ratio_text(spread(ratios(cpu, plain)), 3),
                 f"{rate.median / 1000:,.0f}",
                 _ratio_text(startup),
@@ -59,14 +59,14 @@ def throughput_table(figures: JobFigures) -> str:
 
 def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> list[dict[str, Any]]:
     """Every goal of which both sides were measured."""
-    found = []
+    lines = []
     for goal in GOALS:
         if goal.job in measured and (evaluated := goal.evaluated(measured[goal.job].cpu)) is not None:
             words = {"job": goal.job, "what": goal.what, "goal": f"{goal.sense} {goal.bound:g}"}
-            found.append({**words, "met": goal.met(evaluated), "found": evaluated})
+            lines.append({**words, "met": goal.met(evaluated), "found": evaluated})
     for figures in latencies:
-        found += judged_latencies(figures)
-    return found
+        lines += judged_latencies(figures)
+    return lines
 
 
 def goal_table(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> str:
@@ -144,14 +144,14 @@ def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latenc
         jobs[job] = {
             "engines": {
                 name: {
-                    what: found.plain()
+                    what: quartiles.plain()
                     for what, values in (
                         ("cpu_s_per_million", cpu),
                         ("tuples_per_s", figures.rate[name]),
                         ("startup_cpu_s", figures.startup[name]),
                         ("memory_mb", figures.memory[name]),
                     )
-                    if (found := spread(values.values())) is not None
+                    if (quartiles := spread(values.values())) is not None
                 }
                 for name, cpu in figures.cpu.items()
             },
@@ -159,12 +159,16 @@ def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latenc
             "runs": figures.runs,
         }
     goals = [{**goal, "found": goal["found"].plain()} for goal in goal_lines(measured, latencies)]
-    told = [
+    latency_runs = [
         {
             "rate": figures.rate,
             "wrong": figures.wrong,
             "engines": {
-                name: {measure: found.plain() for measure, values in by.items() if (found := spread(values.values()))}
+                name: {
+                    measure: quartiles.plain()
+                    for measure, values in by.items()
+                    if (quartiles := spread(values.values()))
+                }
                 for name, by in figures.engines.items()
             },
             "runs": figures.runs,
@@ -172,7 +176,7 @@ def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latenc
         for figures in latencies
     ]
     return json.dumps(
-        {"about": {**machine(), **about}, "goals": goals, "jobs": jobs, "latencies": told},
+        {"about": {**machine(), **about}, "goals": goals, "jobs": jobs, "latencies": latency_runs},
         indent=1,
         ensure_ascii=False,
     )

@@ -48,12 +48,12 @@ def main(arguments: list[str] | None = None) -> int:
     campaign = FaultCampaign()
     with contextlib.suppress(KeyboardInterrupt):  # what was seen until then is told
         campaign.run(given.seed, tuple(given.kinds or CLASSES), given.draws, given.minutes, print_line)
-    told = campaign.to_dict()
+    document = campaign.to_dict()
     if given.output == "json":
-        print(json.dumps(told, indent=1))
+        print(json.dumps(document, indent=1))
     else:
-        print(f"{told['draws']} draws, {told['violations']} with a violation, skipped {told['skipped']}")
-    return 1 if told["violations"] else 0
+        print(f"{document['draws']} draws, {document['violations']} with a violation, skipped {document['skipped']}")
+    return 1 if document["violations"] else 0
 
 
 if __name__ == "__main__":

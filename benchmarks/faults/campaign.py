@@ -103,8 +103,8 @@ def one(made: FaultLab, draw: Draw, finals: Finals, files: dict[str, int]) -> Dr
     if not ran and len(answers[0].stderr) < WORDS_OF_NO:
         outcome.violations.append(f"refused: in the words {answers[0].stderr!r}")
     outcome.violations += violations_of(made, draw, name, finals, files, outcome.struck, took, ran=ran)
-    told = made.status(name) if ran else {"state": "", "reason": answers[0].stderr.strip()}
-    outcome.state, outcome.reason = told["state"], told.get("reason", "")
+    status = made.status(name) if ran else {"state": "", "reason": answers[0].stderr.strip()}
+    outcome.state, outcome.reason = status["state"], status.get("reason", "")
     outcome.seconds = round(sum(outcome.took.values()), 1)
     return outcome
 

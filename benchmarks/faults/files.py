@@ -22,8 +22,8 @@ UP_SECONDS: Final = 60.0
 
 def files_of(agent: AgentProcess) -> list[Path]:
     """All that a node keeps, in order of name."""
-    found = (path for path in sorted(agent.state_dir.rglob("*")) if path.is_file() and not path.is_symlink())
-    return [path for path in found if path.suffix != ROWS and path.name != "ballast"]
+    paths = (path for path in sorted(agent.state_dir.rglob("*")) if path.is_file() and not path.is_symlink())
+    return [path for path in paths if path.suffix != ROWS and path.name != "ballast"]
 
 
 def damage(path: Path, way: str, bit: int, other: Path) -> None:
@@ -55,14 +55,16 @@ def damage_one(lab: FaultLab, draw: Draw, agent: AgentProcess) -> None:
     top = [path for path in files if path.parent == agent.state_dir]
     below = [path for path in files if path not in top]
     chosen = below if below and draw.detail % 2 else top
-    path, way = chosen[draw.detail // 2 % len(chosen)], WAYS[draw.detail // 64 % len(WAYS)]
+    path, kind = chosen[draw.detail // 2 % len(chosen)], WAYS[draw.detail // 64 % len(WAYS)]
     inner = path.relative_to(agent.state_dir)
     others = [
-        one.state_dir / inner for one in lab.mesh.agents if one is not agent and (one.state_dir / inner).is_file()
+        other.state_dir / inner
+        for other in lab.mesh.agents
+        if other is not agent and (other.state_dir / inner).is_file()
     ]
-    damage(path, way, draw.detail // 512, others[0] if others else agent.state_dir / "nothing")
+    damage(path, kind, draw.detail // 512, others[0] if others else agent.state_dir / "nothing")
     with agent.log.open("a") as log:
-        log.write(f"-- {inner} is {way} now\n")
+        log.write(f"-- {inner} is {kind} now\n")
 
 
 def restarted(agent: AgentProcess) -> None:
@@ -73,9 +75,9 @@ def restarted(agent: AgentProcess) -> None:
     waited(lambda: agent.description or agent.process is None or agent.process.poll() is not None, UP_SECONDS)
     if agent.process.poll() is None:
         return
-    said = agent.log.read_text()[before:]
-    for pattern in " ".join(REMEDY.findall(said)).split():
-        assert pattern.startswith(str(agent.state_dir)), f"a remedy for another place: {said}"
-        for found in glob(pattern):
-            Path(found).unlink()
+    output = agent.log.read_text()[before:]
+    for pattern in " ".join(REMEDY.findall(output)).split():
+        assert pattern.startswith(str(agent.state_dir)), f"a remedy for another place: {output}"
+        for damaged in glob(pattern):
+            Path(damaged).unlink()
     agent.start()

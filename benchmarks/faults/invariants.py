@@ -33,13 +33,13 @@ def one_ring(lab: FaultLab) -> Iterator[str]:
     wanted = {agent.name for agent in lab.mesh.agents}
 
     def seen() -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         for agent in lab.mesh.agents:
             try:
-                told[agent.name] = sorted(names_seen(agent))
+                answers[agent.name] = sorted(names_seen(agent))
             except UNANSWERED as error:
-                told[agent.name] = str(error)[:200]
-        return told
+                answers[agent.name] = str(error)[:200]
+        return answers
 
     if not waited(lambda: all(names == sorted(wanted) for names in seen().values()), RING_SECONDS):
         yield f"ring: after {RING_SECONDS:g} s they know {seen()}"
@@ -48,30 +48,34 @@ def one_ring(lab: FaultLab) -> Iterator[str]:
 def ends(lab: FaultLab, name: str) -> Iterator[str]:
     """The job ends."""
     if not waited(lambda: lab.status(name)["state"] in FINAL, END_SECONDS):
-        told = lab.status(name)
-        why = told.get("recovery") or told.get("reason", "")
-        yield f"end: {name} is {told['state'] or 'unknown'} after {END_SECONDS:g} s, {why}"
+        status = lab.status(name)
+        why = status.get("recovery") or status.get("reason", "")
+        yield f"end: {name} is {status['state'] or 'unknown'} after {END_SECONDS:g} s, {why}"
 
 
 def agreement(lab: FaultLab, finals: Finals) -> Iterator[str]:
     """All agents say the same; what ended stays as it ended."""
 
-    def told() -> list[Any]:
+    def ask_all() -> list[Any]:
         return [lab.states(agent) for agent in lab.mesh.agents]
 
     def same() -> bool:
-        said = told()
-        return None not in said and all(one == said[0] for one in said) and not any(by for *_, by in said[0].values())
+        listings = ask_all()
+        return (
+            None not in listings
+            and all(listing == listings[0] for listing in listings)
+            and not any(by for *_, by in listings[0].values())
+        )
 
     if not waited(same, QUIET_SECONDS):
-        names = {name for one in told() if one for name in one}
+        names = {name for listing in ask_all() if listing for name in listing}
         differ = {
-            n: [one and one.get(n) for one in told()]
+            n: [listing and listing.get(n) for listing in ask_all()]
             for n in sorted(names)
-            if len({str(one and one.get(n)) for one in told()}) > 1
+            if len({str(listing and listing.get(n)) for listing in ask_all()}) > 1
         }
         yield f"agreement: {differ or 'by hearsay still'}"
-    for name, (state, reason, is_unverified) in (told()[0] or {}).items():
+    for name, (state, reason, is_unverified) in (ask_all()[0] or {}).items():
         if state in FINAL and not is_unverified and finals.setdefault(name, (state, reason)) != (state, reason):
             yield f"final: {name} was {finals[name]}, and is {(state, reason)}"
 
@@ -104,14 +108,14 @@ def is_prefix(rows: list[tuple[int, int, int]], expected: list[tuple[int, int, i
 
 def by_window(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Windows in the order in which they were put out, the keys of each (and only those) in the order of the reference."""
-    found: dict[int, list[tuple[int, int, int]]] = {}
+    rows_by_window: dict[int, list[tuple[int, int, int]]] = {}
     last = 0
     for row in rows:
-        found.setdefault(row[0] if row[0] >= last else -1, []).append(
+        rows_by_window.setdefault(row[0] if row[0] >= last else -1, []).append(
             row
         )  # a window that comes too late stands where none may be
         last = max(last, row[0])
-    return [row for same in found.values() for row in sorted(same)]
+    return [row for same in rows_by_window.values() for row in sorted(same)]
 
 
 def logged(folder: Any) -> list[Any]:
@@ -129,13 +133,13 @@ def logged(folder: Any) -> list[Any]:
 
 def reason(lab: FaultLab, draw: Draw, name: str) -> Iterator[str]:
     """Who failed says why, with a node or a step, and in words."""
-    for one, (state, why, _) in (lab.states(lab.any()) or {}).items():
-        if not one.startswith(name) or state != "failed":
+    for job, (state, why, _) in (lab.states(lab.any()) or {}).items():
+        if not job.startswith(name) or state != "failed":
             continue
         if not why or "Traceback" in why:
-            yield f"reason: {one} failed, {why or 'and nothing says why'}"
+            yield f"reason: {job} failed, {why or 'and nothing says why'}"
         elif not (NAMES.search(why) or re.search(r"\b(bad|left|right|sums|fold|plain|report|folds)\b", why)):
-            yield f"reason: {one}: no node and no step in {why!r}"
+            yield f"reason: {job}: no node and no step in {why!r}"
     state, why, _ = (lab.states(lab.any()) or {}).get(f"{name}-bad", ("failed", "bad", False))
     if state != "failed" or "bad" not in why:
         yield f"reason: code that breaks in step bad is {state}: {why!r}"
@@ -145,31 +149,31 @@ def spared(lab: FaultLab, draw: Draw, name: str, struck: tuple[str, ...]) -> Ite
     """What hosts nothing changes nothing, and a run that is saved by epochs goes on whatever became of its hosts."""
     if draw.moment == "forming":
         return  # whoever forms it may be struck, too
-    told = lab.status(name)
-    hit = [one for one in struck if one in told["nodes"]]
+    status = lab.status(name)
+    hit = [agent for agent in struck if agent in status["nodes"]]
     is_hit = len(hit) > (1 if draw.kind in ("pair", "one-way") else 0)
-    if told["state"] != "finished" and (not is_hit or (draw.delivery == "exactly-once" and draw.kind != "flip")):
-        who = f"{', '.join(struck) or 'nobody'} was struck, it ran on {', '.join(told['nodes'])}"
-        yield f"spared: {name} is {told['state']}: {who}: {told.get('reason', '')}"
+    if status["state"] != "finished" and (not is_hit or (draw.delivery == "exactly-once" and draw.kind != "flip")):
+        circumstances = f"{', '.join(struck) or 'nobody'} was struck, it ran on {', '.join(status['nodes'])}"
+        yield f"spared: {name} is {status['state']}: {circumstances}: {status.get('reason', '')}"
 
 
 def nothing_left(lab: FaultLab, files_before: dict[str, int]) -> Iterator[str]:
     """No process, no saved state, no descriptor."""
 
     def left() -> list[str]:
-        found = []
+        leftovers = []
         for agent in lab.mesh.agents:
             try:
                 if pids := executors_of(agent):
-                    found.append(f"{agent.name} has the processes {pids}")
+                    leftovers.append(f"{agent.name} has the processes {pids}")
             except UNANSWERED as error:
-                found.append(f"{agent.name}: {error}")
-            if kept := list(kept_in(agent.state_dir)):
-                found.append(f"{agent.name} keeps {kept[:12]}")
+                leftovers.append(f"{agent.name}: {error}")
+            if remains := list(kept_in(agent.state_dir)):
+                leftovers.append(f"{agent.name} keeps {remains[:12]}")
             count = descriptors_of(agent.pid)
             if count > files_before.get(agent.name, count) + MORE_FILES:
-                found.append(f"{agent.name} has {count} descriptors, {files_before[agent.name]} when it was new")
-        return found
+                leftovers.append(f"{agent.name} has {count} descriptors, {files_before[agent.name]} when it was new")
+        return leftovers
 
     if not waited(lambda: not left(), QUIET_SECONDS):
         yield f"left: {'; '.join(left())}"
@@ -219,8 +223,8 @@ def violations_of(
         invariants["output"] = lambda: output(lab, name)
         invariants["spared"] = lambda: spared(lab, draw, name, struck)
     invariants |= {"reason": lambda: reason(lab, draw, name), "left": lambda: nothing_left(lab, files_before)}
-    found: list[str] = []
-    for part, judge in invariants.items():
-        found += judge()
+    violations: list[str] = []
+    for part, check in invariants.items():
+        violations += check()
         took(part)
-    return found
+    return violations

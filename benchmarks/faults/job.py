@@ -99,12 +99,12 @@ def write_input(folder: Path) -> None:
 
 def expected_folds() -> list[Row]:
     """Each row with the fold of its key so far, in order."""
-    kept: dict[int, int] = {}
-    found = []
+    folds: dict[int, int] = {}
+    expected = []
     for at, key, value in sorted(readings(0) + readings(1)):
-        kept[key] = (kept[key] * 31 + value) % 1_000_003 if key in kept else value
-        found.append((at, key, kept[key]))
-    return found
+        folds[key] = (folds[key] * 31 + value) % 1_000_003 if key in folds else value
+        expected.append((at, key, folds[key]))
+    return expected
 
 
 def expected_sums() -> list[tuple[int, int, int]]:

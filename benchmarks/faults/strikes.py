@@ -73,14 +73,14 @@ def kill_executor(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> 
 @contextlib.contextmanager
 def clock(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The clock is set wrong, and right again."""
-    kept = lab.clocks.get(agent.name)
-    if kept is None:
+    setting = lab.clocks.get(agent.name)
+    if setting is None:
         raise Impossible("no libfaketime here")
-    kept.set(CLOCKS[draw.detail % len(CLOCKS)])
+    setting.set(CLOCKS[draw.detail % len(CLOCKS)])
     try:
         yield (agent.name,)
     finally:
-        kept.set("+0")
+        setting.set("+0")
 
 
 @contextlib.contextmanager
@@ -100,7 +100,7 @@ def flip(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 def descriptors(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """The agent may open two more files and no third."""
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
-    held = max(int(one) for one in os.listdir(f"/proc/{agent.pid}/fd"))
+    held = max(int(number) for number in os.listdir(f"/proc/{agent.pid}/fd"))
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (held + 3, before[1]))
     try:
         yield (agent.name,)
@@ -141,10 +141,10 @@ def disk_read_only(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) ->
 @contextlib.contextmanager
 def code(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Somebody's code breaks beside the job, in a way of its own."""
-    way = WAYS[draw.detail % len(WAYS)]
+    misbehaviour = WAYS[draw.detail % len(WAYS)]
     _submitted(
         lab, f"{name}-bad", "job.py:hostile", "--set", f"rows=csv:{lab.folder / 'left.csv'}?speed=10@{agent.name}",
-        "--set", f"out=null:@{agent.name}", "--set", f"way={way}",
+        "--set", f"out=null:@{agent.name}", "--set", f"way={misbehaviour}",
     )  # fmt: skip
     yield ()
 
@@ -164,7 +164,7 @@ def cut(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[t
     side = [agent.name]
     if draw.role == "bystander":
         used = lab.status(name)["nodes"] or [*SOURCES, SINK]
-        side = [one.name for one in lab.mesh.agents if one.name not in used] or side
+        side = [other.name for other in lab.mesh.agents if other.name not in used] or side
     elif draw.detail % 2:
         side.append("a5")
     hosts.move(side, "right")
@@ -236,7 +236,7 @@ def _hosts(lab: FaultLab) -> Hosts:
 
 
 def _other(lab: FaultLab, draw: Draw, agent: AgentProcess) -> str:
-    others = [one.name for one in lab.mesh.agents if one.name != agent.name]
+    others = [machine.name for machine in lab.mesh.agents if machine.name != agent.name]
     return others[draw.detail % len(others)]
 
 

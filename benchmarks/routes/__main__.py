@@ -32,7 +32,7 @@ def run(scenario: LinkScenario, seed: int) -> dict[str, Any]:
         job.until_rows_come()
         first = time.monotonic()
         time.sleep(BEGIN_SECONDS)
-        told = scenario.act(lab, job)
+        figures = scenario.act(lab, job)
         route = job.route()
         state = job.ends(120)
         expected = (lab.agents.folder / "rows.csv").read_bytes().count(b"\n")
@@ -40,7 +40,7 @@ def run(scenario: LinkScenario, seed: int) -> dict[str, Any]:
             "scenario": scenario.name,
             "seed": seed,
             "seconds_to_first_row": round(first - submitted, 2),
-            **told,
+            **figures,
             "moves": route.get("moves", {}),
             "state": state,
             "reason": job.status().get("reason", ""),
@@ -58,16 +58,16 @@ def main() -> int:
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     wanted = tuple(filter(None, chosen.scenarios.split(",")))
-    found = []
+    results = []
     try:
         for scenario in SCENARIOS.values():
             if wanted and not scenario.name.startswith(wanted):
                 continue
             for seed in range(1, chosen.runs + 1):
-                found.append(run(scenario, seed))
-                print(json.dumps(found[-1]), flush=True)
+                results.append(run(scenario, seed))
+                print(json.dumps(results[-1]), flush=True)
                 if chosen.output:
-                    chosen.output.write_text(json.dumps(found, indent=1) + "\n")
+                    chosen.output.write_text(json.dumps(results, indent=1) + "\n")
     except CannotEmulate as error:
         print(error, file=sys.stderr)
         return 1

@@ -89,9 +89,9 @@ class RouteLab:
     def __enter__(self) -> "RouteLab":
         self.hosts.__enter__()
         try:
-            for one in range(1, COUNT + 1):
-                for other in range(one + 1, COUNT + 1):
-                    self.hosts.link(one, other, delay=DELAYS.get((one, other), OTHER_DELAY))
+            for first in range(1, COUNT + 1):
+                for second in range(first + 1, COUNT + 1):
+                    self.hosts.link(first, second, delay=DELAYS.get((first, second), OTHER_DELAY))
             self.agents = Agents([self.hosts.place(number, leads=number != NO_RELAY) for number in range(1, COUNT + 1)])
             self.agents.start()
             self.agents.until_right(60)
@@ -118,10 +118,10 @@ class RouteLab:
 
     def executors(self, agent: int) -> list[int]:
         """Processes of its executors."""
-        told = subprocess.run(
+        listed = subprocess.run(
             ["pgrep", "-P", str(self.agents.all[agent - 1].pid)], capture_output=True, text=True, check=False
         ).stdout
-        return [int(pid) for pid in told.split()]
+        return [int(pid) for pid in listed.split()]
 
     def submit(self, paths: str, rows: int, rate: int, width: int, delivery: str = "") -> "MeshJob":
         """Start the job, which sends so many rows a second of so many bytes."""
@@ -131,12 +131,12 @@ class RouteLab:
             for number in range(rows):
                 file.write(f"{number * 1000 // rate},{number},{'x' * width}\n")
         out = folder / "out.csv"
-        told = self.cli(
+        process = self.cli(
             "submit", "job.py:build", "--set", f"rows=csv:{folder}/rows.csv?speed=1@a1", "--set",
             f"report=csv:{out}@a6", "--set", f"paths={paths}", "--set", f"delivery={delivery or 'at-most-once'}",
         )  # fmt: skip
-        if told.returncode:
-            raise RuntimeError(told.stderr)
+        if process.returncode:
+            raise RuntimeError(process.stderr)
         return MeshJob(self, out)
 
     def cli(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -163,7 +163,10 @@ class MeshJob:
     def routes(self) -> list[dict[str, Any]]:
         """Of all its channels that go to another host, as their senders tell."""
         return [
-            route for stage in self.status()["stages"] for one in stage["instances"] for route in one.get("routes", ())
+            route
+            for stage in self.status()["stages"]
+            for instance in stage["instances"]
+            for route in instance.get("routes", ())
         ]
 
     def route(self) -> dict[str, Any]:
@@ -172,7 +175,7 @@ class MeshJob:
 
     def figure(self, name: str) -> int:
         """Sum over all instances."""
-        return sum(one.get(name, 0) for stage in self.status()["stages"] for one in stage["instances"])
+        return sum(instance.get(name, 0) for stage in self.status()["stages"] for instance in stage["instances"])
 
     def until_rows_come(self) -> None:
         """Some of them."""

@@ -54,7 +54,9 @@ def trouble_and_healing(break_it: Callable[[RouteLab], None], heal: Callable[[Ro
         sleep_until(began + seconds)
         healed, route = time.monotonic(), job.route()
         by = route.get("relay", "")
-        left = [(one["at_ms"] - wall_ms) / 1_000 for one in route.get("changes", ()) if one["at_ms"] >= wall_ms]
+        left = [
+            (change["at_ms"] - wall_ms) / 1_000 for change in route.get("changes", ()) if change["at_ms"] >= wall_ms
+        ]
         heal(lab)
         sleep_until(healed + 5)
         frames = job.route().get("frames", {})

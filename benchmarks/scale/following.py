@@ -74,13 +74,13 @@ def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, An
             "up": up,
             "down": down,
             "changes": [
-                {name: one[name] for name in ("from", "to", "state", "seconds", "pause_ms", "reason")}
-                for one in changes
+                {name: change[name] for name in ("from", "to", "state", "seconds", "pause_ms", "reason")}
+                for change in changes
             ],
             "state": over["state"],
             "reason": over["reason"],
             "exact": job.out.read_text().splitlines(keepends=True) == expected[: feeder.sent],
-            "load": [round(one, 1) for one in os.getloadavg()],
+            "load": [round(load, 1) for load in os.getloadavg()],
         }
 
 
@@ -102,7 +102,7 @@ def _step(
         percentile(late.between(began + INTERVAL_SECONDS * n, began + INTERVAL_SECONDS * (n + 1)), 0.99)
         for n in range(spans)
     ]
-    beyond = [n + 1 for n, one in enumerate(p99) if one is not None and one > BOUND_MS]
+    beyond = [n + 1 for n, delay in enumerate(p99) if delay is not None and delay > BOUND_MS]
     return {
         "instances_by_second": came,
         "instances": came[-1][1] if came else None,

@@ -36,10 +36,10 @@ class Moving:
         """When the first paced row was due, as far as results have come sooner than one thought."""
 
     def _cli(self, *words: str) -> str:
-        told = cli(*words, "--agent", str(self.agent.state_dir), cwd=self.folder, timeout=120)
-        if told.returncode:
-            raise SystemExit(told.stdout + told.stderr)
-        return told.stdout
+        process = cli(*words, "--agent", str(self.agent.state_dir), cwd=self.folder, timeout=120)
+        if process.returncode:
+            raise SystemExit(process.stdout + process.stderr)
+        return process.stdout
 
     def status(self) -> dict[str, Any]:
         """As its agent sees it."""
@@ -71,26 +71,26 @@ class Moving:
             calm_from = time.monotonic()
             time.sleep(CALM_SECONDS)
             calm = late.between(calm_from, time.monotonic())
-            each = [self._moved(late) for _ in range(self.moves)]
+            moves = [self._moved(late) for _ in range(self.moves)]
             self._cli("stop", "heavy")
-            over = wait_for(lambda: (told := self.status())["state"] in FINAL and told, 120, "it ends")
+            over = wait_for(lambda: (status := self.status())["state"] in FINAL and status, 120, "it ends")
         finally:
             late.close()
-        gaps = [one["pause_ms"] for one in each if one["pause_ms"] is not None]
+        pauses = [move["pause_ms"] for move in moves if move["pause_ms"] is not None]
         return {
             "keys": self.keys,
             "rows_a_second": self.rate,
             "calm_p99_ms": percentile(calm, 0.99),
-            "moves": each,
-            "pause_ms_median": round(statistics.median(gaps), 1) if gaps else None,
-            "pause_ms_worst": max(gaps, default=None),
-            "within_a_second": sum(gap <= 1_000 for gap in gaps),
+            "moves": moves,
+            "pause_ms_median": round(statistics.median(pauses), 1) if pauses else None,
+            "pause_ms_worst": max(pauses, default=None),
+            "within_a_second": sum(pause <= 1_000 for pause in pauses),
             "state": over["state"],
             "reason": over["reason"],
-            "brought_back": sum("restarted, attempt" in one["text"] for one in over["history"]),
+            "brought_back": sum("restarted, attempt" in event["text"] for event in over["history"]),
             "rows": (written := self.out.read_text()).count("\n"),
             "exact": self.expected.startswith(written) and written.endswith("\n"),
-            "load": [round(one, 1) for one in os.getloadavg()],
+            "load": [round(load, 1) for load in os.getloadavg()],
         }
 
     def _moved(self, late: Lateness) -> dict[str, Any]:
@@ -100,16 +100,16 @@ class Moving:
         self._cli("move", "heavy", "sums.0", to)
         done = time.monotonic()
         change = wait_for(self._last_change, 60, "the epoch after it tells the gap")
-        told = time.monotonic()
+        ended = time.monotonic()
         time.sleep(CALM_SECONDS)
         return {
             "to": to,
             "pause_ms": change["pause_ms"],
             "seconds": round(done - began, 2),
             "moved_bytes": change["moved_bytes"],
-            "p99_ms_meanwhile": percentile(late.between(began, told), 0.99),
-            "worst_ms_meanwhile": percentile(late.between(began, told), 1.0),
-            "p99_ms_after": percentile(late.between(told, time.monotonic()), 0.99),
+            "p99_ms_meanwhile": percentile(late.between(began, ended), 0.99),
+            "worst_ms_meanwhile": percentile(late.between(began, ended), 1.0),
+            "p99_ms_after": percentile(late.between(ended, time.monotonic()), 0.99),
             "load": round(os.getloadavg()[0], 1),
         }
 

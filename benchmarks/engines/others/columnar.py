@@ -74,10 +74,10 @@ def numpy_j1(path: str, rows: int, everything: bool) -> RowSums:
 
     sums, read = RowSums(), numpy_reader("j1", everything)
     for block in blocks(path, rows):
-        found = _derived(np, read(block))
-        sums.count += len(found["ratio"])
-        sums.cells += int(found["cell"].sum())
-        sums.ratios += float(found["ratio"].sum())
+        columns = _derived(np, read(block))
+        sums.count += len(columns["ratio"])
+        sums.cells += int(columns["cell"].sum())
+        sums.ratios += float(columns["ratio"].sum())
     return sums
 
 
@@ -102,8 +102,8 @@ def numpy_j2(path: str, rows: int, job: str, everything: bool) -> WindowSums:
             state[keys] = 0
 
     for block in blocks(path, rows):
-        found = _derived(np, read(block))
-        windows = found["ts"] // WINDOW_MS
+        columns = _derived(np, read(block))
+        windows = columns["ts"] // WINDOW_MS
         cuts = [0, *(np.nonzero(np.diff(windows))[0] + 1).tolist(), len(windows)]
         for low, high in pairwise(cuts):
             if low == high:
@@ -111,7 +111,7 @@ def numpy_j2(path: str, rows: int, job: str, everything: bool) -> WindowSums:
             if windows[low] != open_window:
                 close()
                 open_window = windows[low]
-            keys, fare, ratio = found[job][low:high], found["fare"][low:high], found["ratio"][low:high]
+            keys, fare, ratio = columns[job][low:high], columns["fare"][low:high], columns["ratio"][low:high]
             if high - low < size // 4:
                 np.add.at(counts, keys, 1)
                 np.add.at(fares, keys, fare)
@@ -145,10 +145,10 @@ def polars_j1(path: str, rows: int, everything: bool) -> RowSums:
 
     sums = RowSums()
     for block in blocks(path, rows):
-        found = _polars_lazy(pl, block, "j1", everything).select("ratio", "cell").collect()
-        sums.count += found.height
-        sums.cells += found["cell"].sum()
-        sums.ratios += found["ratio"].sum()
+        frame = _polars_lazy(pl, block, "j1", everything).select("ratio", "cell").collect()
+        sums.count += frame.height
+        sums.cells += frame["cell"].sum()
+        sums.ratios += frame["ratio"].sum()
     return sums
 
 
@@ -157,30 +157,30 @@ def polars_j2(path: str, rows: int, job: str, everything: bool) -> WindowSums:
     import polars as pl
 
     sums = WindowSums()
-    kept: list[Any] = []
+    frames: list[Any] = []
 
     def close() -> None:
-        if not kept:
+        if not frames:
             return
         n, share = pl.len().alias("n"), pl.col("ratio").mean().alias("mean")
-        table = pl.concat(kept).lazy().group_by(job).agg(n, pl.col("fare").sum(), share).collect()
+        table = pl.concat(frames).lazy().group_by(job).agg(n, pl.col("fare").sum(), share).collect()
         sums.windows += table.height
         sums.count += int(table["n"].sum())
         sums.keys += int((table[job] * table["n"]).sum())
         sums.fares += table["fare"].sum()
         sums.means += table["mean"].sum()
-        kept.clear()
+        frames.clear()
 
     open_window = None
     for block in blocks(path, rows):
         window = (pl.col("ts") // WINDOW_MS).alias("window")
-        found = _polars_lazy(pl, block, job, everything).select(window, job, "fare", "ratio").collect()
-        first, last = found["window"][0], found["window"][-1]
-        for one in range(first, last + 1):
-            if one != open_window:
+        frame = _polars_lazy(pl, block, job, everything).select(window, job, "fare", "ratio").collect()
+        first, last = frame["window"][0], frame["window"][-1]
+        for second in range(first, last + 1):
+            if second != open_window:
                 close()
-                open_window = one
-            kept.append(found if first == last else found.filter(pl.col("window") == one))
+                open_window = second
+            frames.append(frame if first == last else frame.filter(pl.col("window") == second))
     close()
     return sums
 

@@ -170,11 +170,11 @@ def from_columns(job: str, path: str, sums: Any) -> Topology:
     trips = topology.source("trips", csv(path), rows=EngineTrip, event_time=None if job == "j1" else "ts")
     east = ((col("lon") + 74.1) * 1000).cast(int)
     cell = east * 1000 + ((col("lat") - 40.5) * 1000).cast(int)
-    kept = trips.where(col("fare") >= FARE_MIN).with_columns(ratio=col("tip") / col("fare"), cell=cell)
+    clean = trips.where(col("fare") >= FARE_MIN).with_columns(ratio=col("tip") / col("fare"), cell=cell)
     if job == "j1":
-        kept.select("ratio", "cell").sink("out", Connector("collect", payload=ColumnBatchTotals(wide_sums(sums))))
+        clean.select("ratio", "cell").sink("out", Connector("collect", payload=ColumnBatchTotals(wide_sums(sums))))
         return topology
-    windows = kept.key_by(col(job)).window(tumbling(WINDOW))
+    windows = clean.key_by(col(job)).window(tumbling(WINDOW))
     windows.aggregate("windows", trips=count(), fares=col("fare").sum(), mean=col("ratio").mean()).sink(
         "out", Connector("collect", payload=ColumnBatchTotals(wide_windows(job, sums)))
     )

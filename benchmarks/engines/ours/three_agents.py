@@ -51,12 +51,12 @@ def wait(client: ControlClient) -> dict[str, Any]:
 
 def latencies(path: Path, warm: float) -> dict[str, Any]:
     """Of the rows that the sink wrote: zone, due time in ns, milliseconds since, …"""
-    found = Latencies(warm)
+    recorded = Latencies(warm)
     with path.open() as file:
         for line in file:
             _, due, late, _ = line.split(",", 3)
-            found.add(int(due), int(due) + int(float(late) * 1e6))
-    return found.result()
+            recorded.add(int(due), int(due) + int(float(late) * 1e6))
+    return recorded.result()
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ def flink_cluster(folder: Path, slots: int, interval: int, settings: Mapping[str
     """
     ports = free_ports(2)
     (folder / "log4j.properties").write_text(_LOG4J)
-    told = {
+    options = {
         "jobmanager.rpc.address": "127.0.0.1",
         "jobmanager.rpc.port": str(ports[0]),
         "jobmanager.bind-host": "127.0.0.1",
@@ -115,7 +115,7 @@ def flink_cluster(folder: Path, slots: int, interval: int, settings: Mapping[str
         **BOTH,
         **settings,
     }
-    (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in told.items()))
+    (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
     (folder / "flink-web-upload").mkdir()
     with zipfile.ZipFile(folder / "flink-web-upload" / _JAR, "w") as jar:
         for compiled in (setup.FOLDER / "flink" / "classes").glob(f"{JOB_CLASS}*.class"):
@@ -131,9 +131,9 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 @dataclass
@@ -212,14 +212,14 @@ class FlinkCluster:
             if process is not None and process.poll() is not None:
                 raise OperationFailed(f"a process of Flink ended with {process.returncode}; see {self.folder}/*.log")
         with contextlib.suppress(OperationFailed):
-            found: int = self.ask("/overview")["taskmanagers"]
-            return found == task_managers
+            registered: int = self.ask("/overview")["taskmanagers"]
+            return registered == task_managers
         return False
 
     def _is_running(self) -> bool:
         with contextlib.suppress(OperationFailed):
             vertices = self.ask(f"/jobs/{self.job}")["vertices"]
-            return bool(vertices) and all(one["status"] == "RUNNING" for one in vertices)
+            return bool(vertices) and all(vertex["status"] == "RUNNING" for vertex in vertices)
         return False
 
     def checkpoints(self) -> int:
@@ -238,11 +238,11 @@ class FlinkCluster:
 
     def hosts(self) -> dict[str, list[str]]:
         """Names of TaskManagers by what runs there, the name of each vertex being its key."""
-        found: dict[str, list[str]] = {}
+        managers: dict[str, list[str]] = {}
         for vertex in self.ask(f"/jobs/{self.job}")["vertices"]:
             tasks = self.ask(f"/jobs/{self.job}/vertices/{vertex['id']}")["subtasks"]
-            found[vertex["name"]] = [task["taskmanager-id"] for task in tasks]
-        return found
+            managers[vertex["name"]] = [task["taskmanager-id"] for task in tasks]
+        return managers
 
     def stop_job(self) -> None:
         """Let the job end with all that its source has read, by a savepoint."""
@@ -256,7 +256,7 @@ class FlinkCluster:
 
     def end(self) -> None:
         """Nothing of it runs any more."""
-        processes = [one for one in (*self._task_managers.values(), self._job_manager) if one is not None]
+        processes = [process for process in (*self._task_managers.values(), self._job_manager) if process is not None]
         for process in processes:
             process.terminate()
         until_end = time.monotonic() + END_PATIENCE

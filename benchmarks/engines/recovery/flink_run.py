@@ -39,7 +39,7 @@ def turn(
     folder = Path(tempfile.mkdtemp(prefix="flink-"))
     try:
         struck = _struck(folder, settings, load, random, print_line)
-        told = ledger(folder.glob("out-*.csv"), readings(load.keys, load.load_ms, load.rows_a_second))
+        rows = ledger(folder.glob("out-*.csv"), readings(load.keys, load.load_ms, load.rows_a_second))
     except OperationFailed:
         print_line(f"logs are kept: {folder}")
         raise
@@ -47,7 +47,7 @@ def turn(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
-    return FailureRun(name, number, struck, told["rows"], told["lost"], told["twice"])
+    return FailureRun(name, number, struck, rows["rows"], rows["lost"], rows["twice"])
 
 
 def _struck(
@@ -87,7 +87,7 @@ def _struck(
 def host_of_state(hosts: Mapping[str, list[str]]) -> str:
     """The TaskManager that has state and nothing else. Raises `OperationFailed` when there is none."""
     others = {host for name, places in hosts.items() if name != STAGE for host in places}
-    found = [host for host in hosts[STAGE] if host not in others]
-    if not found:
+    candidates = [host for host in hosts[STAGE] if host not in others]
+    if not candidates:
         raise OperationFailed(f"Flink runs {hosts}: no TaskManager has state and neither source nor sink")
-    return found[0]
+    return candidates[0]

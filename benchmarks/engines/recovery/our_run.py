@@ -33,10 +33,10 @@ class Comeback:
 
     def is_committed(self) -> object | None:
         """Whether the recovery has ended, with the commit that it ends with."""
-        found = self._recovered()
-        if found is not None and self._ended is None:
+        has_recovered = self._recovered()
+        if has_recovered is not None and self._ended is None:
             self._ended = time.monotonic()
-        return found
+        return has_recovered
 
     def next_result(self, since: float) -> float | None:
         """Seconds from a moment to the next result; None: not yet."""
@@ -55,7 +55,7 @@ def turn(number: int, load: RecoveryLoad, random: RandomStream, print_line: Say)
 
             def choose() -> Victim:
                 machine = host_of_state(mesh, random)
-                observers = [one for one in mesh.machines if one is not machine]
+                observers = [other for other in mesh.machines if other is not machine]
                 before = mesh.total("agiledart_recovery_", observers)
 
                 def restart() -> None:
@@ -67,5 +67,5 @@ def turn(number: int, load: RecoveryLoad, random: RandomStream, print_line: Say)
 
             struck = strike(usage, random, load.interval, choose)
         mesh.ask("stop", "plug")
-        told = ledger(mesh.folder)
-    return FailureRun("ours", number, struck, told["rows"], told["lost"], told["twice"])
+        rows = ledger(mesh.folder)
+    return FailureRun("ours", number, struck, rows["rows"], rows["lost"], rows["twice"])

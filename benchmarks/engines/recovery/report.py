@@ -47,17 +47,17 @@ def engines(turns: Sequence[FailureRun]) -> list[str]:
 
 def summary(turns: Sequence[FailureRun], engine: str) -> dict[str, Any]:
     """Medians, and the 95th percentile of what is waited for."""
-    found: dict[str, Any] = {"turns": len([turn for turn in turns if turn.engine == engine])}
+    figures: dict[str, Any] = {"turns": len([turn for turn in turns if turn.engine == engine])}
     for figure in COMPARED:
         of_rounds = list(values(turns, engine, figure).values())
         middle = spread(of_rounds)
         assert middle is not None
-        found[figure] = {"median": round(middle.median, 3), "p95": percentile(of_rounds, 0.95)}
+        figures[figure] = {"median": round(middle.median, 3), "p95": percentile(of_rounds, 0.95)}
     theirs = [turn for turn in turns if turn.engine == engine]
     repeated = spread(turn.twice for turn in theirs)
     assert repeated is not None
     return {
-        **found,
+        **figures,
         "lost": sum(turn.lost for turn in theirs),
         "twice": {"median": repeated.median, "all": sum(t.twice for t in theirs)},
     }
@@ -65,27 +65,29 @@ def summary(turns: Sequence[FailureRun], engine: str) -> dict[str, Any]:
 
 def compared(turns: Sequence[FailureRun]) -> dict[str, dict[str, dict[str, float]]]:
     """Ours ÷ each other engine, by figure: median and quartiles of the rounds that have both."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    spreads: dict[str, dict[str, dict[str, float]]] = {}
     for engine in engines(turns):
         for figure in COMPARED if engine != OURS else ():
             of_rounds = spread(ratios(values(turns, OURS, figure), values(turns, engine, figure)))
             if of_rounds is not None:
-                found.setdefault(engine, {})[figure] = of_rounds.plain()
-    return found
+                spreads.setdefault(engine, {})[figure] = of_rounds.plain()
+    return spreads
 
 
 def evaluated(turns: Sequence[FailureRun]) -> list[GoalResult]:
     """The goals; those of ratios only where both were measured."""
-    found = [
-        GoalResult(f"{WORDS[figure]}, ours ÷ {engine}", one[figure]["median"], BOUND, one[figure]["median"] <= BOUND)
-        for engine, one in compared(turns).items()
+    results = [
+        GoalResult(
+            f"{WORDS[figure]}, ours ÷ {engine}", ratios[figure]["median"], BOUND, ratios[figure]["median"] <= BOUND
+        )
+        for engine, ratios in compared(turns).items()
         for figure in ("next_result_s", "cpu_s")
     ]
     ours = [turn for turn in turns if turn.engine == OURS]
     if ours:
-        found.append(_none("rows of ours that are lost", sum(turn.lost for turn in ours)))
-        found.append(_none("rows of ours that come twice", sum(turn.twice for turn in ours)))
-    return found
+        results.append(_none("rows of ours that are lost", sum(turn.lost for turn in ours)))
+        results.append(_none("rows of ours that come twice", sum(turn.twice for turn in ours)))
+    return results
 
 
 def _none(what: str, count: int) -> GoalResult:
@@ -105,14 +107,14 @@ def as_json(
         "failed": list(failed),
         "turns": [
             {
-                "engine": one.engine,
-                "round": one.number,
-                **asdict(one.strike),
-                "rows": one.rows,
-                "lost": one.lost,
-                "twice": one.twice,
+                "engine": turn.engine,
+                "round": turn.number,
+                **asdict(turn.strike),
+                "rows": turn.rows,
+                "lost": turn.lost,
+                "twice": turn.twice,
             }
-            for one in turns
+            for turn in turns
         ],
     }
 
@@ -130,17 +132,17 @@ def as_text(turns: Sequence[FailureRun], failed: Sequence[str]) -> str:
     )
     lines = [f"{'engine':16}{'turns':>6}" + "".join(f"{head:>{width}}" for head, width in heads)]
     for engine in engines(turns):
-        one = summary(turns, engine)
+        figures = summary(turns, engine)
         lines.append(
-            f"{engine:16}{one['turns']:>6}{one['next_result_s']['median']:>15.2f}{one['next_result_s']['p95']:>8.2f}"
-            f"{one['committed_s']['median']:>13.2f}{one['twice']['median']:>10.0f}{one['lost']:>6}"
-            f"{one['cpu_s']['median']:>8.1f}{one['steady_cores']['median']:>14.2f}"
+            f"{engine:16}{figures['turns']:>6}{figures['next_result_s']['median']:>15.2f}{figures['next_result_s']['p95']:>8.2f}"
+            f"{figures['committed_s']['median']:>13.2f}{figures['twice']['median']:>10.0f}{figures['lost']:>6}"
+            f"{figures['cpu_s']['median']:>8.1f}{figures['steady_cores']['median']:>14.2f}"
         )
     lines += [
         "",
         *(
-            f"{'met   ' if one.met else 'MISSED'} {one.what}: {one.found:.2f} (at most {one.bound:g})"
-            for one in evaluated(turns)
+            f"{'met   ' if result.met else 'MISSED'} {result.what}: {result.found:.2f} (at most {result.bound:g})"
+            for result in evaluated(turns)
         ),
     ]
     return "\n".join([*lines, *(f"failed: {text}" for text in failed)])

@@ -35,8 +35,8 @@ class Usage(PollingThread):
     def at(self, moment: float) -> tuple[float, float]:
         """(when, CPU seconds by then) of the first look from a moment on, which may be long past; waits for it."""
         time.sleep(max(0.0, moment - time.monotonic()))
-        found = next((look for look in self._looks if look[0] >= moment), None)
-        return found or (time.monotonic(), self.seconds())
+        first = next((look for look in self._looks if look[0] >= moment), None)
+        return first or (time.monotonic(), self.seconds())
 
     def look(self) -> None:
         """Remember what was used so far."""
