@@ -1,14 +1,15 @@
-"""What letting in costs, as ratios of pairs that are measured in turn: links, an agent's memory, executors that confine themselves.
+"""Cost of admission, as ratios of pairs measured alternately: links, an agent's memory, executors that confine themselves.
 
     python -m benchmarks.admission_costs [--links 300] [--runs 9] [--trips 60000] [-o json]
 
-Pairs are measured one beside the other, in changing order, and medians of pairs are told: a machine that is busy for a while
-disturbs both halves. What is compared:
+The halves of a pair run one after the other, in changing order, so that a busy machine disturbs both. The medians of pairs are
+reported. The benchmark compares:
 
-* a link of a member that shows a token's record and a receipt, with one whose chain is as long and that nobody has to count;
+* a link of a member that shows a token's record and a receipt, with one whose chain is as long and whose key needs no count;
 * the modules of admission (uses, receipts, bans, renewal, audit) and 1,000 met keys, with the same process before it loaded them;
 * the taxi job on an agent whose executors confine themselves by Landlock, with `confine = false`: its rate by the clock, and the
-  CPU time of agent and executors, which a busy machine disturbs less. What a process takes to confine itself is measured alone.
+  CPU time of agent and executors, which a busy machine disturbs less. The time of the
+  confinement itself is measured separately.
 """
 
 import argparse
@@ -83,7 +84,7 @@ print((private() - before) / 1024)
 
 
 class LinkOpener:
-    """A key that opens links to an agent."""
+    """Opener of links to an agent with one key."""
 
     def __init__(self, address: str, network: bytes, key: ed25519.Ed25519PrivateKey, hello: Hello) -> None:
         self._host, _, port = address.rpartition(":")
@@ -91,7 +92,7 @@ class LinkOpener:
         self._context = client_context(make_credentials(key, network, int(time.time())))
 
     async def link(self) -> tuple[float, Hello]:
-        """Milliseconds from the first packet to the agent's HELLO, and that."""
+        """Open a link; return the milliseconds from the first packet to the agent's HELLO, and the HELLO."""
         began = time.perf_counter()
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._context, server_hostname="")
         writer.write(frame(FrameKind.HELLO, encode_hello(self._hello)))
@@ -104,7 +105,7 @@ class LinkOpener:
 
 
 def handshakes(links: int) -> dict[str, float]:
-    """Links with and without what is shown for a counted key, on one agent that knows both."""
+    """Compare links with and without a counted key's record and receipt, on one agent that knows both keys."""
     with Mesh(1) as mesh:
         mesh.start()
         with mesh.client(0) as client:
@@ -149,14 +150,14 @@ async def _handshakes(address: str, authority: ed25519.Ed25519PrivateKey, token:
 
 
 def memory(times: int = 5) -> float:
-    """MB that the modules of admission and 1,000 met keys take."""
+    """Return the MB that the modules of admission and 1,000 met keys take."""
     command = [sys.executable, "-c", _MEMORY, ",".join(_OTHERS), ",".join(_ADMISSION)]
     sizes = [float(subprocess.check_output(command)) for _ in range(times)]
     return round(statistics.median(sizes), 2)
 
 
 def confining(times: int = 40) -> dict[str, float]:
-    """Milliseconds that a process which starts takes to confine itself, each time another one."""
+    """Return the milliseconds that a starting process takes to confine itself; each measurement forks a new process."""
     spent, took = [], []
     with tempfile.TemporaryDirectory(prefix="adc-", dir="/tmp") as folder:
         closed = (folder, str(identities_folder()))
@@ -178,7 +179,7 @@ def confining(times: int = 40) -> dict[str, float]:
 
 
 def jobs(runs: int, trips: Path, folder: Path) -> dict[str, float]:
-    """The taxi job, confined and not, in turn."""
+    """Run the taxi job with and without confinement, alternately."""
     with Mesh(1) as confined, Mesh(1, environment={"AGILEDART_AGENT__CONFINE": "false"}) as free:
         meshes = {"confined": confined, "free": free}
         for mesh in meshes.values():
@@ -200,7 +201,7 @@ def jobs(runs: int, trips: Path, folder: Path) -> dict[str, float]:
 
 
 def _job(mesh: Mesh, trips: Path, out: Path) -> tuple[float, float]:
-    """(CPU seconds of the agent and its executors, seconds of rows) of one run."""
+    """Return (CPU seconds of the agent and its executors, seconds during which rows flowed) of one run."""
     root = mesh.agents[0].process.pid
     before = cpu_seconds(root)
     with mesh.client(0) as client:
@@ -214,7 +215,7 @@ def _job(mesh: Mesh, trips: Path, out: Path) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Measure all."""
+    """Run all measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--links", type=int, default=300)
     parser.add_argument("--runs", type=int, default=9, help="pairs of runs")

@@ -1,12 +1,12 @@
-"""What epochs cost a job with large keyed state, beside the same job without them.
+"""Cost of epochs for a job with large keyed state, compared with the same job without epochs.
 
     python -m benchmarks.checkpoint_costs [--pairs 8] [--keys 150000] [--seconds 40] [--interval 10] [--changing 0.01] -o json
 
 Three agents that count as machines of their own; source, keyed sums (64 MB of state by default) and sink run on one each. In
 each pair both run once, in random order: saturated from a file, first until each key is there and an epoch has all of them, then
-for so many seconds that are measured, in which a share of the keys changes. `epoch` is what one of these seconds took, weighed
-and sent to holders (medians of the pairs), and what the whole state weighed in the same run. `pause_ms` is for how long rows waited
-at once for a snapshot, and in all for one of an epoch; `benchmarks.snapshot_pauses` has more about it.
+for so many seconds that are measured, in which a share of the keys changes. `epoch` has the duration of an epoch in these seconds,
+its size and the bytes sent to replica nodes (medians of the pairs), and the size of the whole state in the same run. `pause_ms`
+has the longest single wait of rows for a snapshot, and the total wait for one epoch; see also `benchmarks.snapshot_pauses`.
 Ratios are of medians of the pairs; `load` is the machine's at their beginning, because a busy machine says little.
 """
 
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_input(file: Path, keys: int, changing: int, rows: int) -> None:
-    """Each key once, then readings of some of them in turn."""
+    """Write the input: each key once, then readings of some keys in rotation."""
     with file.open("w") as lines:
         for number in range(keys + rows):
             key = number if number < keys else number * 7_919 % changing
@@ -85,7 +85,7 @@ def write_input(file: Path, keys: int, changing: int, rows: int) -> None:
 
 
 def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """One run: rows a second, CPU, what epochs did."""
+    """Carry out one run; return rows per second, CPU time and figures of its epochs."""
     mesh.ask(
         "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv@a1", "--set", f"report=csv:{name}.csv@a3",
         "--set", f"name={name}", "--set", f"padding_bytes={PADDING_BYTES}", "--set", f"delivery={delivery}",
@@ -120,7 +120,7 @@ def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespac
 
 
 def whole_state(mesh: PlugMesh, keys: int) -> float:
-    """Bytes of an epoch that has all keys whole. It is committed then, so that the next ones may rest on it."""
+    """Return the bytes of an epoch that holds all keys whole. Wait until it is committed, so that later epochs can build on it."""
     counted = "agiledart_recovery_snapshot_bytes_total"
     last = mesh.total("agiledart_recovery_", mesh.machines)
 
@@ -139,17 +139,17 @@ def whole_state(mesh: PlugMesh, keys: int) -> float:
 
 
 def gained(before: dict[str, float], after: dict[str, float], name: str) -> float:
-    """By how much a sample has grown."""
+    """Return by how much a sample has grown."""
     return figure(after, name) - figure(before, name)
 
 
 def read(mesh: PlugMesh, name: str) -> int:
-    """Lines that its source has read."""
+    """Return the number of lines that the job's source has read."""
     return int(mesh.total("agiledart_application_ledger", mesh.machines).get(READ.format(name=name), 0))
 
 
 def cpu(mesh: PlugMesh) -> tuple[float, float]:
-    """CPU seconds of all executors, and of all agents."""
+    """Return the CPU seconds of all executors, and of all agents."""
     executors = sum(cpu_seconds(pid) for machine in mesh.machines for pid in machine.executors())
     return executors, sum(_own(machine) for machine in mesh.machines)
 
@@ -173,7 +173,7 @@ def figure(figures: dict[str, float], name: str) -> float:
 
 
 def longest(mesh: PlugMesh) -> float:
-    """Seconds for which rows waited at once for a snapshot, at most, since the mesh began."""
+    """Return the longest single wait of rows for a snapshot since the mesh began, in seconds."""
     return max(figure(mesh.total(LONGEST, [machine]), LONGEST) for machine in mesh.machines)
 
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.columns [--lines 100000] [--rounds 5] [--rows 1000 10000]
 
-Both run in this process, in turns and in random order; ratios are medians over rounds. What starting costs is left out: each
-run is one over all lines less one over a tenth of them. The loop reads the same file in blocks of as
-many lines and keeps what a person would keep by hand: dense arrays by integer key, sums that are rounded at every step.
+Both run in this process, alternately and in random order; ratios are medians over rounds. The cost of starting is left out: each
+figure is a run over all lines minus a run over a tenth of them. The loop reads the same file in blocks of as many lines. Its state
+is what a programmer would write by hand: dense arrays by integer key, sums that are rounded at every step.
 """
 
 import argparse
@@ -34,7 +34,7 @@ KEYS = {"zone": 300, "vehicle": 30_000}
 
 
 def lines_of(count_: int) -> bytes:
-    """Trips of 182 bytes, 20,000 a second of event time."""
+    """Return trips as CSV lines of 182 bytes, 20,000 per second of event time."""
     draw = random.Random(42)
     rows = []
     for i in range(count_):
@@ -48,7 +48,7 @@ def lines_of(count_: int) -> bytes:
 
 
 def blocks(path: Path, rows: int) -> Any:
-    """Blocks of about so many lines."""
+    """Yield blocks of about `rows` lines."""
     rest = b""
     with path.open("rb", buffering=0) as file:
         while data := file.read(182 * rows):
@@ -60,7 +60,7 @@ def blocks(path: Path, rows: int) -> Any:
 
 
 def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
-    """The columnar loop by hand."""
+    """Run the columnar loop written by hand."""
     types = {name: pa.int64() if name in USED[:3] else pa.float64() for name in USED}
     reading = pacsv.ReadOptions(column_names=list(EngineTrip._fields), use_threads=False, block_size=64 << 20)
     converting = pacsv.ConvertOptions(column_types=types, include_columns=list(USED))
@@ -112,7 +112,7 @@ def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
 
 
 class ColumnTotals(list[Any]):
-    """What a `collect` sink hands over, added up."""
+    """Running totals of the rows that a `collect` sink delivers."""
 
     takes_columns = True
 
@@ -121,7 +121,7 @@ class ColumnTotals(list[Any]):
         self._job = job
         self.out: list[Any] = [0, 0, 0.0]
 
-    def __iadd__(self, held: Any) -> "ColumnTotals":  # type: ignore[misc]  # whatever the sink hands over
+    def __iadd__(self, held: Any) -> "ColumnTotals":  # type: ignore[misc]  # the sink delivers lists or columns
         out = self.out
         out[0] += len(held)
         names = ("cell", "ratio") if self._job == "j1" else ("trips", "fares")
@@ -135,7 +135,7 @@ class ColumnTotals(list[Any]):
 
 
 def engine(job: str, path: Path, rows: int) -> tuple[Any, ...]:
-    """The same through the engine, in one process."""
+    """Run the same job through the engine, in one process."""
     csv_columns_reader.ROWS_AT_ONCE = rows
     sums = ColumnTotals(job)
     topology = Topology(job)
@@ -154,7 +154,7 @@ def engine(job: str, path: Path, rows: int) -> tuple[Any, ...]:
 
 
 def collect_into(sums: ColumnTotals) -> Any:
-    """A sink that hands rows to `sums`."""
+    """Return a sink that adds its rows to `sums`."""
     return collect.__class__("collect", payload=sums)
 
 
@@ -173,7 +173,7 @@ def main() -> None:
         tenth.write_bytes(lines_of(given.lines // 10))
 
         def cpu_of(name: str) -> float:
-            """Marginal CPU time, µs a tuple."""
+            """Return the marginal CPU time in µs per tuple."""
             spent: list[float] = []
             for path in (tenth, whole):
                 began = time.process_time()

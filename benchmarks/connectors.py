@@ -1,11 +1,11 @@
-"""What a record costs on its way in or out, by kind of source and sink: records a second, and CPU time of each in microseconds.
+"""Cost of reading or writing a record, by kind of source and sink: records per second, and CPU time per record in microseconds.
 
     python -m benchmarks.connectors                 a table
     python -m benchmarks.connectors -o json         lines of JSON
     python -m benchmarks.connectors --only mqtt     kinds whose names begin so
 
-CPU time is that of this process with all its threads: broker, publisher and client are others'. `lost` is what was sent and did
-not come. The machine's load stands beside the figures: rates of a busy machine say little, CPU time more.
+CPU time is that of this process with all its threads; broker, publisher and client are other processes. `lost` counts records that
+were sent and did not arrive. The machine's load is printed with the figures: rates of a busy machine say little, CPU time more.
 """
 
 import argparse
@@ -32,7 +32,7 @@ PER_POST: Final = 100
 
 
 class BenchReading(NamedTuple):
-    """What is measured with."""
+    """Row that the benchmark sends and receives."""
 
     at: int
     room: str
@@ -41,7 +41,7 @@ class BenchReading(NamedTuple):
 
 
 class BenchReadingWithTopic(NamedTuple):
-    """The same with the topic that it came by."""
+    """The same row with the topic on which it arrived."""
 
     at: int
     room: str
@@ -51,7 +51,7 @@ class BenchReadingWithTopic(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One line of the table."""
+    """One line of the table of results."""
 
     kind: str
     records: int
@@ -65,7 +65,7 @@ class Figure(NamedTuple):
 
 
 def row(number: int) -> dict[str, Any]:
-    """A reading like many."""
+    """Return a typical reading with this number."""
     return {
         "at": 1_780_000_000_000 + number,
         "room": f"room-{number % 50}",
@@ -75,7 +75,7 @@ def row(number: int) -> dict[str, Any]:
 
 
 def measured(kind: str, count: int, work: Callable[[], int]) -> Figure:
-    """Do it, and say what it cost; `work` returns how many records there were."""
+    """Run `work` and return its cost; `work` returns the number of its records."""
     cpu, wall = time.process_time(), time.monotonic()
     done = work()
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
@@ -86,7 +86,7 @@ def measured(kind: str, count: int, work: Callable[[], int]) -> Figure:
 
 
 def drained(reader: Any, count: int, max_rows: int = 1_000) -> int:
-    """Read so many records, or to the end, or until nothing comes for long."""
+    """Read so many records, stopping early at the end of the input or when no record arrives for long."""
     done, deadline = 0, time.monotonic() + TIMEOUT_S
     while done < count and time.monotonic() < deadline:
         reading = reader.read(max_rows, 0)
@@ -104,7 +104,7 @@ def drained(reader: Any, count: int, max_rows: int = 1_000) -> int:
 
 
 def files(folder: Path, count: int) -> Iterator[Figure]:
-    """JSON, CSV and Parquet, rows and columns."""
+    """Measure JSON, CSV and Parquet files, as rows and as columns."""
     (folder / "r.jsonl").write_text("".join(json.dumps(row(i)) + "\n" for i in range(count)))
     (folder / "r.csv").write_text("".join(",".join(map(str, row(i).values())) + "\n" for i in range(count)))
     cases: list[tuple[str, str, Any, bool]] = [
@@ -143,7 +143,7 @@ def files(folder: Path, count: int) -> Iterator[Figure]:
 
 
 def post(port: int, count: int, each: int) -> None:
-    """A client: so many rows a request, again until it reads 202."""
+    """Post rows as an HTTP client, so many per request; repeat a request until the answer is 202."""
     client = http.client.HTTPConnection("127.0.0.1", port)
     for start in range(0, count, each):
         rows = [row(i) for i in range(start, min(start + each, count))]
@@ -157,7 +157,7 @@ def post(port: int, count: int, each: int) -> None:
 
 
 def posted(folder: Path, count: int) -> Iterator[Figure]:
-    """Rows that others post: many a request, and one."""
+    """Measure rows that a client posts: many per request, and one per request."""
     for per_post, records in ((PER_POST, count), (1, count // 20)):
         reader: Any = open_source(parse_connector("http://:0/in?listen=1"), BenchReading)
         client = multiprocessing.get_context("spawn").Process(target=post, args=(reader.port, records, per_post))
@@ -179,7 +179,7 @@ def posted(folder: Path, count: int) -> Iterator[Figure]:
 
 
 def publish(port: int, count: int, qos: int) -> None:
-    """A publisher, as fast as the broker takes it."""
+    """Publish rows as fast as the broker accepts them."""
     import paho.mqtt.client as paho
     from paho.mqtt.enums import CallbackAPIVersion
 
@@ -198,7 +198,7 @@ def publish(port: int, count: int, qos: int) -> None:
 
 @contextmanager
 def broker(folder: Path) -> Iterator[int]:
-    """The port of a mosquitto."""
+    """Run a mosquitto broker; yield its port."""
     from tests.broker import Broker
 
     with Broker(folder) as running:
@@ -206,7 +206,7 @@ def broker(folder: Path) -> Iterator[int]:
 
 
 def messages(folder: Path, count: int) -> Iterator[Figure]:
-    """JSON over MQTT: what waits at the broker is read as fast as it comes; and rows as messages."""
+    """Measure JSON over MQTT: read messages queued at the broker as fast as they arrive, then write rows as messages."""
     from tests.broker import PROGRAM
 
     if PROGRAM is None:
@@ -257,7 +257,7 @@ def messages(folder: Path, count: int) -> Iterator[Figure]:
 
 
 def topic(folder: Path, count: int) -> Iterator[Figure]:
-    """JSON over Kafka, three partitions: rows as messages, keyed; then all of them read, as they come and in order of time."""
+    """Measure JSON over Kafka, three partitions: write keyed messages, then read them all as they arrive and in order of time."""
     from tests.kafka_broker import KafkaBroker, jars
 
     if jars() is None:
@@ -300,7 +300,7 @@ PARTS: Final[dict[str, tuple[Callable[[Path, int], Iterator[Figure]], int]]] = {
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--only", default="", help="parts whose names begin so: " + ", ".join(PARTS))
@@ -316,9 +316,9 @@ def main() -> None:
                         print(json.dumps(figure._asdict()), flush=True)
     if given.output == "table":
         print("| | records | lost | records/s | CPU µs a record | records/s a core |\n|---|---|---|---|---|---|")
-        for result in figures:
+        for line in figures:
             print(
-                f"| {result.kind} | {result.records:,} | {result.lost} | {result.per_second:,} | {result.cpu_us} | {result.per_core:,} |"
+                f"| {line.kind} | {line.records:,} | {line.lost} | {line.per_second:,} | {line.cpu_us} | {line.per_core:,} |"
             )
 
 

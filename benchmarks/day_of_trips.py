@@ -2,8 +2,8 @@
 
     python -m benchmarks.day_of_trips [--hours 24] [--speed 600] [--max-bytes 16MiB] [-o json]
 
-Trips of so many hours of event time are generated on one agent, cleaned, and written on another into a log whose bound is a
-fraction of what is written. Spark copies the log into Parquet as it grows, with failOnDataLoss: were a row trimmed unread, the copy
+One agent generates and cleans trips of so many hours of event time. Another writes them into a log whose bound is a fraction of
+the bytes written. Spark copies the log into Parquet as it grows, with failOnDataLoss: were a row trimmed unread, the copy
 would fail. In the end the daily tables that Spark makes of the copy are compared with those of a plain loop over the same trips.
 Meanwhile disk and memory are looked at twice a second. The exit code is 1 when a table differs or a bound is broken.
 """
@@ -44,7 +44,7 @@ SEED: Final = 24
 PARTITIONS: Final = 4
 TOP: Final = 10
 FIRST_LINES: Final = 500
-"""A first run writes these, so that the log exists and the copy has begun before much is written; the second writes them again."""
+"""Lines of a first run, so that the log exists and the copy has begun before much is written. The second run repeats them."""
 
 LOOK_SECONDS: Final = 0.5
 OVER_BOUND: Final = 1.25
@@ -55,10 +55,10 @@ PARTS: Final = ("agents", "executors", "jvm", "planner", "workers")
 
 @dataclass
 class Plain:
-    """What a plain loop finds in the trips.
+    """Results of a plain loop over the trips.
 
     Attributes:
-        lines: generated trips. `rows`: those that are clean.
+        lines: generated trips. `rows`: the clean trips among them.
         routes: (day, start, end) → trips, cents. `areas`: (day, start) → trips, cents.
     """
 
@@ -87,7 +87,7 @@ def _ranked(ordered: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def plain_loop(hours: float) -> Plain:
-    """Generate, split, convert, count: no part of the engine, the log or Spark."""
+    """Generate, split, convert and count trips without the engine, the log or Spark."""
     totals, end = Plain(), str(START + timedelta(hours=hours))
     for line in generate(seed=SEED):
         cells = line.split(",")
@@ -109,14 +109,14 @@ def plain_loop(hours: float) -> Plain:
 
 
 def trip(cells: list[str]) -> Trip:
-    """The columns of a line as the topology sees them."""
+    """Return the columns of a line as the topology sees them."""
     picked_up, dropped_off = (datetime.fromisoformat(text) for text in cells[2:4])
     journey, paid = [float(text) for text in cells[4:10]], [float(text) for text in cells[11:17]]
     return Trip(cells[0], cells[1], picked_up, dropped_off, *journey, cells[10], *paid, ReadTime(0))  # type: ignore[call-arg,arg-type]
 
 
 class ResourceWatch:
-    """Looks at the log's size and at the memory of all that descends from this process, until it is told to end."""
+    """Watch over the log's size and the memory of this process's descendants, until it is stopped."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -140,7 +140,7 @@ class ResourceWatch:
                 self.memory.setdefault(name, []).append(size)
 
     def document(self) -> dict[str, Any]:
-        """The most, and how the last third of the run compares with the second: growth that does not end shows there."""
+        """Return the maxima, and the last third of the run compared with the second, which shows unbounded growth."""
         figures: dict[str, Any] = {"looks": len(self.disk), "log_bytes_max": max(self.disk, default=0)}
         for name in PARTS:
             if sizes := self.memory.get(name):
@@ -164,7 +164,7 @@ def _bytes_below(folder: Path) -> int:
 
 
 def run(hours: float, speed: float, max_bytes: str, seconds: float) -> dict[str, Any]:
-    """The whole; raises `OperationFailed` when the application or the copy fails."""
+    """Run the whole experiment. Raises `OperationFailed` when the application or the copy fails."""
     sys.stderr.write("the plain loop …\n")
     plain = plain_loop(hours)
     with Mesh(2) as mesh, tempfile.TemporaryDirectory(prefix="add-", dir="/tmp", ignore_cleanup_errors=True) as name:
@@ -226,7 +226,7 @@ def _until_ended(client: ControlClient, query: Any = None) -> dict[str, Any]:
 
 
 def faults(document: dict[str, Any], max_bytes: int) -> list[str]:
-    """What of the result is not as it must be."""
+    """Return a sentence for each part of the result that is wrong."""
     wrong = [
         f"{name}: not what the plain loop finds" for name, table in document["tables"].items() if not table["equal"]
     ]
@@ -243,7 +243,7 @@ def faults(document: dict[str, Any], max_bytes: int) -> list[str]:
 
 
 def main() -> int:
-    """Run and print."""
+    """Run the experiment and print its result."""
     parser = argparse.ArgumentParser(prog="make soak-day", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--hours", type=float, default=24.0, help="event time")
     parser.add_argument("--speed", type=float, default=600.0, help="event time over real time")

@@ -41,7 +41,7 @@ class ComparedEngine:
     parts: dict[str, tuple[float, float]] = field(default_factory=lambda: {"": (0.2, 1.0)})
 
     def sizes(self, job: str, size: int) -> tuple[int, int]:
-        """Tuples of the small and of the large run."""
+        """Return the numbers of tuples of the small and of the large run."""
         small, large = self.parts.get(job) or self.parts[""]
         return max(1_000, int(small * size)), max(2_000, int(large * size))
 
@@ -113,7 +113,7 @@ ENGINES: tuple[ComparedEngine, ...] = (
 
 
 def chosen(names: str, among: tuple[str, ...]) -> list[str]:
-    """The names that a list of beginnings means; all for "". Raises `ValueError` for one that means none."""
+    """Return the names that a list of prefixes selects; all for "". Raises `ValueError` for a prefix that selects none."""
     if not names:
         return list(among)
     selected: list[str] = []

@@ -28,7 +28,7 @@ def _print_line(text: str) -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What may be said."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=__doc__)
     parser.add_argument("--jobs", default="", help="of j1, zone, vehicle, j3, saturated; all when left out")
     parser.add_argument("--engines", default="", help="beginnings of names, separated by commas; all when left out")
@@ -44,7 +44,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def usable(engines: Sequence[E]) -> list[E]:
-    """Those whose environment can be had; says why the others cannot."""
+    """Return the engines whose environment is available; print why the others are not."""
     missing: dict[str, str] = {}
     for environment in sorted({engine.environment for engine in engines} - {""}):
         try:
@@ -56,7 +56,7 @@ def usable(engines: Sequence[E]) -> list[E]:
 
 
 def main() -> int:
-    """Run the comparison; 0 when it ran, whatever it found."""
+    """Run the comparison; return 0 when it ran, whatever its result."""
     parser = arguments()
     given = parser.parse_args()
     try:

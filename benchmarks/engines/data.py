@@ -21,7 +21,7 @@ VERSION = 1
 
 
 def tails(count: int) -> Iterator[tuple[str, float]]:
-    """All of each line but its time, and its fare."""
+    """Return each line without its time, and each line's fare."""
     draw = random.Random(SEED).random
     medallions = [hashlib.sha1(b"medallion %d" % i).hexdigest() for i in range(VEHICLES)]
     licences = [hashlib.sha1(b"licence %d" % i).hexdigest() for i in range(VEHICLES)]
@@ -39,13 +39,13 @@ def tails(count: int) -> Iterator[tuple[str, float]]:
 
 
 def lines(count: int) -> Iterator[str]:
-    """Whole lines with times of their own, in order."""
+    """Yield whole lines, each with its own time, in order."""
     for number, (tail, _) in enumerate(tails(count)):
         yield f"{_BEGIN_MS + number * 1_000 // EVENT_RATE}{tail}\n"
 
 
 def file_of(folder: Path, count: int) -> Path:
-    """The file of so many lines; written when it is not there."""
+    """Return the path of the file of so many lines; write the file when it is missing."""
     path = folder / f"tuples-{VERSION}-{count}.csv"
     if path.exists():
         return path
@@ -65,7 +65,7 @@ def file_of(folder: Path, count: int) -> Path:
 
 
 def passing(fares: list[float], count: int) -> int:
-    """How many of the first `count` tuples pass the filter, the given ones being sent over and over."""
+    """Return how many of the first `count` tuples pass the filter when the given ones are sent repeatedly."""
     whole, rest = divmod(count, len(fares))
     passes = [fare >= FARE_MIN for fare in fares]
     return whole * sum(passes) + sum(passes[:rest])

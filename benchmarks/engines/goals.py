@@ -1,4 +1,4 @@
-"""What is wanted of the ratios, as the project says it; each judged by the median of the rounds."""
+"""Goals of the project for the ratios; each is met or missed by the median of the rounds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class RatioGoal:
     bound: float
 
     def evaluated(self, measured: Measured) -> Quartiles | None:
-        """The ratio's spread; None where something was not measured."""
+        """Return the ratio's spread; None where an engine was not measured."""
         over = best(measured[name] for name in self.over if name in measured)
         under = best(measured[name] for name in self.under if name in measured)
         return spread(ratios(over, under))
 
     def met(self, found: Quartiles) -> bool:
-        """By the median."""
+        """Tell whether the median meets the bound."""
         return found.median <= self.bound if self.sense == "≤" else found.median >= self.bound
 
 
@@ -65,11 +65,11 @@ GOALS = _goals()
 _FORMS = {"ours": "rows", "ours-columns": "columns"}
 
 LIMIT = "bare"
-"""No engine, so no goal: what the same three processes cost without one."""
+"""The same three processes without an engine, so no goal applies to them."""
 
 
 def judged_latencies(figures: LatencyFigures) -> list[dict[str, Any]]:
-    """J3, each form of ours: p50 below the others' and at most 0.5 ms; saturated, so many tuples a second."""
+    """Evaluate J3 for each form of ours: p50 below the others' and at most 0.5 ms; saturated, so many tuples per second."""
     return [goal for name, form in _FORMS.items() for goal in _judged_form(figures, name, form)]
 
 

@@ -59,14 +59,14 @@ def derive(trip: EngineTrip) -> Derived:
 
 
 class RowSums:
-    """What J1's sink counts; `add` takes rows that end in (…, ratio, cell)."""
+    """Totals at J1's sink; `add` takes rows that end in (…, ratio, cell)."""
 
     def __init__(self) -> None:
         self.count = self.cells = 0
         self.ratios = 0.0
 
     def add(self, rows: Any) -> None:
-        """One addition for each row and sum."""
+        """Add rows to the totals."""
         count, cells, ratios = self.count, self.cells, self.ratios
         for row in rows:
             count += 1
@@ -80,14 +80,14 @@ class RowSums:
 
 
 class WindowSums:
-    """What J2's sink counts: every window of every key."""
+    """Totals at J2's sink, over every window of every key."""
 
     def __init__(self) -> None:
         self.windows = self.count = self.keys = 0
         self.fares = self.means = 0.0
 
     def add(self, key: int, count: int, fares: float, mean: float) -> None:
-        """One window of one key."""
+        """Add one window of one key."""
         self.windows += 1
         self.count += count
         self.keys += key * count
@@ -108,7 +108,7 @@ class WindowSums:
 class Latencies:
     """Latencies at the sink of J3: nanoseconds since the time at which the tuple should have left its source.
 
-    What was due in the first `warm_s` seconds of the stream is left out.
+    Tuples due in the first `warm_s` seconds of the stream are left out.
     """
 
     def __init__(self, warm_s: float) -> None:
@@ -119,7 +119,7 @@ class Latencies:
         self.last_ns = 0
 
     def add(self, due_ns: int, now_ns: int) -> None:
-        """One result."""
+        """Record one result."""
         if self._first is None:
             self._first = due_ns
         self.outputs += 1
@@ -128,11 +128,11 @@ class Latencies:
             self._values.append(now_ns - due_ns)
 
     def now(self, due_ns: int) -> None:
-        """One result, now."""
+        """Record one result at the present time."""
         self.add(due_ns, time.time_ns())
 
     def result(self) -> dict[str, Any]:
-        """Percentiles in milliseconds, and what was seen."""
+        """Return percentiles in milliseconds, and the numbers of outputs and samples."""
         ordered = sorted(self._values)
         figures: dict[str, Any] = {"outputs": self.outputs, "samples": len(ordered), "last_ns": self.last_ns}
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
@@ -159,7 +159,7 @@ class ZoneAggregate:
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> str:
-    """Nothing when two results agree: whole numbers exactly, others to 1e-9; else what differs."""
+    """Return "" when two results agree (whole numbers exactly, others to 1e-9); else the difference."""
     for name, wanted in expected.items():
         value = found.get(name)
         if value is None:
@@ -172,5 +172,5 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> str:
 
 
 def say_result(**values: Any) -> None:
-    """One run's result, for the process that started it."""
+    """Print one run's result for the process that started it."""
     print("RESULT " + json.dumps(values), flush=True)

@@ -71,7 +71,7 @@ class LatencyFigures:
 
 
 class LatencyRounds:
-    """Rounds at one rate (tuples per second; 0: as fast as it goes)."""
+    """Rounds at one rate (tuples per second; 0: as fast as possible)."""
 
     def __init__(
         self, rate: int, seconds: float, carriers: Sequence[LatencyEngine], seed: int, print_line: Callable[[str], None]
@@ -88,11 +88,11 @@ class LatencyRounds:
         self._first = False
 
     def come_first(self) -> None:
-        """From now on let source and engine come before other work on this machine; needs to be root."""
+        """From now on, run source and engine ahead of other work on this machine; needs root."""
         self._first = True
 
     def round(self, number: int) -> None:
-        """Every engine once."""
+        """Run every engine once."""
         for carrier in shuffled(self._carriers, self._seed, number):
             if carrier.name in self.figures.wrong:
                 continue
@@ -108,7 +108,7 @@ class LatencyRounds:
             self._print_line(f"  round {number}: {carrier.name:14} {shown}")
 
     def _tried(self, carrier: LatencyEngine) -> dict[str, Any] | None:
-        """A run, at the second try where the first fails (a port may be taken meanwhile); None: left out from now on."""
+        """Return a run's figures; retry once, since a port may be taken meanwhile. None: the engine is left out from now on."""
         for last in (False, True):
             try:
                 return once(carrier, self._rate, self._seconds, first=self._first)
@@ -129,7 +129,7 @@ def _hurry(pid: int) -> None:
 
 
 def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = False) -> dict[str, Any]:
-    """One run; raises `RunError` when tuples are missing or it did not end."""
+    """Carry out one run. Raises `RunError` when tuples are missing or the run did not end."""
     command = [sys.executable, "-m", "benchmarks.engines.paced", str(rate), str(seconds + WARM_SECONDS)]
     generator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert generator.stdout is not None
@@ -179,7 +179,7 @@ def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = Fal
 
 
 def _listen(output: Any, connected: threading.Event, told: list[str]) -> None:
-    """Reads what the source says; sets `connected` when the engine has come."""
+    """Read the source's output; set `connected` when the engine has connected."""
     for line in output:
         told.append(line)
         if line.startswith("CONNECTED"):

@@ -1,10 +1,10 @@
-"""The source of J3: serves one client tuples at a pace, each stamped with the time at which it was due.
+"""Source of J3: serves tuples to one client at a pace, each stamped with the time at which it was due.
 
     python -m benchmarks.engines.paced RATE SECONDS
 
-Prints the port, waits for the client, sends. What is due is sent every millisecond; because the stamp is the due time,
+Prints the port, waits for the client, sends. It sends the due tuples every millisecond; because the stamp is the due time,
 a slow receiver cannot hide that tuples waited (no coordinated omission). RATE 0 sends as fast as the socket takes. The
-lag of the source itself, due time to send, is part of every latency and is told with the result.
+lag of the source itself, due time to send, is part of every latency and is printed with the result.
 """
 
 import ctypes
@@ -26,12 +26,12 @@ _BLOCK = 500
 
 
 def be_punctual() -> None:
-    """Have the system end our sleeps when they are over (Linux): by itself it adds 50 µs, which all latencies would have."""
+    """Have Linux end our sleeps on time; by default it adds 50 µs, which would be part of all latencies."""
     ctypes.CDLL(None).prctl(_TIMER_SLACK, 1)
 
 
 def paced(client: socket.socket, rate: int, seconds: float, rest: list[bytes]) -> tuple[int, list[int]]:
-    """(how many were sent, lag of each tick)."""
+    """Send at a pace; return (tuples sent, lag of each tick)."""
     tick = max(TICK_NS, 1_000_000_000 // rate)
     per_tick = max(1, round(rate * tick / 1e9))
     total, sent, number = int(rate * seconds), 0, 0
@@ -51,7 +51,7 @@ def paced(client: socket.socket, rate: int, seconds: float, rest: list[bytes]) -
 
 
 def unpaced(client: socket.socket, seconds: float, rest: list[bytes]) -> tuple[int, list[int]]:
-    """(how many were sent, no lags): blocks made beforehand, stamped with the start."""
+    """Send prepared blocks stamped with the start; return (tuples sent, no lags)."""
     stamp = b"%d" % time.time_ns()
     blocks = [b"".join([stamp + tail for tail in rest[i : i + _BLOCK]]) for i in range(0, DIFFERENT, _BLOCK)]
     end, sent = time.monotonic() + seconds, 0

@@ -1,6 +1,6 @@
-"""Statistics of pairs: two engines are compared within a round, and the rounds' ratios are what is summed up.
+"""Statistics of pairs: two engines are compared within a round, and the rounds' ratios are summarised.
 
-On a shared machine a round's minute decides more than the engine; what is left after dividing within the round is the engine.
+On a shared machine the minute of a round matters more than the engine; dividing within the round leaves the engine's effect.
 """
 
 import statistics
@@ -22,16 +22,16 @@ class Quartiles:
     count: int
 
     def shown(self, digits: int = 2) -> str:
-        """`1.03 (1.01–1.08)`."""
+        """Return a text such as `1.03 (1.01–1.08)`."""
         return f"{self.median:.{digits}f} ({self.lower:.{digits}f}–{self.upper:.{digits}f})"
 
     def plain(self) -> dict[str, float]:
-        """For JSON."""
+        """Return the figures for JSON."""
         return {name: round(value, 5) for name, value in asdict(self).items()}
 
 
 def spread(values: Iterable[float]) -> Quartiles | None:
-    """Of the values; None when there are none."""
+    """Return the quartiles of the values; None when there are none."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -42,12 +42,12 @@ def spread(values: Iterable[float]) -> Quartiles | None:
 
 
 def ratios(over: Mapping[int, float], under: Mapping[int, float]) -> list[float]:
-    """One ratio for each round in which both were measured."""
+    """Return a ratio for each round in which both were measured."""
     return [over[number] / under[number] for number in sorted(over) if under.get(number)]
 
 
 def best(engines: Iterable[Mapping[int, float]]) -> dict[int, float]:
-    """The least of each round, over the rounds that any has."""
+    """Return the least value of each round, over the rounds that any engine has."""
     least: dict[int, float] = {}
     for values in engines:
         for number, value in values.items():
@@ -56,12 +56,12 @@ def best(engines: Iterable[Mapping[int, float]]) -> dict[int, float]:
 
 
 def won(values: Sequence[float]) -> int:
-    """How many ratios are below 1."""
+    """Return how many ratios are below 1."""
     return sum(value < 1 for value in values)
 
 
 def shuffled(items: Sequence[T], seed: int, number: int) -> list[T]:
-    """The order of a round: drawn from the seed, another for each round."""
+    """Return the order of a round, drawn from the seed anew for each round."""
     order = list(items)
     Random(f"{seed}/{number}").shuffle(order)
     return order

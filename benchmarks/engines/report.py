@@ -16,7 +16,7 @@ from benchmarks.engines.throughput import JobFigures
 
 
 def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """Columns as wide as they need, the first to the left."""
+    """Return a table with columns as wide as needed, the first aligned left."""
     rows = [list(head), *[list(line) for line in lines]]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
@@ -70,7 +70,7 @@ def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFi
 
 
 def goal_table(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> str:
-    """Which goals are met."""
+    """Return a table of the goals that are met or missed."""
     return table(
         ["goals", "median (quartiles)", "wanted", ""],
         [
@@ -121,7 +121,7 @@ def latency_table(figures: LatencyFigures, reference: str = "ours") -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """Return a description of the machine."""
     model = ""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -138,7 +138,7 @@ def machine() -> dict[str, Any]:
 
 
 def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> str:
-    """Everything, runs included."""
+    """Return all results for JSON, runs included."""
     jobs = {}
     for job, figures in measured.items():
         jobs[job] = {

@@ -19,15 +19,15 @@ _END_SECONDS = 5.0
 
 
 class RunError(Exception):
-    """A run gave no result; the message says what the engine said last."""
+    """A run without a result; the message has the engine's last output."""
 
 
 @dataclass(frozen=True)
 class EngineRun:
-    """What one run did.
+    """Result and cost of one run.
 
     Attributes:
-        result: what its process said: counts, sums, `seconds` from the first tuple to the last result.
+        result: printed by its process: counts, sums, `seconds` from the first tuple to the last result.
         cpu_seconds: of all its processes, start and end included.
         wall_seconds: of all of it.
         memory_mb: largest resident memory of any one of them.
@@ -43,7 +43,7 @@ class EngineRun:
 
 @dataclass
 class EngineProcess:
-    """A process that runs, and where it talks."""
+    """A running process and its output."""
 
     process: "subprocess.Popen[bytes]"
     output: Any
@@ -51,9 +51,9 @@ class EngineProcess:
     began: float = field(default_factory=time.monotonic)
 
     def wait(self, timeout: float) -> tuple[dict[str, Any], float, float]:
-        """(what it said last as RESULT, CPU seconds of it and its children, their largest memory in MB).
+        """Wait; return (its last RESULT, CPU seconds of it and its children, their largest memory in MB).
 
-        Raises `RunError` when there is none.
+        Raises `RunError` when there is no result.
         """
         deadline = self.began + timeout
         while True:
@@ -76,13 +76,13 @@ class EngineProcess:
         return result, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
     def said(self) -> str:
-        """The end of what it wrote to standard error."""
+        """Return the end of its standard error."""
         self.errors.seek(0)
         return " | ".join(self.errors.read().decode("utf-8", "replace").strip().splitlines()[-3:])[-400:]
 
 
 def adopt() -> None:
-    """Become the parent of what engines leave behind, so that it can be found and ended."""
+    """Become the parent of processes that engines leave behind, so that they can be found and ended."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -110,7 +110,7 @@ def run(command: Sequence[str], timeout: float, extra: Mapping[str, str] | None 
 
 
 def end(pid: int) -> None:
-    """End a process that we started and all that descend from it."""
+    """End a process that we started and all its descendants."""
     members = tree(pid)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for member in members:

@@ -1,4 +1,4 @@
-"""Other engines, each in an environment of its own under a folder that is not committed; installed when first wanted.
+"""Other engines, each in an environment of its own under a folder that is not committed; installed on first use.
 
     python -m benchmarks.engines.setup [NAME …]
 
@@ -28,7 +28,7 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
 
 
 class MissingError(Exception):
-    """An environment cannot be had here; the message says why."""
+    """An environment is not available here; the message says why."""
 
 
 def python_of(name: str) -> Path:

@@ -27,7 +27,7 @@ class JobFigures:
         startup: CPU seconds of a run that are not the tuples'.
         memory: largest resident memory of a process, in MB.
         others: cores that others used.
-        wrong: what was wrong, by engine; such a run gives no figures.
+        wrong: faults of the result, by engine; such a run gives no figures.
         runs: everything that was measured, for the file.
     """
 
@@ -58,7 +58,7 @@ class Throughput:
         self._expected: dict[int, dict[str, Any]] = {}
 
     def round(self, number: int) -> None:
-        """Every engine at both sizes."""
+        """Run every engine at both sizes."""
         job = self.figures.job
         tasks = [(engine, large) for engine in self._engines for large in (False, True)]
         done: dict[tuple[str, bool], tuple[int, EngineRun]] = {}
@@ -101,7 +101,7 @@ class Throughput:
         return ran
 
     def _expect(self, count: int) -> dict[str, Any]:
-        """What the plain loop makes of the same tuples; computed once, not measured."""
+        """Return the plain loop's result for the same tuples; computed once, not measured."""
         if count not in self._expected:
             path = str(file_of(setup.FOLDER / "data", count))
             command = [sys.executable, "-m", "benchmarks.engines.others.plain", self.figures.job, path]

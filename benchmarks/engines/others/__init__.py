@@ -1,4 +1,4 @@
-"""What runs beside ours, most of it in an environment of its own: plain loops, other engines, message carriers.
+"""Programs compared with ours, most in an environment of their own: plain loops, other engines, message carriers.
 
 These modules import nothing of ours but `jobs` and each other.
 """

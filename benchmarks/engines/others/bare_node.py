@@ -1,10 +1,10 @@
-"""J3 through three bare processes: uvloop, TLS and MessagePack, no engine. What such a pipeline costs on this machine.
+"""J3 through three bare processes (uvloop, TLS and MessagePack, no engine): the cost of such a pipeline on this machine.
 
     python -m benchmarks.engines.others.bare_node PORT WARM_SECONDS                    starts the three
     python -m benchmarks.engines.others.bare_node PORT WARM_SECONDS ROLE BASE FOLDER   is one of them
 
-A frame is what one read of a socket brought: four bytes of length, then rows. A process whose output is full stops reading.
-Nothing is numbered, checked or acknowledged, nobody is admitted, and it ends with its input.
+A frame has the rows of one read of a socket: four bytes of length, then rows. A process whose output is full stops reading.
+Frames are not numbered, checked or acknowledged, peers need no admission, and the pipeline ends with its input.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ Rows = list[Any]
 
 
 class OutputProtocol(asyncio.Protocol):
-    """The way to the next process; `full` and `room` are told to whoever reads."""
+    """Connection to the next process; it reports `full` and `room` to the reader of the input."""
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
@@ -60,12 +60,12 @@ class OutputProtocol(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_HIGH_BYTES)
 
     def send(self, rows: Rows) -> None:
-        """One frame."""
+        """Send one frame."""
         body = self._encode(rows)
         self._transport.write(_LENGTH.pack(len(body)) + body)
 
     def end(self) -> None:
-        """No more will follow."""
+        """Close the output; no frame will follow."""
         self._transport.close()
 
     def pause_writing(self) -> None:
@@ -79,7 +79,7 @@ class OutputProtocol(asyncio.Protocol):
 
 
 class InputProtocol(asyncio.Protocol):
-    """What comes in, as long as the output takes it."""
+    """Reader of the input, which pauses while the output is full."""
 
     def __init__(
         self, take: Callable[[bytes], bytes], output: OutputProtocol | None, ended: Callable[[], None]
@@ -187,7 +187,7 @@ async def _connected(make: Callable[[], Any], port: int, context: ssl.SSLContext
 
 
 async def node(role: str, port: int, warm: float, base: int, folder: Path) -> None:
-    """One process."""
+    """Run one of the three processes."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     index = ROLES.index(role)
@@ -212,11 +212,11 @@ async def node(role: str, port: int, warm: float, base: int, folder: Path) -> No
     if output is None:
         say_result(**latencies.result())
     else:
-        await output.gone.wait()  # what was sent must leave
+        await output.gone.wait()  # the last frames must leave before the process ends
 
 
 def make_certificate(folder: Path) -> None:
-    """A key and its own certificate for the run."""
+    """Write a key and a self-signed certificate for the run."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -2,8 +2,8 @@
 
     python -m benchmarks.engines.others.bytewax_job window|replay|fold j1|zone|vehicle FILE
 
-`window` is its window operator (`fold_window` on event time) as its guide has it, `replay` the same told all that makes it cheap
-where a file of the past is read: no row comes late, and no key need be woken. `fold` is the faster way by hand: a `stateful_batch`
+`window` is its window operator (`fold_window` on event time) as its guide has it, `replay` the same with all settings that
+make it cheap for a recorded file: no row comes late, and no key need be woken. `fold` is the faster way by hand: a `stateful_batch`
 that closes its own windows, which takes the order of the input for granted.
 """
 
@@ -38,19 +38,19 @@ from benchmarks.engines.jobs import (
 BATCH = 1_000
 UTC = timezone.utc  # noqa: UP017  this module runs in the oldest Python that the engine has wheels for
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-"""The system's time, which stands still for it: its watermark goes on with the system's time, and where a run takes longer than its
-events that makes rows late that are not."""
+"""System time given to Bytewax, which stands still. Bytewax's watermark advances with system time, so in a run that takes longer than
+its events punctual rows would count as late."""
 
 WAITS: dict[str, dict[str, Any]] = {
     "window": {"wait_for_system_duration": timedelta(seconds=5)},
     "replay": {"wait_for_system_duration": timedelta(0), "to_system_utc": lambda _: None},
 }
-"""How its clock waits for late rows. Unless told otherwise it wakes a key at the system's time that its window's end names, and an
-end in the past has it look at all keys again with every batch."""
+"""Settings of Bytewax's clock for late rows. By default it wakes a key at the system time of its window's end; with an end in the past
+it examines all keys again at every batch."""
 
 
 class RowSink(DynamicSink[Any]):
-    """Adds up what arrives."""
+    """Sink that adds up the arriving rows."""
 
     def __init__(self, sums: RowSums) -> None:
         self.sums = sums
@@ -61,7 +61,7 @@ class RowSink(DynamicSink[Any]):
 
 
 class WindowSink(DynamicSink[Any]):
-    """Adds up windows: (key, (window, [count, fares, ratios]))."""
+    """Sink that adds up windows: (key, (window, [count, fares, ratios]))."""
 
     def __init__(self, sums: WindowSums) -> None:
         self.sums = sums
@@ -78,7 +78,7 @@ class WindowSink(DynamicSink[Any]):
 
 
 class Fold(op.StatefulBatchLogic[Any, Any, Any]):
-    """One key's open window."""
+    """Open window of one key."""
 
     def __init__(self) -> None:
         self.window: int | None = None
@@ -112,7 +112,7 @@ class Fold(op.StatefulBatchLogic[Any, Any, Any]):
 
 
 def flow(variant: str, job: str, path: str, sums: Any) -> Any:
-    """The dataflow of a job."""
+    """Return the dataflow of a job."""
     dataflow = Dataflow(job)
     stream: Any = op.input("in", dataflow, FileSource(Path(path), batch_size=BATCH))
     stream = op.map("parse", stream, parse)

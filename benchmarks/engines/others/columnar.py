@@ -2,7 +2,7 @@
 
     python -m benchmarks.engines.others.columnar numpy|polars ROWS j1|zone|vehicle FILE [all]
 
-Only the columns in use are converted, unless `all` is said. `numpy` is pyarrow.csv and NumPy; a window's state is an array by key.
+Only the columns in use are converted, unless `all` is given. `numpy` is pyarrow.csv and NumPy; a window's state is an array by key.
 """
 
 import io
@@ -22,7 +22,7 @@ IN_USE = {"j1": ["lon", "lat", "fare", "tip"]}
 
 
 def blocks(path: str, rows: int) -> Iterator[bytes]:
-    """About so many lines at a time, cut at line ends."""
+    """Yield blocks of about so many lines, cut at line ends."""
     rest = b""
     with open(path, "rb", buffering=0) as file:
         while data := file.read(LINE_BYTES * rows):
@@ -69,7 +69,7 @@ def _derived(np: Any, columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def numpy_j1(path: str, rows: int, everything: bool) -> RowSums:
-    """J1 with NumPy."""
+    """Run J1 with NumPy."""
     import numpy as np
 
     sums, read = RowSums(), numpy_reader("j1", everything)
@@ -82,7 +82,7 @@ def numpy_j1(path: str, rows: int, everything: bool) -> RowSums:
 
 
 def numpy_j2(path: str, rows: int, job: str, everything: bool) -> WindowSums:
-    """J2 with NumPy: counts and sums in arrays by key, read out when the second changes."""
+    """Run J2 with NumPy: counts and sums in arrays by key, read out when the second changes."""
     import numpy as np
 
     sums, read = WindowSums(), numpy_reader(job, everything)
@@ -140,7 +140,7 @@ def _polars_lazy(pl: Any, block: bytes, job: str, everything: bool) -> Any:
 
 
 def polars_j1(path: str, rows: int, everything: bool) -> RowSums:
-    """J1 with Polars."""
+    """Run J1 with Polars."""
     import polars as pl
 
     sums = RowSums()
@@ -153,7 +153,7 @@ def polars_j1(path: str, rows: int, everything: bool) -> RowSums:
 
 
 def polars_j2(path: str, rows: int, job: str, everything: bool) -> WindowSums:
-    """J2 with Polars: the columns of an open window are kept and grouped once."""
+    """Run J2 with Polars; collect the columns of an open window and group them once."""
     import polars as pl
 
     sums = WindowSums()

@@ -3,8 +3,8 @@
     python -m benchmarks.engines.others.dora_node tuple|batched PORT WARM_SECONDS               starts the dataflow
     python -m benchmarks.engines.others.dora_node tuple|batched PORT WARM_SECONDS ROLE FOLDER   is one node
 
-Queues are as long as a run, because a full one drops tuples. A node stays until the sink has written its result: one
-that leaves closes its output, and that overtakes what still waits.
+Queues are as long as a run, because a full one drops tuples. A node stays until the sink has written its result: a
+node that leaves closes its output, and the closing overtakes messages that still wait.
 """
 
 import json
@@ -24,7 +24,7 @@ _RESULT = "result.json"
 
 
 def messages(node: Any) -> Iterator[bytes]:
-    """The payloads that come in."""
+    """Yield the payloads of arriving messages."""
     for event in node:
         if event["type"] == "INPUT":
             yield event["value"].to_numpy(zero_copy_only=True).tobytes()
@@ -33,7 +33,7 @@ def messages(node: Any) -> Iterator[bytes]:
 
 
 def run_node(role: str, port: int, warm: float, folder: Path, *, batched: bool) -> None:
-    """One node."""
+    """Run one node of the dataflow."""
     import dora
 
     node = dora.Node()
@@ -56,7 +56,7 @@ def run_node(role: str, port: int, warm: float, folder: Path, *, batched: bool) 
 
 
 def dataflow(mode: str, port: str, warm: str, folder: Path) -> str:
-    """The YAML of three nodes in a row."""
+    """Return the YAML of a dataflow of three nodes in a row."""
     text = ["nodes:"]
     for index, role in enumerate(ROLES):
         words = f"-m benchmarks.engines.others.dora_node {mode} {port} {warm} {role} {folder}"

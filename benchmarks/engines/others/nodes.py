@@ -1,6 +1,6 @@
-"""What the three processes of J3 do when a message carrier joins them: parse, filter and derive; aggregate; record.
+"""Steps of J3's three processes when a message carrier connects them: parse, filter and derive; aggregate; record.
 
-The carriers (`zenoh_node`, `dora_node`) hand in how a message is sent and how messages come. A message is one tuple or,
+The carriers (`zenoh_node`, `dora_node`) pass in the functions that send and receive messages. A message is one tuple or,
 `batched`, all tuples of one read of the socket. MessagePack by msgspec, as between our own nodes.
 """
 
@@ -20,7 +20,7 @@ Result = tuple[int, int, int, float, float]
 
 
 def lines_of(port: int) -> Iterator[list[bytes]]:
-    """The whole lines of each read."""
+    """Yield the whole lines of each read."""
     connection = socket.create_connection(("127.0.0.1", port))
     rest = b""
     while data := connection.recv(_READ_BYTES):

@@ -23,7 +23,7 @@ from benchmarks.engines.jobs import (
 
 
 def j1(path: str) -> RowSums:
-    """Parse, filter, derive, count."""
+    """Run J1: parse, filter, derive and count each line."""
     sums = RowSums()
     count = cells = 0
     ratios = 0.0
@@ -40,7 +40,7 @@ def j1(path: str) -> RowSums:
 
 
 def j2(path: str, key: int) -> WindowSums:
-    """The same, then windows by key: one dictionary, emptied when the second changes."""
+    """Run J2: the steps of J1, then windows by key in one dictionary, emptied when the second changes."""
     sums = WindowSums()
     open_window: int | None = None
     states: dict[int, list[float]] = {}

@@ -20,11 +20,11 @@ from benchmarks.engines.jobs import Latencies, say_result
 from benchmarks.engines.others.nodes import END, ROLES, aggregate, sink, source
 
 _PROPAGATE_SECONDS = 1.0
-"""For the subscriptions to be known everywhere."""
+"""Time for the subscriptions to reach all peers."""
 
 
 def session(index: int, base: int) -> Any:
-    """A peer that listens, and dials those before it."""
+    """Open a session of a peer that listens and dials the peers before it."""
     config = zenoh.Config()
     config.insert_json5("mode", '"peer"')
     config.insert_json5("scouting/multicast/enabled", "false")
@@ -35,7 +35,7 @@ def session(index: int, base: int) -> Any:
 
 
 def messages(subscriber: Any) -> Iterator[bytes]:
-    """The payloads that come in."""
+    """Yield the payloads of arriving messages."""
     for sample in subscriber:
         payload: bytes = sample.payload.to_bytes()
         yield payload
@@ -44,7 +44,7 @@ def messages(subscriber: Any) -> Iterator[bytes]:
 
 
 def node(role: str, port: int, warm: float, base: int, *, batched: bool) -> None:
-    """One process."""
+    """Run one of the three processes."""
     index = ROLES.index(role)
     opened = session(index, base)
     send: Any = opened.declare_publisher(
@@ -53,7 +53,7 @@ def node(role: str, port: int, warm: float, base: int, *, batched: bool) -> None
     if role == "source":
         sys.stdin.readline()
         source(port, send, batched=batched)
-        time.sleep(_PROPAGATE_SECONDS)  # what was sent must leave before the session closes
+        time.sleep(_PROPAGATE_SECONDS)  # the last messages must leave before the session closes
     else:
         subscriber = opened.declare_subscriber(f"bench/{index - 1}")
         print("UP", flush=True)
@@ -68,7 +68,7 @@ def node(role: str, port: int, warm: float, base: int, *, batched: bool) -> None
 
 
 def three(mode: str, port: str, warm: str) -> int:
-    """Start the three, the source last."""
+    """Start the three processes, the source last."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         base = min(free.getsockname()[1], 60_000)
     processes = []

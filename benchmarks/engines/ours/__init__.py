@@ -1,1 +1,1 @@
-"""The same jobs as users of ours write them, and what starts them."""
+"""The same jobs as our users write them, and the programs that start them."""

@@ -39,7 +39,7 @@ WINDOW = timedelta(milliseconds=WINDOW_MS)
 
 
 class DerivedRow(NamedTuple):
-    """What J1 needs of a trip, and what it makes of it."""
+    """A trip's fields that J1 needs, and the values derived from them."""
 
     ts: int
     zone: int
@@ -50,7 +50,7 @@ class DerivedRow(NamedTuple):
 
 
 class RowTotals(list[Any]):
-    """The rows of a `collect` sink, added up instead of kept."""
+    """Totals of the rows of a `collect` sink, which are not stored."""
 
     def __init__(self, add: Callable[[Any], None]) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ FORMS: dict[str, Callable[[str, str, Any], Topology]] = {
 
 
 def main() -> None:
-    """Run one job and say what came out."""
+    """Run one job and print its result."""
     form, batch, job, path = sys.argv[1:]
     sums: Any = RowSums() if job == "j1" else WindowSums()
     topology = FORMS[form](job, path, sums)

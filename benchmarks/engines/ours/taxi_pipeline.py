@@ -9,7 +9,7 @@ from benchmarks.engines.trips import EngineTrip
 
 
 class Derived(NamedTuple):
-    """What is kept of a trip and made of it: all fields, as the other engines carry them."""
+    """A trip's fields and the values derived from them; all fields, as the other engines carry them."""
 
     due_ns: int
     medallion: str
@@ -28,7 +28,7 @@ class Derived(NamedTuple):
 
 
 def derived(trip: EngineTrip) -> Derived | None:
-    """The tip's share and a cell, of about half of the trips."""
+    """Return the tip's share and the cell of a trip; about half of the trips pass."""
     if trip.fare < FARE_MIN:
         return None
     cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)
@@ -81,9 +81,9 @@ def _totals(rows: Stream[Any], results: Sink[Any], due: str) -> None:
 
 
 def _pin(topology: Topology, places: dict[str, str]) -> None:
-    """Say where steps run, so that tuples cross the same two hops as with the other engines.
+    """Pin steps to agents, so that tuples cross the same two hops as with the other engines.
 
-    Left to itself the placement spares a source's node, which makes it three.
+    Without pins the placement avoids a source's node, which makes three hops.
     """
     for index, step in enumerate(topology.steps):
         topology.steps[index] = replace(step, at=places.get(step.name, step.at))

@@ -2,7 +2,7 @@
 
     python -m benchmarks.engines.ours.three_agents rows|columns PORT WARM_SECONDS [null]
 
-The sink's file tells each result's due time and the milliseconds since, so the same latencies are left out as
+The sink's file has each result's due time and the milliseconds since, so the same latencies are left out as
 elsewhere. With `null` the sink only counts, for rates at which the file would be what is measured.
 """
 
@@ -26,11 +26,11 @@ FORMS = {
     "rows": ("latency", {**_ENDS, "derived": ["a1"]}),
     "columns": ("latency_columns", {**_ENDS, "kept+derived": ["a1"]}),
 }
-"""The builder, and where its stages shall be."""
+"""Form → (builder, stage → agents on which it must run)."""
 
 
 def submit(client: ControlClient, form: str, port: int, results: str) -> None:
-    """Start it, and make sure that tuples cross two hops."""
+    """Submit the job, and make sure that tuples cross two hops."""
     settings = {"trips": f"tcp:127.0.0.1:{port}@a1", "results": f"{results}@a3", "name": NAME}
     builder, expected = FORMS[form]
     body = client.ask(make_submission(f"{HERE / 'ours' / 'taxi_pipeline.py'}:{builder}", settings, {}))
@@ -39,7 +39,7 @@ def submit(client: ControlClient, form: str, port: int, results: str) -> None:
 
 
 def wait(client: ControlClient) -> dict[str, Any]:
-    """The status when it has ended."""
+    """Wait until the job has ended; return its status."""
     while True:
         body: dict[str, Any] = client.ask(Status(NAME))
         if body["state"] not in _RUNNING:
@@ -50,7 +50,7 @@ def wait(client: ControlClient) -> dict[str, Any]:
 
 
 def latencies(path: Path, warm: float) -> dict[str, Any]:
-    """Of the rows that the sink wrote: zone, due time in ns, milliseconds since, …"""
+    """Return the latencies of the rows that the sink wrote: zone, due time in ns, milliseconds since, …"""
     recorded = Latencies(warm)
     with path.open() as file:
         for line in file:
@@ -60,7 +60,7 @@ def latencies(path: Path, warm: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """One run."""
+    """Carry out one run."""
     form, port, warm, counts_only = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:] == ["null"]
     with Mesh(3) as mesh:
         mesh.start()

@@ -1,8 +1,8 @@
-"""What Flink's sink wrote, a file for each life of the job: when the next result came, and which rows are lost or there again.
+"""Rows that Flink's sink wrote, a file for each attempt of the job: time of the next result, and lost or duplicate rows.
 
-A sink that is not transactional takes nothing back. So the next result after a failure is the first row of a later life whose
-time is beyond that of every row of the lives before: rows that come again are no results, and rows that were under way at the
-failure do not count, as with a file that is cut back.
+A sink that is not transactional aborts nothing. So the next result after a failure is the first row of a later attempt whose time is
+beyond that of every row of earlier attempts. Duplicates are no results, and rows that were under way at the failure do not count, as
+with a file that is truncated.
 """
 
 import time
@@ -19,19 +19,19 @@ LOOK_SECONDS: Final = 0.005
 
 
 def number_of(file: Path) -> int:
-    """Which life wrote it."""
+    """Return the number of the attempt that wrote the file."""
     return int(file.stem.rpartition("-")[2])
 
 
 @dataclass
 class AttemptRows:
-    """Rows as they come, by life.
+    """Rows as they arrive, by attempt.
 
     Attributes:
-        highest: time of the latest row of the lives before the present one, in ms of the input; -1 before any.
-        latest: time of the latest row of all.
-        began: life → when its first row came.
-        beyond: life → when its first row came that is beyond all before.
+        highest: time of the latest row of earlier attempts, in ms of the input; -1 before any.
+        latest: time of the latest row of all attempts.
+        began: attempt → when its first row arrived.
+        beyond: attempt → when its first row beyond those of all earlier attempts arrived.
     """
 
     highest: int = -1
@@ -41,7 +41,7 @@ class AttemptRows:
     _attempt: int = -1
 
     def saw(self, attempt: int, times: Iterable[int], now: float) -> None:
-        """Rows of a life with these times came. Those of an earlier life than the present one raise its mark."""
+        """Note that rows of an attempt with these times arrived. Rows of an attempt before the present one raise `highest`."""
         if attempt > self._attempt:
             self._attempt, self.highest = attempt, max(self.highest, self.latest)
         for at in times:
@@ -55,13 +55,13 @@ class AttemptRows:
                 self.beyond.setdefault(attempt, now)
 
     def next_result(self, since: float) -> float | None:
-        """Seconds from a failure to the first row beyond; None: not yet."""
+        """Return the seconds from a failure to the first row beyond all earlier ones; None: not yet."""
         came = [when for attempt, when in list(self.beyond.items()) if self.began[attempt] >= since]
         return min(came) - since if came else None
 
 
 class AttemptRowsWatch(PollingThread):
-    """Reads the files of a folder as they grow while it is entered; a context manager."""
+    """Reader of a folder's growing files; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(LOOK_SECONDS)
@@ -70,11 +70,11 @@ class AttemptRowsWatch(PollingThread):
         self._read: dict[Path, int] = {}
 
     def next_result(self, since: float) -> float | None:
-        """As `AttemptRows` has it."""
+        """Return the same as `AttemptRows.next_result`."""
         return self.attempt_rows.next_result(since)
 
     def has_come(self, at: int) -> bool | None:
-        """Whether a row of this time or a later one has come; None: not yet."""
+        """Tell whether a row of this time or a later one has arrived; None: not yet."""
         return True if self.attempt_rows.latest >= at else None
 
     def look(self) -> None:
@@ -83,7 +83,7 @@ class AttemptRowsWatch(PollingThread):
             with file.open("rb") as lines:
                 lines.seek(self._read.get(file, 0))
                 text = lines.read()
-            whole = text[: text.rfind(b"\n") + 1]  # the last line may be half there
+            whole = text[: text.rfind(b"\n") + 1]  # the last line may be incomplete
             if whole:
                 self._read[file] = self._read.get(file, 0) + len(whole)
                 times = [int(line.split(b",", 1)[0]) for line in whole.splitlines()]
@@ -91,7 +91,7 @@ class AttemptRowsWatch(PollingThread):
 
 
 def readings(keys: int, load_ms: int, rows_a_second: int) -> Iterator[tuple[int, int, int]]:
-    """The input of the job without end: (time in ms, key, value)."""
+    """Yield the job's endless input: (time in ms, key, value)."""
     for number in range(keys):
         yield number * load_ms // keys, number, number % 101
     number = 0
@@ -101,7 +101,7 @@ def readings(keys: int, load_ms: int, rows_a_second: int) -> Iterator[tuple[int,
 
 
 def sums(read: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """What a plain loop makes of it: (time, key, sum of the key so far)."""
+    """Yield a plain loop's results: (time, key, sum of the key so far)."""
     totals: dict[int, int] = {}
     for at, key, value in read:
         totals[key] = totals.get(key, 0) + value
@@ -109,7 +109,7 @@ def sums(read: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]
 
 
 def ledger(files: Iterable[Path], read: Iterable[tuple[int, int, int]]) -> dict[str, int]:
-    """Rows of all lives beside those of a plain loop. The last millisecond, of which a part may have been read, is left out."""
+    """Compare rows of all attempts with those of a plain loop, without the last millisecond, which may be read in part."""
     wrote: Counter[tuple[int, ...]] = Counter()
     for file in files:
         text = file.read_text()

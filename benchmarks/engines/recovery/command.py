@@ -1,4 +1,4 @@
-"""`kill -9` of a host of 64 MB of keyed state, ours beside Flink (DataStream API in Java), in turns on this machine.
+"""`kill -9` of a host of 64 MB of keyed state, ours and Flink (DataStream API in Java) alternately on this machine.
 
     python -m benchmarks.engines.recovery [--rounds 5] [--engines ours,flink] [--scale small] [--seed 1] [-o json]
 
@@ -41,7 +41,7 @@ def _print_line(text: str) -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What may be said."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.engines.recovery",
         description="kill -9 of a host of keyed state, ours beside Flink: seconds to the next result, rows repeated, CPU.",
@@ -64,7 +64,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    """0 when all goals are met, 1 when one is not, 2 when nothing could be compared, 130 when it was interrupted."""
+    """Return 0 when all goals are met, 1 when a goal is missed, 2 when nothing could be compared, 130 when interrupted."""
     parser = arguments()
     given = parser.parse_args(words)
     if given.rounds < 1:
@@ -113,7 +113,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _one(name: str, number: int, load: RecoveryLoad, seed: int, turns: list[FailureRun], failed: list[str]) -> None:
-    """A turn; one that fails is told and left out. All engines of a round wait as long from when they are loaded to the failure."""
+    """Carry out a turn; report a failed one and leave it out. All engines of a round wait equally long from loading to the failure."""
     print_line = partial(_print_progress, number, name)
     print_line("starts")
     try:

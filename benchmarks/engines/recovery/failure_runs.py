@@ -1,4 +1,4 @@
-"""What a turn is told and what it tells, the same of each engine."""
+"""Parameters and results of a turn, the same for each engine."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ STEADY_SECONDS: Final = 10.0
 """Before the failure, in which is seen what the job costs undisturbed."""
 
 WINDOW_SECONDS: Final = 30.0
-"""From the failure, whose CPU time counts, of each engine as long: recovery, replay, the killed host started again if it was by
-then, and what the job costs anyway. Of an engine that takes longer to come back the rest is not counted.
+"""Span from the failure in which CPU time counts, the same for each engine: recovery, replay, the killed host if it restarted by then,
+and the job's steady cost. CPU time of a recovery that takes longer is not counted beyond it.
 """
 
 ASK_SECONDS: Final = 0.25
@@ -35,8 +35,8 @@ class RecoveryLoad:
 
     Attributes:
         scale: its name there.
-        keys: that each come once within `load_ms`.
-        load_ms: of the input's time.
+        keys: number of keys, each of which comes once within `load_ms`.
+        load_ms: milliseconds of the input's time.
         rows_a_second: afterwards.
         notes: characters kept with a key.
         interval: seconds between two checkpoints.
@@ -51,7 +51,7 @@ class RecoveryLoad:
 
 
 def load_of(scale: str) -> RecoveryLoad:
-    """As the experiment has it."""
+    """Return the experiment's load at this scale."""
     return RecoveryLoad(
         scale,
         pull_the_plug.KEYS[scale],
@@ -68,12 +68,12 @@ class Strike:
 
     Attributes:
         next_result_s: from the failure to the first row beyond all that were there before.
-        committed_s: from the failure to the first checkpoint after it, asked for from the next result on; a transactional
-            sink shows that result then.
+        committed_s: from the failure to the first checkpoint after it, polled for from the next result on; a transactional
+            sink emits that result then.
         cpu_s: of all processes of the engine, for `window_s` from the failure.
         window_s: `WINDOW_SECONDS`, and up to the next look at CPU time.
         steady_cores: CPU seconds a second before the failure.
-        load: of the machine in the minute before the failure; everybody's.
+        load: of the machine in the minute before the failure, by all processes.
     """
 
     next_result_s: float
@@ -86,15 +86,15 @@ class Strike:
 
 @dataclass(frozen=True)
 class FailureRun:
-    """What one failure did to one engine.
+    """Effect of one failure on one engine.
 
     Attributes:
-        engine: its name.
-        number: of the round.
+        engine: the engine's name.
+        number: the round.
         strike: the failure.
-        rows: that the result should have.
-        lost: that it has not.
-        twice: that it has more than once, or that are wrong.
+        rows: rows that the result should have.
+        lost: rows that are missing.
+        twice: rows that are duplicate or wrong.
     """
 
     engine: str
@@ -107,13 +107,13 @@ class FailureRun:
 
 @dataclass(frozen=True)
 class Victim:
-    """How a host of a running job is killed, and what is seen of it.
+    """Functions that kill a host of a running job and observe the job.
 
     Attributes:
         kill: SIGKILL to all of its processes.
-        is_committed: whether there is a checkpoint since it was killed; None: not yet.
+        is_committed: whether a checkpoint has completed since the host was killed; None: not yet.
         next_result: seconds from a moment to the next result after it; None: not yet.
-        restart: starts it again, as whoever watches over a machine would; then it is a spare.
+        restart: starts the host again, as a supervisor would; then it is a spare.
     """
 
     kill: Callable[[], None]
@@ -123,7 +123,7 @@ class Victim:
 
 
 def gently(look: Callable[[], object | None]) -> object | None:
-    """A look that costs the engine an answer; one in a quarter of a second, and one that is not answered is no answer."""
+    """Poll the engine, at most every quarter of a second, since each poll costs it an answer. An unanswered poll gives None."""
     time.sleep(ASK_SECONDS)
     with contextlib.suppress(OperationFailed):
         return look()
@@ -131,9 +131,9 @@ def gently(look: Callable[[], object | None]) -> object | None:
 
 
 def strike(usage: Usage, random: RandomStream, interval: int, choose: Callable[[], Victim]) -> Strike:
-    """One failure at a random moment of an interval; when a checkpoint begins is the engine's own affair.
+    """Cause a failure at a random moment of an interval; the engine itself decides when a checkpoint begins.
 
-    Raises `OperationFailed` when the job does not come back.
+    Raises `OperationFailed` when the job does not recover.
     """
     before, began = usage.seconds(), time.monotonic()
     time.sleep(STEADY_SECONDS + random.uniform() * interval)

@@ -1,4 +1,4 @@
-"""A Flink cluster of processes on this machine: a JobManager that has the job, and TaskManagers that can be killed and come back.
+"""A Flink cluster of processes on this machine: a JobManager that has the job, and TaskManagers that can be killed and restarted.
 
 The virtual machines are started as Flink's own scripts start them, but directly: a process here is the very process that is killed.
 """
@@ -56,10 +56,10 @@ BOTH: Final[Mapping[str, str]] = {
     "execution.checkpointing.mode": "EXACTLY_ONCE",
     "taskmanager.load-balance.mode": "SLOTS",
 }
-"""What both forms have: exactly-once, and tasks spread over the TaskManagers."""
+"""Settings of both forms: exactly-once, and tasks spread over the TaskManagers."""
 
 DEFAULTS: Final[Mapping[str, str]] = {}
-"""As it comes: heartbeats of 10 s, 50 s of patience, a restart after 1 s (exponential), buffers of 100 ms, state in the heap."""
+"""Default settings: heartbeats of 10 s, a timeout of 50 s, a restart after 1 s (exponential), buffers of 100 ms, state in the heap."""
 
 TUNED: Final[Mapping[str, str]] = {
     "heartbeat.interval": "500 ms",
@@ -72,14 +72,14 @@ TUNED: Final[Mapping[str, str]] = {
     "state.backend.type": "rocksdb",
     "execution.checkpointing.incremental": "true",
 }
-"""The quickest that was found. A dead TaskManager is given up at the first heartbeat that cannot be delivered, and RocksDB takes
-its files from the checkpoint as they are, where the heap store reads every record, byte by byte.
+"""Fastest settings known. Flink gives up a dead TaskManager at the first heartbeat that cannot be delivered. RocksDB takes its files
+from the checkpoint as they are, where the heap store reads every record, byte by byte.
 """
 
 
 @contextlib.contextmanager
 def flink_cluster(folder: Path, slots: int, interval: int, settings: Mapping[str, str]) -> Iterator["FlinkCluster"]:
-    """A cluster whose files are in this folder and none of whose processes runs yet; all have ended afterwards.
+    """Yield a cluster with its files in this folder and no process running yet; end all its processes afterwards.
 
     Raises:
         MissingError: Java or Flink is not there.
@@ -128,7 +128,7 @@ def flink_cluster(folder: Path, slots: int, interval: int, settings: Mapping[str
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Return ports on which no process listens now."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:
@@ -138,7 +138,7 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class FlinkCluster:
-    """The processes; made by `flink_cluster`.
+    """Processes of a cluster; made by `flink_cluster`.
 
     Attributes:
         folder: of configuration, logs, checkpoints and the sink's files.
@@ -151,9 +151,9 @@ class FlinkCluster:
     _task_managers: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
 
     def start(self, job: Sequence[str], task_managers: Sequence[str]) -> None:
-        """All processes, then the job, until every task of it runs. Raises `OperationFailed` when that takes too long.
+        """Start all processes, then the job; wait until all its tasks run. Raises `OperationFailed` when that takes too long.
 
-        The job comes last: the first TaskManager would get all of it if the second were late.
+        The job comes last, because the first TaskManager would get all of it if the second were late.
         """
         entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
         self._job_manager = self._java("jobmanager", "1024m", [entry, "--configDir", str(self.folder)])
@@ -168,7 +168,7 @@ class FlinkCluster:
         until(lambda: self._is_running() or None, START_PATIENCE, f"Flink runs the job; see {self.folder}/*.log")
 
     def start_task_manager(self, name: str) -> None:
-        """One TaskManager; it offers its slots by itself."""
+        """Start a TaskManager, which registers its slots itself."""
         words = ["org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", str(self.folder)]
         self._task_managers[name] = self._java(name, "1024m", [*words, "-D", f"taskmanager.resource-id={name}"])
 
@@ -181,13 +181,13 @@ class FlinkCluster:
             )  # fmt: skip
 
     def kill_task_manager(self, name: str) -> None:
-        """SIGKILL, at once."""
+        """Kill a TaskManager at once, by SIGKILL."""
         process = self._task_managers.pop(name)
         process.kill()
         process.wait()
 
     def ask(self, path: str, body: object = None) -> Any:
-        """The answer of the REST interface; raises `OperationFailed` when there is none."""
+        """Return the answer of the REST interface. Raises `OperationFailed` when there is none."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}
@@ -200,7 +200,7 @@ class FlinkCluster:
 
     @property
     def job(self) -> str:
-        """The job's number; raises `OperationFailed` while there is none."""
+        """Return the job's id. Raises `OperationFailed` while there is none."""
         jobs = self.ask("/jobs")["jobs"]
         if not jobs:
             raise OperationFailed("Flink has no job yet")
@@ -223,12 +223,12 @@ class FlinkCluster:
         return False
 
     def checkpoints(self) -> int:
-        """How many have been completed since the job began."""
+        """Return how many checkpoints have been completed since the job began."""
         count: int = self._checkpoints()["counts"]["completed"]
         return count
 
     def last_began_ms(self) -> int:
-        """When the last that was completed had begun, in ms of the machine's clock; 0 before any."""
+        """Return when the last completed checkpoint began, in ms of the machine's clock; 0 before any."""
         last = self._checkpoints()["latest"]["completed"]
         began: int = last["trigger_timestamp"] if last else 0
         return began
@@ -237,7 +237,7 @@ class FlinkCluster:
         return self.ask(f"/jobs/{self.job}/checkpoints")
 
     def hosts(self) -> dict[str, list[str]]:
-        """Names of TaskManagers by what runs there, the name of each vertex being its key."""
+        """Return the names of the TaskManagers that run each vertex, by the vertex's name."""
         managers: dict[str, list[str]] = {}
         for vertex in self.ask(f"/jobs/{self.job}")["vertices"]:
             tasks = self.ask(f"/jobs/{self.job}/vertices/{vertex['id']}")["subtasks"]
@@ -245,7 +245,7 @@ class FlinkCluster:
         return managers
 
     def stop_job(self) -> None:
-        """Let the job end with all that its source has read, by a savepoint."""
+        """Stop the job by a savepoint, with results for all that its source has read."""
         job = self.job
         self.ask(f"/jobs/{job}/stop", {"targetDirectory": (self.folder / "savepoints").as_uri(), "drain": False})
 
@@ -255,7 +255,7 @@ class FlinkCluster:
         until(has_ended, START_PATIENCE, f"Flink stops the job; see {self.folder}/jobmanager.log")
 
     def end(self) -> None:
-        """Nothing of it runs any more."""
+        """End all processes of the cluster."""
         processes = [process for process in (*self._task_managers.values(), self._job_manager) if process is not None]
         for process in processes:
             process.terminate()

@@ -1,7 +1,7 @@
 """One turn of Flink: a cluster of two TaskManagers with the same keys, bytes, rows and pace, one of which is killed once.
 
-Each TaskManager has slots for the whole job, so the survivor takes over at once what the other ran. The one that is killed has
-state, and neither source nor sink, as with ours.
+Each TaskManager has slots for the whole job, so the survivor takes over at once what the other ran. The killed one has state,
+and neither source nor sink, as with ours.
 """
 
 import shutil
@@ -35,7 +35,7 @@ STAGE: Final = "sums"
 def turn(
     name: str, settings: Mapping[str, str], number: int, load: RecoveryLoad, random: RandomStream, print_line: Say
 ) -> FailureRun:
-    """Start, load, kill, stop, compare. What Flink has written is kept when that fails, for whoever wants to know why."""
+    """Carry out a turn: start, load, kill, stop, compare. When it fails, Flink's files stay for a diagnosis."""
     folder = Path(tempfile.mkdtemp(prefix="flink-"))
     try:
         struck = _struck(folder, settings, load, random, print_line)
@@ -85,7 +85,7 @@ def _struck(
 
 
 def host_of_state(hosts: Mapping[str, list[str]]) -> str:
-    """The TaskManager that has state and nothing else. Raises `OperationFailed` when there is none."""
+    """Return the TaskManager that has state and nothing else. Raises `OperationFailed` when there is none."""
     others = {host for name, places in hosts.items() if name != STAGE for host in places}
     candidates = [host for host in hosts[STAGE] if host not in others]
     if not candidates:

@@ -1,4 +1,4 @@
-"""One turn of ours: the mesh and the job of the experiment `pull-the-plug`, one host of whose state is killed once."""
+"""One turn of ours: the mesh and job of the experiment `pull-the-plug`; one host of its state is killed once."""
 
 import signal
 import time
@@ -19,8 +19,8 @@ INPUT_SECONDS: Final = 900
 
 
 class Comeback:
-    """When the job is back. The file may have been cut back unseen, or not at all: then what stands there when the recovery has
-    ended is what the next result is beyond.
+    """Observer of the job's recovery. The file may have been truncated unseen, or not at all. In that case the next result is the
+    first row beyond those in the file at the end of the recovery.
 
     Args:
         watch: over the sink's file.
@@ -32,14 +32,14 @@ class Comeback:
         self._ended: float | None = None
 
     def is_committed(self) -> object | None:
-        """Whether the recovery has ended, with the commit that it ends with."""
+        """Tell whether the recovery has ended, including its final commit."""
         has_recovered = self._recovered()
         if has_recovered is not None and self._ended is None:
             self._ended = time.monotonic()
         return has_recovered
 
     def next_result(self, since: float) -> float | None:
-        """Seconds from a moment to the next result; None: not yet."""
+        """Return the seconds from a moment to the next result; None: not yet."""
         came = self._watch.next_result(since, self._ended)
         if came is None and self._ended is None:
             gently(self.is_committed)
@@ -47,7 +47,7 @@ class Comeback:
 
 
 def turn(number: int, load: RecoveryLoad, random: RandomStream, print_line: Say) -> FailureRun:
-    """Start, load, kill, stop, compare."""
+    """Carry out a turn: start, load, kill, stop, compare."""
     with Usage() as usage, plug_mesh(MACHINES, load.interval) as mesh:
         submit(mesh, load.scale, INPUT_SECONDS)
         with SinkWatch(mesh.folder / "out.csv") as watch:

@@ -1,4 +1,4 @@
-"""What the turns say beside the goal: medians of engines, ratios within rounds."""
+"""Results of the turns compared with the goals: medians of engines, ratios within rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ WORDS: Final = {
 
 @dataclass(frozen=True)
 class GoalResult:
-    """A goal and what was found."""
+    """A goal and the measured value."""
 
     what: str
     found: float
@@ -31,22 +31,22 @@ class GoalResult:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least value that so many of them do not exceed; of few values the largest."""
+    """Return the least value that this share of the values does not exceed; of few values the largest."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def values(turns: Sequence[FailureRun], engine: str, figure: str) -> dict[int, float]:
-    """A figure of each round in which the engine had a turn."""
+    """Return a figure for each round in which the engine had a turn."""
     return {turn.number: getattr(turn.strike, figure) for turn in turns if turn.engine == engine}
 
 
 def engines(turns: Sequence[FailureRun]) -> list[str]:
-    """Ours first, others as they came."""
+    """Return the names of the engines: ours first, the others in order of appearance."""
     return sorted(dict.fromkeys(turn.engine for turn in turns), key=lambda name: name != OURS)
 
 
 def summary(turns: Sequence[FailureRun], engine: str) -> dict[str, Any]:
-    """Medians, and the 95th percentile of what is waited for."""
+    """Return medians, and the 95th percentile of waiting times."""
     figures: dict[str, Any] = {"turns": len([turn for turn in turns if turn.engine == engine])}
     for figure in COMPARED:
         of_rounds = list(values(turns, engine, figure).values())
@@ -64,7 +64,7 @@ def summary(turns: Sequence[FailureRun], engine: str) -> dict[str, Any]:
 
 
 def compared(turns: Sequence[FailureRun]) -> dict[str, dict[str, dict[str, float]]]:
-    """Ours ÷ each other engine, by figure: median and quartiles of the rounds that have both."""
+    """Return ours ÷ each other engine, by figure: median and quartiles of the rounds that have both."""
     spreads: dict[str, dict[str, dict[str, float]]] = {}
     for engine in engines(turns):
         for figure in COMPARED if engine != OURS else ():
@@ -75,7 +75,7 @@ def compared(turns: Sequence[FailureRun]) -> dict[str, dict[str, dict[str, float
 
 
 def evaluated(turns: Sequence[FailureRun]) -> list[GoalResult]:
-    """The goals; those of ratios only where both were measured."""
+    """Return the goals; goals of ratios only where both engines were measured."""
     results = [
         GoalResult(
             f"{WORDS[figure]}, ours ÷ {engine}", ratios[figure]["median"], BOUND, ratios[figure]["median"] <= BOUND
@@ -97,7 +97,7 @@ def _none(what: str, count: int) -> GoalResult:
 def as_json(
     load: RecoveryLoad, about: Mapping[str, Any], turns: Sequence[FailureRun], failed: Sequence[str]
 ) -> dict[str, Any]:
-    """Everything."""
+    """Return all results for JSON."""
     return {
         **about,
         "job": {**asdict(load), "state_bytes": load.keys * (load.padding_bytes + 14)},
@@ -120,7 +120,7 @@ def as_json(
 
 
 def as_text(turns: Sequence[FailureRun], failed: Sequence[str]) -> str:
-    """For people."""
+    """Return the results as tables."""
     heads = (
         ("next result s", 15),
         ("p95", 8),

@@ -1,4 +1,4 @@
-"""CPU time of processes that come and go, those that are killed too: the tree below this process, looked at again and again."""
+"""CPU time of processes that come and go, including killed ones: the tree below this process, sampled repeatedly."""
 
 import contextlib
 import os
@@ -15,9 +15,9 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(PollingThread):
-    """Adds up what every process below this one has used, this one left out; a context manager.
+    """Total CPU time of every process below this one, without this one; a context manager.
 
-    What a process uses between the last look and its death is not seen: at most a quarter of a second of each.
+    CPU time between the last sample and a process's death is missed: at most a quarter of a second for each process.
     """
 
     def __init__(self) -> None:
@@ -27,19 +27,19 @@ class Usage(PollingThread):
         self._lock = threading.Lock()
 
     def seconds(self) -> float:
-        """CPU seconds so far."""
+        """Return the CPU seconds so far."""
         with self._lock:
             self._sample()
             return sum(self._ticks.values()) / _TICKS
 
     def at(self, moment: float) -> tuple[float, float]:
-        """(when, CPU seconds by then) of the first look from a moment on, which may be long past; waits for it."""
+        """Return (time, CPU seconds by then) of the first sample from a moment on, which may be long past; wait for it."""
         time.sleep(max(0.0, moment - time.monotonic()))
         first = next((look for look in self._looks if look[0] >= moment), None)
         return first or (time.monotonic(), self.seconds())
 
     def look(self) -> None:
-        """Remember what was used so far."""
+        """Record the CPU time used so far."""
         seconds = self.seconds()
         self._looks.append((time.monotonic(), seconds))
 
