@@ -1,4 +1,4 @@
-"""What limits cost a job that has one instance of everything: pairs of runs with and without them, in turn.
+"""Cost of limits for a job with one instance of each stage: alternating runs with and without limits.
 
     python -m benchmarks.limits_costs [--rows 1000000] [--pairs 5] [--job NAME] [-o json]
 

@@ -4,7 +4,7 @@
     python -m benchmarks.many_agents --places hosts.txt --cut "lab cut" --heal "lab heal" [--cut-seconds 20]
 
 Every agent is a process of its own with its own key, its TLS links and its state directory. The ring is right when every live agent
-has the true next agent on both sides, asks nobody who is dead for anything, and random keys asked at random agents end at the one
+has the true next agent on both sides, sends no request to a dead agent, and random keys asked at random agents end at the one
 nearest agent.
 
 With `--places` agents run elsewhere than on loopback: each line of the file has an address and, after it, a command that runs what
@@ -130,10 +130,10 @@ class Agents:
                 time.sleep(0.02)
             agent.node, agent.pid = NodeId.from_hex(str(note["node_id"])), int(str(note["pid"]))
 
-    # ---- is the ring right
+    # ---- checks of the ring
 
     def faults(self, seed: int, members: list[AgentUnderTest] | None = None) -> list[str]:
-        """What is wrong with the ring of these agents, asked from outside."""
+        """Return the faults of these agents' ring, queried from outside."""
         members = members or self.live
         ids = [agent.node for agent in members]
         chance = random.Random(seed)

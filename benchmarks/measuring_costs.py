@@ -1,9 +1,9 @@
-"""What measuring for scaling costs the rows: the sample of key groups and the samples of counts, on and off, in pairs.
+"""Cost per row of the measurements for scaling: the sample of key groups and the samples of counts, on and off, in pairs.
 
     python -m benchmarks.measuring_costs [--pairs 8] [--rows 200000] [-o json]
 
-A keyed stage and its sink in one host get frames as from a link. Off: nobody looks at keys, and reports tell counts only, as they
-would have to anyway. A report is made twice for each second of CPU time. CPU time is counted; ratios are of neighbours.
+A keyed stage and its sink in one host get frames as from a link. Off: no code samples keys, and reports have counts only,
+which are needed anyway. A report is made twice for each second of CPU time. CPU time is counted; ratios are of neighbours.
 """
 
 import argparse
@@ -29,7 +29,7 @@ REPORT_S = 0.5
 
 
 class Unmeasured(RunningInstance):
-    """One that tells what it told before anybody measured."""
+    """Instance whose reports have no measurements for scaling."""
 
     def _measures(self, statistics: Any) -> None:
         return None

@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory [--tuples 1000000] [-o json]
 
-PSS: pages that processes share are divided between them. One agent, everything on it; the largest sum seen is told.
+PSS: pages that processes share are divided between them. One agent, everything on it; the largest sum is printed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What each part of the data path costs, per tuple and per batch.
+"""Cost of each part of the data path, per tuple and per batch.
 
     python -m benchmarks.path_costs [--rounds 7] [--markdown]
 

@@ -1,4 +1,4 @@
-"""What processes of this machine use, from /proc: a tree of processes, its CPU time and its memory."""
+"""Resources of this machine's processes, from /proc: a tree of processes, its CPU time and its memory."""
 
 import contextlib
 import os

@@ -37,7 +37,7 @@ GOALS = {
 
 
 def memory(pid: int, what: str = "Pss") -> float:
-    """MB of a process: `Pss` (shared pages divided) or `Rss`."""
+    """Return the MB of a process: `Pss` (shared pages divided) or `Rss`."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith(f"{what}:"):
             return int(line.split()[1]) / 1024
@@ -45,19 +45,19 @@ def memory(pid: int, what: str = "Pss") -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Return user and system time of a process so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def write_trips(path: Path, count: int) -> None:
-    """Generated trips as a plain file, so that no decompression is measured."""
+    """Write generated trips as a plain file, so that no decompression is measured."""
     with path.open("w") as file:
         file.writelines(line + "\n" for line in itertools.islice(generate(seed=3), count))
 
 
 def plain_loop(path: Path) -> float:
-    """Seconds for the least that any Python program would do with the lines: read, split, convert."""
+    """Return the seconds for the least work of any Python program on the lines: read, split, convert."""
     began = time.perf_counter()
     counted = 0
     with path.open() as file:
@@ -69,7 +69,7 @@ def plain_loop(path: Path) -> float:
 
 
 def wait_until_ended(client: ControlClient) -> dict[str, Any]:
-    """The status of the query once it has ended."""
+    """Wait until the query has ended; return its status."""
     while True:
         body: dict[str, Any] = client.ask(Status(NAME))
         if body["state"] not in ("deploying", "running"):
@@ -78,7 +78,7 @@ def wait_until_ended(client: ControlClient) -> dict[str, Any]:
 
 
 def submit(client: ControlClient, source: str, report: str) -> float:
-    """Seconds from asking to running."""
+    """Return the seconds from submission to running."""
     began = time.perf_counter()
     client.ask(make_submission(QUERY, {"trips": source, "report": report}, {}))
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""What deciding costs: controllers of many applications with nothing to do, from reports of instances to decisions.
+"""Cost of scaling decisions: controllers of many applications with nothing to do, from reports of instances to decisions.
 
     python -m benchmarks.scaling_costs [--applications 50] [--rounds 20] [-o json]
 
@@ -24,7 +24,7 @@ INSTANCES = 2
 
 
 def controllers(count: int) -> list[Controller]:
-    """With the default policy, asked as agents ask it."""
+    """Return controllers with the default policy, called as agents call them."""
     policy = policy_named("secant")
     return [
         Controller(lambda measures, limits, memory: ask("secant", policy, measures, limits, memory, time.monotonic_ns))
@@ -33,7 +33,7 @@ def controllers(count: int) -> list[Controller]:
 
 
 def interval(stages: int) -> Interval:
-    """In which every stage has just enough."""
+    """Return an interval in which every stage has just enough instances."""
     measures = StageMeasures((100.0,) * INSTANCES, (1 / INSTANCES,) * INSTANCES, (150.0,) * 5, (0.0,) * 5)
     states = [
         StageState(f"stage {number}", Limits(1, 8), measures, measured=(100.0,) * INSTANCES) for number in range(stages)

@@ -1,4 +1,4 @@
-"""How long rows wait for snapshots of large keyed state, in one process: at once, in slices, what has changed.
+"""How long rows wait for snapshots of large keyed state, in one process: at once, in slices, or changes only.
 
     python -m benchmarks.snapshot_pauses [--step keyed] [--keys 150000] [--rate 20000] [--seconds 30] [-o json]
 
@@ -63,7 +63,7 @@ class PacedBatches:
         self.spent = 0.0
 
     def play(self, rate: int, seconds: float) -> None:
-        """Rows for so many seconds."""
+        """Play rows for so many seconds."""
         next_epoch = EPOCH / 10
         for number in range(int(rate * seconds / BATCH)):
             arrival = number * BATCH / rate
@@ -103,7 +103,7 @@ class PacedBatches:
             self.sizes.append(sum(len(data) for _, data in state.groups) + len(state.rest))
             return
         made = self._increments.at(self._barrier)
-        if not isinstance(made, AsyncStateSnapshot):  # it cannot be opened
+        if not isinstance(made, AsyncStateSnapshot):  # this state has no asynchronous snapshot
             self.sizes.append(len(msgspec.msgpack.encode(made)))
             return
         self._open, self._since = AsyncInstanceSnapshot(1, b"", made, b""), self.clock
@@ -127,7 +127,7 @@ class PacedBatches:
         self._next_slice = self.clock + PAUSE_SECONDS
         writer = self._writer
         assert writer is not None
-        writer.add(pieces)  # in an executor's thread: not of the time of rows
+        writer.add(pieces)  # executors do this in another thread, so rows do not wait for it
         if element.is_over:
             writer.end_block()
             digest, size = writer.end()
@@ -167,12 +167,12 @@ def look_ratio(keys: list[str], rounds: int) -> tuple[float, float, float]:
 
 
 def share(values: list[float], part: float) -> float:
-    """So many of the values are below it, in milliseconds."""
+    """Return the value below which this share of the values lies, in milliseconds."""
     return round(sorted(values)[min(len(values) - 1, int(part * len(values)))] * 1e3, 3) if values else 0.0
 
 
 class Collector:
-    """Notes how long the garbage collector looked, while somebody waits for a slice."""
+    """Record of the garbage collector's longest runs while a slice is under way."""
 
     def __init__(self) -> None:
         self.longest = {0: 0, 1: 0, 2: 0}
@@ -186,7 +186,7 @@ class Collector:
 
 
 def figures(flow: PacedBatches, collector: Collector) -> dict[str, Any]:
-    """Of one run."""
+    """Return the figures of one run."""
     return {
         "pause_ms": {"p99": share(flow.pauses, 0.99), "max": share(flow.pauses, 1.0), "count": len(flow.pauses)},
         "batch_ms": {name: share(flow.batches, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))},
@@ -200,7 +200,7 @@ def figures(flow: PacedBatches, collector: Collector) -> dict[str, Any]:
 
 
 def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each in turn, over the same state."""
+    """Carry out each run in order, over the same state."""
     keys = [f"meter-{number:07d}" for number in range(chosen.keys)]
     subject = filled(chosen.step, keys)
     gc.collect()

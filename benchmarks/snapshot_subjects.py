@@ -1,4 +1,4 @@
-"""What `benchmarks.snapshot_pauses` measures: operators with much state, and how a batch of rows comes to each."""
+"""Operators with much state that `benchmarks.snapshot_pauses` measures, each with a function that feeds it a batch of rows."""
 
 import itertools
 import tempfile
@@ -36,14 +36,14 @@ Feed = Callable[[list[str], int], None]
 
 
 class Subject(NamedTuple):
-    """An operator, and how a batch comes to it."""
+    """An operator and the function that feeds it a batch."""
 
     operator: Operator
     feed: Feed
 
 
 class KeyedRow(NamedTuple):
-    """What windows take."""
+    """Input row of the window operators."""
 
     at: int
     key: str
@@ -151,9 +151,9 @@ SUBJECTS: Final[dict[str, Callable[[], Subject]]] = {
 
 
 def filled(name: str, keys: list[str]) -> Subject:
-    """One that remembers all keys."""
+    """Return a subject whose state has all keys."""
     subject = SUBJECTS[name]()
-    subject.operator.groups()  # as an executor does when it opens it
+    subject.operator.groups()  # an executor does so when it opens the operator
     for start in range(0, len(keys), FILLED_AT_ONCE):
         subject.feed(keys[start : start + FILLED_AT_ONCE], 0)
     return subject

@@ -7,7 +7,7 @@ Trips come over TCP from a process of their own (`benchmarks.trip_feed`).
 The slope is that of a straight line through the means of each minute after the warm-up (ten minutes, or a third of a shorter
 run). Its error takes into account that neighbouring minutes are alike: it is the standard error of least squares, widened by the
 residuals' correlation. An hour passes when the slope of agent and of executor lies within ± 1 MB an hour, give or take its error
-(twice the standard error), and both are running at the end. Runs of less than half an hour say what they saw and judge no slope.
+(twice the standard error), and both are running at the end. Runs of less than half an hour print their samples without a verdict on the slope.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Slope:
 
     @property
     def within(self) -> bool:
-        """Whether a slope of at most the goal explains what was seen, and a much larger one does not."""
+        """Tell whether a slope of at most the goal explains the samples, and a much larger one does not."""
         return abs(self.mb_an_hour) <= GOAL_MB_AN_HOUR + 2 * self.error and self.error <= GOAL_MB_AN_HOUR
 
 
@@ -104,7 +104,7 @@ def memory_mb(pid: int) -> tuple[float, float]:
 
 @contextmanager
 def trips(speed: float) -> Iterator[int]:
-    """The port at which trips come, so many times as fast as they happened."""
+    """Yield the port that serves trips, so many times as fast as they happened."""
     command = [sys.executable, "-m", "benchmarks.trip_feed", f"{speed:g}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as feed:
         assert feed.stdout is not None
@@ -115,7 +115,7 @@ def trips(speed: float) -> Iterator[int]:
 
 
 def run(minutes: float, speed: float) -> dict[str, Any]:
-    """The whole; what was measured."""
+    """Run the whole experiment; return the figures."""
     curves = {"agent": Curve(), "executor": Curve()}
     with trips(speed) as port, Mesh(1) as mesh:
         mesh.start()
@@ -139,7 +139,7 @@ def run(minutes: float, speed: float) -> dict[str, Any]:
 
 
 def _known(settings: dict[str, str]) -> dict[str, str]:
-    """Those of the settings that the job has, its sink under whatever name."""
+    """Return the settings that the job has; its sink may have any name."""
     from agiledart_executor.user_code.user_builder import load_builder
 
     names = load_builder(TARGET).parameters

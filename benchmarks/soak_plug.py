@@ -4,8 +4,8 @@
 
 Six agents that count as machines of their own run the job of the experiment `pull-the-plug` (running sums by key). Every `--every`
 seconds one of them dies: the agent of a random machine with its executors, the source's and the sink's as well, or its executors
-only. It is started again after twenty seconds with nothing but its state directory. One machine is spared, so that the memory of an
-agent that lives all the time can be told.
+only. It is started again after twenty seconds with nothing but its state directory. One machine is spared, to measure the memory of
+an agent that runs all the time.
 
 At the end the job is stopped and its file compared with a plain loop over the input, line by line. Disk: bytes below all state
 directories each minute; it is level when the most of the last third is at most a tenth (and 4 MB) above the most of the third
@@ -43,7 +43,7 @@ SPARE_DISK_MB: Final = 4.0
 
 @dataclass
 class Curves:
-    """What was seen, a value a minute."""
+    """Samples, one per minute."""
 
     disk_mb: list[float] = field(default_factory=list)
     spared_rss_mb: list[float] = field(default_factory=list)
@@ -100,7 +100,7 @@ def write_input(file: Path, keys: int, rows: int, rate: int) -> None:
 
 
 def watched(mesh: PlugMesh, chosen: argparse.Namespace) -> tuple[Curves, list[Blow]]:
-    """The job's hours."""
+    """Watch the job for the duration of the soak."""
     random = RandomStream(chosen.seed, "soak plug")
     curves, blows = Curves(), list[Blow]()
     committed(mesh)
@@ -119,7 +119,7 @@ def watched(mesh: PlugMesh, chosen: argparse.Namespace) -> tuple[Curves, list[Bl
 
 
 def strike(mesh: PlugMesh, random: RandomStream, minute: float) -> Blow:
-    """One of them dies, comes back, and the job commits again."""
+    """Kill one machine's processes and restart them; wait until the job commits again."""
     mortal = [machine for machine in mesh.machines if machine.name != SPARED]
     victim = mortal[random.index(len(mortal))]
     executors_only = bool(victim.executors()) and random.uniform() < 0.25
@@ -136,7 +136,7 @@ def strike(mesh: PlugMesh, random: RandomStream, minute: float) -> Blow:
 
 
 def committed(mesh: PlugMesh) -> int:
-    """The last epoch of a job that runs; raises `OperationFailed` when it does not within the patience."""
+    """Return the last epoch of a running job. Raises `OperationFailed` when the job does not run within the timeout."""
 
     def epoch() -> int | None:
         try:
@@ -151,7 +151,7 @@ def committed(mesh: PlugMesh) -> int:
 
 
 def look(mesh: PlugMesh, curves: Curves) -> None:
-    """One sample."""
+    """Take one sample."""
     curves.disk_mb.append(round(sum(folder_bytes(machine) for machine in mesh.machines) / 1e6, 2))
     curves.spared_rss_mb.append(round(memory_mb(mesh.machine(SPARED).pid)[0], 2))
     with contextlib.suppress(OperationFailed):
@@ -159,7 +159,7 @@ def look(mesh: PlugMesh, curves: Curves) -> None:
 
 
 def folder_bytes(machine: AgentMachine) -> int:
-    """What lies below a machine's state directory; files that go meanwhile do not count."""
+    """Return the bytes below a machine's state directory; files that vanish meanwhile do not count."""
     total = 0
     for folder, _, names in os.walk(machine.state_dir):
         for name in names:
@@ -184,7 +184,7 @@ def verdict(curves: Curves, blows: list[Blow]) -> dict[str, Any]:
 
 
 def compared(folder: Path) -> dict[str, Any]:
-    """The sink's file beside a plain loop over the input: rows that are the same, and the first that is not."""
+    """Compare the sink's file with a plain loop over the input: number of equal rows, and the first different one."""
     sums: dict[int, int] = {}
     rows, first = 0, ""
     with (folder / "out.csv").open() as wrote, (folder / "in.csv").open() as read:

@@ -1,4 +1,4 @@
-"""What reading a sink log with Spark costs, beside Parquet files of the same rows and Spark's own rate source.
+"""Cost of reading a sink log with Spark, compared with Parquet files of the same rows and Spark's own rate source.
 
     python -m benchmarks.spark_read [--rows 2000000] [--repeat 5] [--idle 20] [-o json]
 
@@ -52,7 +52,7 @@ BATCH_ROWS = 500_000
 
 @dataclass
 class Bench:
-    """Where things are.
+    """Handles and paths of the benchmark.
 
     Attributes:
         agent: process id of the agent that serves the log.
@@ -69,7 +69,7 @@ class Bench:
     taken: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
     def time(self, name: str, work: Callable[[], tuple[int, float]]) -> None:
-        """Do it and keep rows per second, by the clock and by CPU time of all processes."""
+        """Run the action; record rows per second, by the clock and by CPU time of all processes."""
         before = cpu_seconds(os.getpid())
         rows, seconds = work()
         spent = cpu_seconds(os.getpid()) - before
@@ -80,7 +80,7 @@ class Bench:
 
 
 def bodies(rows: int) -> Iterator[tuple[bytes, int]]:
-    """Stored batches of clean trips, so many rows in all."""
+    """Yield stored batches of clean trips, so many rows in all."""
     reader = CsvReader(GeneratedLines(islice(generate(seed=7), min(rows, DIFFERENT) * 21 // 20 + 100), "taxi:"), Trip)
     made: list[CleanTrip] = []
     while len(made) < min(rows, DIFFERENT):
@@ -143,7 +143,7 @@ def stream(bench: Bench, frame: "DataFrame", rows: int) -> tuple[int, float]:
 
 
 def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float]]]]:
-    """(name, work) of everything that is compared."""
+    """Return (name, work) of each kind that is compared."""
     spark, rows, files = bench.spark, bench.rows, str(bench.folder / "parquet")
     schema = spark.read.parquet(files).schema
 
@@ -168,7 +168,7 @@ def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float]]]]:
 
 
 def answers(metrics: str) -> float:
-    """Requests of readers that the agent has answered so far, by its own count."""
+    """Return the readers' requests that the agent has answered so far, by its own count."""
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as response:
         text = response.read().decode()
     lines = [line for line in text.splitlines() if line.startswith("agiledart_sink_log_answers_total{")]
@@ -200,7 +200,7 @@ def idle(bench: Bench, seconds: float, trigger: str) -> dict[str, Any]:
 
 
 def summary(bench: Bench) -> dict[str, Any]:
-    """Median and spread of each kind, and the ratios that the figures are for."""
+    """Return median and spread of each kind, and their ratios."""
     spreads: dict[str, Any] = {}
     for name, taken in bench.taken.items():
         spreads[name] = {}
@@ -211,7 +211,7 @@ def summary(bench: Bench) -> dict[str, Any]:
             }  # fmt: skip
 
     def ratio(one: str, other: str, measure: str) -> float:
-        """The median of the ratios within each round: what disturbs a round disturbs both."""
+        """Return the median of the ratios within each round, since a disturbance affects both halves of a round."""
         rounds = zip(bench.taken[one], bench.taken[other], strict=True)
         return round(statistics.median(a[measure] / b[measure] for a, b in rounds), 3)
 
@@ -274,7 +274,7 @@ def main() -> int:
 
 
 def _until_served(bench: Bench) -> None:
-    """The agent tells the ring of a log that was put there under its feet at most half a minute later."""
+    """Wait until the log is served: the agent announces a log added behind its back within half a minute."""
     deadline = time.monotonic() + 60
     while True:
         try:

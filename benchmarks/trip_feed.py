@@ -1,4 +1,4 @@
-"""Serves invented taxi trips over TCP to one client, so many times as fast as they happened, until the client closes.
+"""Server of generated taxi trips over TCP for one client, so many times as fast as they happened, until the client closes.
 
     python -m benchmarks.trip_feed SPEED [SEED]
 
@@ -22,7 +22,7 @@ _DROPOFF = 3
 
 
 def turns(lines: Iterable[str], span: float) -> Iterator[bytes]:
-    """The lines of each span of so many seconds of their own time, empty spans included."""
+    """Yield the lines of each span of so many seconds of event time, empty spans included."""
     end: float | None = None
     block: list[str] = []
     for line in lines:
@@ -37,7 +37,7 @@ def turns(lines: Iterable[str], span: float) -> Iterator[bytes]:
 
 
 def feed(client: socket.socket, speed: float, seed: int) -> None:
-    """Until the client closes; what it does not take in time waits, and so does the generator."""
+    """Send until the client closes; a slow client makes the generator wait."""
     start = time.monotonic()
     for number, block in enumerate(turns(generate(seed=seed), SEND_INTERVAL_SECONDS * speed), start=1):
         time.sleep(max(0.0, start + number * SEND_INTERVAL_SECONDS - time.monotonic()))

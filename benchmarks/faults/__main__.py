@@ -1,4 +1,4 @@
-"""`python -m benchmarks.faults`: draws faults, judges what follows, and prints for each violation the line that repeats it."""
+"""`python -m benchmarks.faults`: draws faults, checks the outcome, and prints for each violation the command that repeats it."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ from benchmarks.faults.lab import FaultLab
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 1 when something was violated."""
+    """Run the campaign; return 1 when an invariant was violated."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.faults", description="Real agents, drawn faults, judges."
     )
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that hosts and file systems are taken away
     campaign = FaultCampaign()
-    with contextlib.suppress(KeyboardInterrupt):  # what was seen until then is told
+    with contextlib.suppress(KeyboardInterrupt):  # report the results until the interrupt
         campaign.run(given.seed, tuple(given.kinds or CLASSES), given.draws, given.minutes, print_line)
     document = campaign.to_dict()
     if given.output == "json":

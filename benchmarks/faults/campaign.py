@@ -1,4 +1,4 @@
-"""Draw after draw: the job is submitted, the fault comes and goes, the judges look."""
+"""Campaign of draws: submit the job, cause and end the fault, check the invariants."""
 
 import threading
 import time
@@ -13,15 +13,15 @@ from benchmarks.faults.lab import FINAL, FaultLab, lab, waited
 from benchmarks.faults.strikes import STRIKES, Impossible, for_a_while
 
 SHARES: Final = {"early": 0.1, "late": 0.5}
-"""Of the results, at which a fault of this moment comes."""
+"""Share of the results at which a fault of this moment begins."""
 
 WORDS_OF_NO: Final = 20
-"""Characters that a refusal must have to be one in words."""
+"""Least number of characters in a refusal, so that it gives a reason in words."""
 
 
 @dataclass
 class DrawOutcome:
-    """Of one draw. `state`: the job's; `skipped`: why it could not be made here; `took`: seconds of each part;
+    """Outcome of one draw. `state`: the job's; `skipped`: why the fault is impossible here; `took`: seconds of each part;
     `struck`: agents."""
 
     draw: Draw
@@ -39,13 +39,13 @@ class DrawOutcome:
 
 
 class FaultCampaign:
-    """Draws on one lab, and on a new one after a violation, so that each is judged for itself, and where clocks are set."""
+    """Draws on one lab; a new lab follows a violation or a draw that sets clocks, so that draws do not affect each other."""
 
     def __init__(self) -> None:
         self.outcomes: list[DrawOutcome] = []
 
     def run(self, first: int, kinds: tuple[str, ...], draws: int, minutes: float, print_line: Any) -> None:
-        """So many draws, or as many as there is time for."""
+        """Carry out so many draws, or as many as the time permits."""
         until = time.monotonic() + 60 * minutes
         number = first
         while number < first + draws and time.monotonic() < until:
@@ -64,7 +64,7 @@ class FaultCampaign:
                         break
 
     def to_dict(self) -> dict[str, Any]:
-        """What was seen."""
+        """Return the results for JSON."""
         ran = [outcome for outcome in self.outcomes if not outcome.skipped]
         return {
             "draws": len(ran),
@@ -77,7 +77,7 @@ class FaultCampaign:
 
 
 def one(made: FaultLab, draw: Draw, finals: Finals, files: dict[str, int]) -> DrawOutcome:
-    """One draw from submission to judgement."""
+    """Carry out one draw, from submission to the checks."""
     outcome, name = DrawOutcome(draw), f"job{draw.number}"
     took = Lap(outcome.took)
     answers: list[Any] = []

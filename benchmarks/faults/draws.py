@@ -1,4 +1,4 @@
-"""A draw: which fault, when, to whom, for how long. Everything comes from its seed."""
+"""A draw: kind of fault, moment, target and duration. All of it follows from the seed."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -38,8 +38,8 @@ class Draw:
     """One fault.
 
     Attributes:
-        number: of the seed: the draw is made of it alone.
-        detail: for what else a fault must choose.
+        number: the seed, from which alone the draw is made.
+        detail: random number for further choices of a fault.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Draw:
 
     @property
     def again(self) -> str:
-        """The line that repeats it on agents of its own."""
+        """Return the command that repeats the draw on new agents."""
         return f"python -m benchmarks.faults --seed {self.number} --class {self.kind} --draws 1"
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Draw:
 
 
 def drawn(number: int, kinds: tuple[str, ...]) -> Draw:
-    """The draw of this number among these classes. The class alone depends on them, so that `--class` repeats all the rest."""
+    """Return the draw of this number among these classes. Only its class depends on them, so that `--class` repeats all the rest."""
     random = RandomStream(number, "fault")
     role, moment, delivery = random.choice(ROLES), random.choice(MOMENTS), random.choice(DELIVERIES)
     seconds = round(0.5 + (LONGEST_SECONDS - 0.5) * random.uniform() ** 2, 1)

@@ -1,4 +1,4 @@
-"""Damage to files of a state directory: any of them, in five ways; and a start after that, as a user makes it."""
+"""Five kinds of damage to any file of a state directory, and a restart afterwards as a user would do it."""
 
 import re
 import shutil
@@ -14,24 +14,24 @@ from benchmarks.faults.lab import FaultLab, waited
 WAYS: Final = ("flipped", "empty", "half", "missing", "another's")
 
 ROWS: Final = ".segment"
-"""Rows that were written exist once: that their damage is told and never handed out is tested where they are read."""
+"""Suffix of row files, which have no replica. Tests of the log reader check that it reports damaged rows and never returns them."""
 
 REMEDY: Final = re.compile(r"\brm ((?:/\S+ ?)+)")
 UP_SECONDS: Final = 60.0
 
 
 def files_of(agent: AgentProcess) -> list[Path]:
-    """All that a node keeps, in order of name."""
+    """Return all files that a node keeps, in order of name."""
     paths = (path for path in sorted(agent.state_dir.rglob("*")) if path.is_file() and not path.is_symlink())
     return [path for path in paths if path.suffix != ROWS and path.name != "ballast"]
 
 
 def damage(path: Path, way: str, bit: int, other: Path) -> None:
-    """Do it.
+    """Damage a file in this way.
 
     Args:
-        bit: which one turns.
-        other: what stands in this place at another node; where it has none, half of the file is lost.
+        bit: number of the bit that is inverted.
+        other: the same file of another node; when it is missing, half of the file is lost.
     """
     content = path.read_bytes()
     if way == "missing":
@@ -49,9 +49,9 @@ def damage(path: Path, way: str, bit: int, other: Path) -> None:
 
 
 def damage_one(lab: FaultLab, draw: Draw, agent: AgentProcess) -> None:
-    """One file of an agent that is down, as the draw has it; told where a violation is looked into."""
+    """Damage one file of a stopped agent as drawn; note it in the agent's log for the analysis of a violation."""
     files = files_of(agent)
-    # Those at the top are few, and what comes of a run many: each kind as often as the other.
+    # Files at the top are few and files of runs are many: choose either kind equally often.
     top = [path for path in files if path.parent == agent.state_dir]
     below = [path for path in files if path not in top]
     chosen = below if below and draw.detail % 2 else top
@@ -68,7 +68,7 @@ def damage_one(lab: FaultLab, draw: Draw, agent: AgentProcess) -> None:
 
 
 def restarted(agent: AgentProcess) -> None:
-    """Start it; where it ends with a file and a command, do as it says, and start it again. The judge of the ring sees the rest."""
+    """Start the agent. When it exits and names a file and a command, carry that out and start it again; `one_ring` checks the rest."""
     before = len(agent.log.read_text())
     agent.start()
     assert agent.process is not None

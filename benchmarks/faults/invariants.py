@@ -1,4 +1,4 @@
-"""What must hold after a fault, whatever it was: each judge gives sentences, none when all is well."""
+"""Invariants after any fault: each check yields a sentence per violation, and none when all is well."""
 
 import os
 import re
@@ -29,7 +29,7 @@ Finals = dict[str, tuple[str, str]]
 
 
 def one_ring(lab: FaultLab) -> Iterator[str]:
-    """All agents run, and know each other."""
+    """Check that all agents run and know each other."""
     wanted = {agent.name for agent in lab.mesh.agents}
 
     def seen() -> dict[str, Any]:
@@ -46,7 +46,7 @@ def one_ring(lab: FaultLab) -> Iterator[str]:
 
 
 def ends(lab: FaultLab, name: str) -> Iterator[str]:
-    """The job ends."""
+    """Check that the job ends."""
     if not waited(lambda: lab.status(name)["state"] in FINAL, END_SECONDS):
         status = lab.status(name)
         why = status.get("recovery") or status.get("reason", "")
@@ -54,7 +54,7 @@ def ends(lab: FaultLab, name: str) -> Iterator[str]:
 
 
 def agreement(lab: FaultLab, finals: Finals) -> Iterator[str]:
-    """All agents say the same; what ended stays as it ended."""
+    """Check that all agents agree, and that an ended job keeps its final state."""
 
     def ask_all() -> list[Any]:
         return [lab.states(agent) for agent in lab.mesh.agents]
@@ -81,7 +81,7 @@ def agreement(lab: FaultLab, finals: Finals) -> Iterator[str]:
 
 
 def output(lab: FaultLab, name: str) -> Iterator[str]:
-    """Exact, or a prefix with `failed`; the committed rows of the log can be read."""
+    """Check that the output is exact, or a prefix when the job `failed`, and that the log's committed rows can be read."""
     state = lab.status(name)["state"]
     folds, sums = read_folds(lab.folds(name)), []
     folder = log_directory(lab.mesh.agent(SINK).state_dir, name)
@@ -100,26 +100,26 @@ def output(lab: FaultLab, name: str) -> Iterator[str]:
 
 
 def is_prefix(rows: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]) -> bool:
-    """Do rows stop somewhere in the reference? Of the last window any keys may be there."""
+    """Tell whether the rows are a prefix of the reference. The last window may have any of its keys."""
     whole = [row for row in rows if row[0] != rows[-1][0]]
     rest, then = rows[len(whole) :], expected[len(whole) : len(whole) + KEYS]
     return whole == expected[: len(whole)] and len(frozenset(rest)) == len(rest) and all(row in then for row in rest)
 
 
 def by_window(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Windows in the order in which they were put out, the keys of each (and only those) in the order of the reference."""
+    """Sort rows within each window by the order of the reference; keep the windows in their order of output."""
     rows_by_window: dict[int, list[tuple[int, int, int]]] = {}
     last = 0
     for row in rows:
         rows_by_window.setdefault(row[0] if row[0] >= last else -1, []).append(
             row
-        )  # a window that comes too late stands where none may be
+        )  # a window that comes too late counts as out of order
         last = max(last, row[0])
     return [row for same in rows_by_window.values() for row in sorted(same)]
 
 
 def logged(folder: Any) -> list[Any]:
-    """Committed rows of a log."""
+    """Return the committed rows of a log."""
     import msgspec
 
     reader, rows = LogReader(folder), []
@@ -132,7 +132,7 @@ def logged(folder: Any) -> list[Any]:
 
 
 def reason(lab: FaultLab, draw: Draw, name: str) -> Iterator[str]:
-    """Who failed says why, with a node or a step, and in words."""
+    """Check that a failed job gives a reason in words, with a node or a step."""
     for job, (state, why, _) in (lab.states(lab.any()) or {}).items():
         if not job.startswith(name) or state != "failed":
             continue
@@ -146,9 +146,9 @@ def reason(lab: FaultLab, draw: Draw, name: str) -> Iterator[str]:
 
 
 def spared(lab: FaultLab, draw: Draw, name: str, struck: tuple[str, ...]) -> Iterator[str]:
-    """What hosts nothing changes nothing, and a run that is saved by epochs goes on whatever became of its hosts."""
+    """Check that faults of idle nodes have no effect, and that a run with checkpoints survives any fault of its hosts."""
     if draw.moment == "forming":
-        return  # whoever forms it may be struck, too
+        return  # the node that forms it may be struck, too
     status = lab.status(name)
     hit = [agent for agent in struck if agent in status["nodes"]]
     is_hit = len(hit) > (1 if draw.kind in ("pair", "one-way") else 0)
@@ -158,7 +158,7 @@ def spared(lab: FaultLab, draw: Draw, name: str, struck: tuple[str, ...]) -> Ite
 
 
 def nothing_left(lab: FaultLab, files_before: dict[str, int]) -> Iterator[str]:
-    """No process, no saved state, no descriptor."""
+    """Check that no process, saved state or descriptor is left."""
 
     def left() -> list[str]:
         leftovers = []
@@ -180,14 +180,14 @@ def nothing_left(lab: FaultLab, files_before: dict[str, int]) -> Iterator[str]:
 
 
 def kept_in(state_dir: Path) -> Iterator[str]:
-    """What a node keeps of runs, its own and others'; something may go while it is looked at."""
+    """Yield the files that a node keeps of runs, its own and others'; files may vanish during the search."""
     for folder in ("runs", "fragments"):
         for top, folders, files in os.walk(state_dir / folder):
             yield from (os.path.relpath(os.path.join(top, name), state_dir) for name in (*folders, *files))
 
 
 def descriptors_of(pid: int) -> int:
-    """Open files of a process."""
+    """Return the number of open files of a process."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -195,7 +195,7 @@ def descriptors_of(pid: int) -> int:
 
 
 class Lap:
-    """Says of each part how long it took."""
+    """Stopwatch for each part of a draw."""
 
     def __init__(self, took: dict[str, float]) -> None:
         self._took, self._last = took, time.monotonic()
@@ -209,11 +209,11 @@ def violations_of(
     lab: FaultLab, draw: Draw, name: str, finals: Finals, files_before: dict[str, int], struck: tuple[str, ...], took: Lap,
     *, ran: bool,
 ) -> list[str]:  # fmt: skip
-    """All judges in turn.
+    """Return the sentences of all checks, run one after the other.
 
     Args:
         struck: agents.
-        ran: the job was taken; one that was refused has no output, only words.
+        ran: whether the job was accepted; a refused job has no output, only a reason.
     """
     invariants: dict[str, Callable[[], Iterator[str]]] = {"ring": lambda: one_ring(lab)}
     if ran:

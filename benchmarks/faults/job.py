@@ -1,4 +1,4 @@
-"""What runs while things break, and what it must give: two sources, their union, windows to a log, an ordered fold to a file.
+"""The job of the fault lab and its expected output: two sources, their union, windows to a log, an ordered fold to a file.
 
 The reference is plain Python over the sorted rows; event times are all different, so their order is the order of the union.
 """
@@ -83,7 +83,7 @@ Row = tuple[int, int, int]
 
 
 def readings(side: int) -> list[Row]:
-    """(at in ms, key, value) of the left (0) or the right (1) source."""
+    """Return the rows (at in ms, key, value) of the left (0) or the right (1) source."""
     return [
         (2 * PERIOD_MS * n // 2 + side * PERIOD_MS // 2, (n * 3 + side) % KEYS, (n * n + 7 * side) % 101)
         for n in range(READINGS)
@@ -91,14 +91,14 @@ def readings(side: int) -> list[Row]:
 
 
 def write_input(folder: Path) -> None:
-    """Code and input of the job."""
+    """Write the job's code and input."""
     (folder / "job.py").write_text(CODE)
     for side, name in enumerate(("left", "right")):
         (folder / f"{name}.csv").write_text("".join(f"{at},{key},{value}\n" for at, key, value in readings(side)))
 
 
 def expected_folds() -> list[Row]:
-    """Each row with the fold of its key so far, in order."""
+    """Return each row with the fold of its key so far, in order."""
     folds: dict[int, int] = {}
     expected = []
     for at, key, value in sorted(readings(0) + readings(1)):
@@ -108,7 +108,7 @@ def expected_folds() -> list[Row]:
 
 
 def expected_sums() -> list[tuple[int, int, int]]:
-    """(end of the window in ms, key, sum), in the order of windows."""
+    """Return (end of the window in ms, key, sum), in the order of windows."""
     sums: dict[tuple[int, int], int] = {}
     for at, key, value in readings(0) + readings(1):
         place = ((at // WINDOW_MS + 1) * WINDOW_MS, key)
@@ -117,7 +117,7 @@ def expected_sums() -> list[tuple[int, int, int]]:
 
 
 def read_folds(path: Path) -> list[Row]:
-    """What the file holds; a line that is no row stays visible as one of -1."""
+    """Return the file's rows; a malformed line appears as a row of -1."""
     if not path.exists():
         return []
     with path.open() as file:

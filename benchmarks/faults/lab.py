@@ -19,7 +19,7 @@ from agiledart_node.wire.commands import ListApplications, Status
 from benchmarks.faults.job import write_input
 
 COUNT: Final = 6
-"""One more than the job has stages on nodes of their own: somebody hosts nothing."""
+"""Number of agents: one more than the job needs, so that one agent hosts nothing."""
 
 SOURCES: Final = ("a1", "a2")
 SINK: Final = "a3"
@@ -31,16 +31,16 @@ START_SECONDS: Final = 240.0
 STARTS: Final = 3
 FINAL: Final = ("finished", "failed", "stopped")
 UNANSWERED: Final = (CommandRefusedError, NoAgentError, OperationFailed, OSError)
-"""Whatever an agent has instead of an answer while it is struck."""
+"""Errors of a request to an agent during a fault."""
 
 
 class FaultLab:
     """The agents of some draws.
 
     Attributes:
-        hosts: None: all agents on this machine, as nobody may emulate hosts.
-        clocks: agents whose clocks can be set; only where that is wanted: libfaketime has a lock that a forked process may find
-            held for ever, and then the agent waits for it.
+        hosts: emulated hosts; None: all agents run directly on this machine, which does not permit emulation.
+        clocks: agents whose clocks can be set, only on request: a forked process may find a lock of libfaketime held for ever,
+            and then the agent waits for it.
         disks: agents whose disks can be filled: name → its file system.
     """
 
@@ -54,7 +54,7 @@ class FaultLab:
         write_input(self.folder)
 
     def start(self) -> None:
-        """Bring all up."""
+        """Start all agents."""
         os.environ["AGILEDART_AGENT__CHECKPOINT_INTERVAL"] = "1"
         names = [f"a{number + 1}" for number in range(COUNT)]
         if not lacking():
@@ -84,7 +84,7 @@ class FaultLab:
             self.disks[agent.name] = agent.state_dir
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all agents and remove the hosts."""
         self.mesh.close()
         for path in self.disks.values():
             subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
@@ -106,22 +106,22 @@ class FaultLab:
         )  # fmt: skip
 
     def folds(self, name: str) -> Path:
-        """The file that an application writes."""
+        """Return the path of the file that an application writes."""
         return self.folder / f"{name}.csv"
 
     def any(self) -> AgentProcess:
-        """An agent to ask: the first, which no clock and no disk is taken from."""
+        """Return the agent to ask: the first, whose clock and disk suffer no fault."""
         return self.mesh.agents[0]
 
     def status(self, name: str) -> dict[str, Any]:
-        """As the first agent says that answers; its state is empty while none does."""
+        """Return the status from the first agent that answers; its state is empty while no agent answers."""
         for agent in self.mesh.living():
             with contextlib.suppress(*UNANSWERED):
                 return dict(agent.ask(Status(name)))
         return {"state": "", "nodes": []}
 
     def states(self, agent: AgentProcess) -> dict[str, tuple[str, str, bool]] | None:
-        """Name → (state, reason, whether by hearsay) as an agent lists them; None while it cannot."""
+        """Return name → (state, reason, whether unverified) as an agent lists them; None while it cannot."""
         try:
             rows = agent.ask(ListApplications())["applications"]
         except UNANSWERED:
@@ -129,7 +129,7 @@ class FaultLab:
         return {row["name"]: (row["state"], row["reason"], row["is_unverified"]) for row in rows}
 
     def agent_in(self, role: str, name: str) -> AgentProcess:
-        """The agent that has this role for an application; others host nothing where it says so, or a stage without an end."""
+        """Return the agent that has this role for an application: it hosts nothing, or a stage with or without source or sink."""
         hosts = [node for node in self.status(name)["nodes"] if node not in (*SOURCES, SINK)]
         idle = [agent.name for agent in self.mesh.agents if agent.name not in (*SOURCES, SINK, *hosts)]
         named = {"source": SOURCES[1], "sink": SINK, "worker": (hosts or ["a4"])[0], "bystander": (idle or ["a6"])[-1]}
@@ -137,7 +137,7 @@ class FaultLab:
 
 
 def waited(condition: Callable[[], Any], seconds: float) -> Any:
-    """The first true value, or the last false one when it does not come in time."""
+    """Poll; return the first true value, or the last false one after the timeout."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -146,7 +146,7 @@ def waited(condition: Callable[[], Any], seconds: float) -> Any:
 
 @contextlib.contextmanager
 def lab(*, has_clocks: bool = False) -> Iterator[FaultLab]:
-    """A lab that is up; everything of it is taken away afterwards."""
+    """Yield a running lab; remove all of it afterwards."""
     made = _started(has_clocks, STARTS)
     try:
         yield made
@@ -155,7 +155,7 @@ def lab(*, has_clocks: bool = False) -> Iterator[FaultLab]:
 
 
 def _started(has_clocks: bool, left: int) -> FaultLab:
-    """On a machine that has too much to do an agent may not be answered when it joins, and ends: then all begin again."""
+    """Start all agents again when one exits because its join got no answer, as happens on an overloaded machine."""
     made = FaultLab(has_clocks=has_clocks)
     try:
         made.start()

@@ -1,4 +1,4 @@
-"""How each fault is done, and undone: a context for each class. What is struck is told, so that a reason can be held against it."""
+"""Context managers that cause and end a fault, one per class. Each yields its targets, to compare them with a job's reason."""
 
 import contextlib
 import os
@@ -23,16 +23,16 @@ RATES: Final = ("64kbit", "256kbit", "1mbit")
 
 
 class Impossible(Exception):
-    """This fault cannot be made here; the text says why."""
+    """A fault that is impossible here; the text says why."""
 
 
 Strike = Callable[[FaultLab, Draw, AgentProcess, str], AbstractContextManager[tuple[str, ...]]]
-"""(lab, draw, who is struck, name of the job): the fault lasts as long as the context, which names all agents that are struck."""
+"""(lab, draw, target agent, name of the job): the fault lasts as long as the context, which yields the names of all targets."""
 
 
 @contextlib.contextmanager
 def stop(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """The agent's process stands still."""
+    """Stop the agent's process (SIGSTOP)."""
     os.kill(agent.pid, signal.SIGSTOP)
     try:
         yield (agent.name,)
@@ -42,7 +42,7 @@ def stop(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 
 @contextlib.contextmanager
 def stop_executor(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """The processes of user code stand still."""
+    """Stop the processes of user code (SIGSTOP)."""
     pids = executors_of(agent)
     _signal(pids, signal.SIGSTOP)
     try:
@@ -53,7 +53,7 @@ def stop_executor(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> 
 
 @contextlib.contextmanager
 def kill(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """The agent and its processes are killed; it is started again."""
+    """Kill the agent and its processes; start it again."""
     pids = executors_of(agent)
     agent.kill()
     _signal(pids, signal.SIGKILL)
@@ -65,14 +65,14 @@ def kill(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 
 @contextlib.contextmanager
 def kill_executor(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """A process of user code is killed."""
+    """Kill a process of user code."""
     _signal(executors_of(agent), signal.SIGKILL)
     yield (agent.name,)
 
 
 @contextlib.contextmanager
 def clock(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """The clock is set wrong, and right again."""
+    """Set the clock wrong, and right again."""
     setting = lab.clocks.get(agent.name)
     if setting is None:
         raise Impossible("no libfaketime here")
@@ -85,7 +85,7 @@ def clock(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator
 
 @contextlib.contextmanager
 def flip(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """A file of its state is damaged while the agent is down: it comes up, or says which file, and what helps, and that helps."""
+    """Damage a file of the agent's state while it is down. It must restart, or name the file and a remedy that works."""
     pids = executors_of(agent)
     agent.kill()
     _signal(pids, signal.SIGKILL)
@@ -98,7 +98,7 @@ def flip(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 
 @contextlib.contextmanager
 def descriptors(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """The agent may open two more files and no third."""
+    """Limit the agent to two more open files."""
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
     held = max(int(number) for number in os.listdir(f"/proc/{agent.pid}/fd"))
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (held + 3, before[1]))
@@ -110,7 +110,7 @@ def descriptors(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> It
 
 @contextlib.contextmanager
 def disk_full(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """No byte fits on the disk of its state."""
+    """Fill the disk of the agent's state."""
     if agent.name not in lab.disks:
         raise Impossible("no file system of its own here")
     ballast = lab.disks[agent.name] / "ballast"
@@ -125,7 +125,7 @@ def disk_full(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iter
 
 @contextlib.contextmanager
 def disk_read_only(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """Nothing can be made, replaced, removed or opened for writing there; what is open already goes on, as kernels have it."""
+    """Make the state's disk read-only for new files, changes and removals; files that are open already stay writable, as in kernels."""
     if agent.name not in lab.disks:
         raise Impossible("no file system of its own here")
     path = str(lab.disks[agent.name])
@@ -140,7 +140,7 @@ def disk_read_only(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) ->
 
 @contextlib.contextmanager
 def code(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """Somebody's code breaks beside the job, in a way of its own."""
+    """Submit a second job with misbehaving user code."""
     misbehaviour = WAYS[draw.detail % len(WAYS)]
     _submitted(
         lab, f"{name}-bad", "job.py:hostile", "--set", f"rows=csv:{lab.folder / 'left.csv'}?speed=10@{agent.name}",
@@ -151,7 +151,7 @@ def code(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 
 @contextlib.contextmanager
 def submit(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """Others submit, too."""
+    """Submit three more jobs."""
     for number in range(3):
         lab.submit(f"{name}-{number}", speed=20)
     yield ()
@@ -159,7 +159,7 @@ def submit(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterato
 
 @contextlib.contextmanager
 def cut(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """Some hosts are cut off from the rest: those that host nothing, or the drawn one and a second."""
+    """Cut some hosts off from the rest: those that host nothing, or the drawn one and a second."""
     hosts = _hosts(lab)
     side = [agent.name]
     if draw.role == "bystander":
@@ -176,7 +176,7 @@ def cut(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[t
 
 @contextlib.contextmanager
 def pair(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """Two hosts do not reach each other, and all others do."""
+    """Cut the link between two hosts; all other links work."""
     other = _other(lab, draw, agent)
     hosts = _hosts(lab)
     hosts.lose(agent.name, other)
@@ -190,7 +190,7 @@ def pair(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[
 
 @contextlib.contextmanager
 def one_way(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """What one host sends to another is lost."""
+    """Lose all packets from one host to another, in this direction only."""
     other, hosts = _other(lab, draw, agent), _hosts(lab)
     hosts.lose(agent.name, other)
     try:
@@ -201,7 +201,7 @@ def one_way(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterat
 
 @contextlib.contextmanager
 def thin(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """The link of a host is thin, and loses what does not fit."""
+    """Limit the bandwidth of a host's link; excess packets are lost."""
     hosts = _hosts(lab)
     hosts.thin(agent.name, RATES[draw.detail % len(RATES)])
     try:
@@ -252,5 +252,5 @@ def _submitted(lab: FaultLab, name: str, entry: str, *words: str) -> None:
 
 
 def for_a_while(seconds: float) -> None:
-    """The fault lasts; nothing is waited for, since whatever happens meanwhile is the experiment."""
+    """Let the fault last for a fixed time, whatever happens meanwhile."""
     time.sleep(seconds)

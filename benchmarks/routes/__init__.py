@@ -1,1 +1,1 @@
-"""What routes that learn do when links between emulated hosts lose, break, heal and thin out."""
+"""Behaviour of learning routes when links between emulated hosts lose packets, break, heal or become slow."""

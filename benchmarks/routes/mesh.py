@@ -1,4 +1,4 @@
-"""Six agents on emulated hosts, source on the first and sink on the last, and what came of their rows when."""
+"""Six agents on emulated hosts, source on the first and sink on the last, and the times at which their rows arrived."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ COUNT = 6
 DELAYS = {(1, 6): 0.005, (1, 2): 0.005, (2, 6): 0.005, (1, 3): 0.008, (3, 6): 0.008}
 OTHER_DELAY = 0.02
 NO_RELAY = 5
-"""Leads nobody: so all ways of rows can be cut while the ring still hears of every host."""
+"""Host that relays no rows, so that all paths of rows can be cut while the ring still reaches every host."""
 
 CODE = '''
 """One channel between two hosts."""
@@ -41,7 +41,7 @@ def build(rows: Source[Row], report: Sink[Row], paths: str = "auto", delivery: s
 
 
 class FileGrowthWatch:
-    """When the sink's file grew."""
+    """Record of the times at which the sink's file grew."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._ends = file, False
@@ -66,16 +66,16 @@ class FileGrowthWatch:
         self._thread.join()
 
     def gap(self, since: float, until: float) -> float:
-        """The longest time without a row within a span, in seconds."""
+        """Return the longest time without a row within a span, in seconds."""
         times = [since, *(at for at, _ in self.seen if since < at < until), until]
         return max(later - earlier for earlier, later in itertools.pairwise(times))
 
     def first(self, since: float) -> float:
-        """Seconds from an instant to the next row."""
+        """Return the seconds from an instant to the next row."""
         return next((at - since for at, _ in self.seen if at >= since), float("inf"))
 
     def bytes_in(self, since: float, until: float) -> int:
-        """That were written within a span."""
+        """Return the bytes written within a span."""
         within = [size for at, size in self.seen if since <= at <= until]
         return within[-1] - within[0] if len(within) > 1 else 0
 
@@ -108,16 +108,16 @@ class RouteLab:
         self.hosts.__exit__(kind, error, trace)
 
     def signal_agent(self, agent: int, number: signal.Signals) -> None:
-        """To an agent's process."""
+        """Send a signal to an agent's process."""
         os.kill(self.agents.all[agent - 1].pid, number)
 
     @staticmethod
     def signal_process(pid: int, number: signal.Signals) -> None:
-        """To any process of the mesh."""
+        """Send a signal to any process of the mesh."""
         os.kill(pid, number)
 
     def executors(self, agent: int) -> list[int]:
-        """Processes of its executors."""
+        """Return the process ids of an agent's executors."""
         listed = subprocess.run(
             ["pgrep", "-P", str(self.agents.all[agent - 1].pid)], capture_output=True, text=True, check=False
         ).stdout
@@ -140,7 +140,7 @@ class RouteLab:
         return MeshJob(self, out)
 
     def cli(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """The command line, at the first agent."""
+        """Run a command of the CLI at the first agent."""
         return subprocess.run(
             [sys.executable, "-m", "agiledart_cli.main", *words, "--agent", str(self.agents.all[0].folder)],
             capture_output=True, text=True, check=False, cwd=self.agents.folder,
@@ -148,20 +148,20 @@ class RouteLab:
 
 
 class MeshJob:
-    """The one that runs."""
+    """A running job of the lab."""
 
     def __init__(self, lab: RouteLab, out: Path) -> None:
         self._lab, self.out, self.watch = lab, out, FileGrowthWatch(out)
 
     def status(self) -> dict[str, Any]:
-        """As the first agent tells it."""
+        """Return the status from the first agent."""
         try:
             return self._lab.agents.all[0].ask(Status("route"))
         except (CommandRefusedError, OSError):
             return {"state": "", "stages": []}
 
     def routes(self) -> list[dict[str, Any]]:
-        """Of all its channels that go to another host, as their senders tell."""
+        """Return the routes of all channels to another host, as their senders report."""
         return [
             route
             for stage in self.status()["stages"]
@@ -170,15 +170,15 @@ class MeshJob:
         ]
 
     def route(self) -> dict[str, Any]:
-        """The one from the first host to the last."""
+        """Return the route from the first host to the last."""
         return next((route for route in self.routes() if route["to"] == "a6"), {})
 
     def figure(self, name: str) -> int:
-        """Sum over all instances."""
+        """Return the sum of a figure over all instances."""
         return sum(instance.get(name, 0) for stage in self.status()["stages"] for instance in stage["instances"])
 
     def until_rows_come(self) -> None:
-        """Some of them."""
+        """Wait until some rows have arrived."""
         end = time.monotonic() + 60
         while self.watch.first(0) == float("inf"):
             if time.monotonic() > end:
@@ -186,7 +186,7 @@ class MeshJob:
             time.sleep(0.05)
 
     def is_as_run(self) -> bool:
-        """Did one process write the same, byte for byte?"""
+        """Tell whether a run in one process writes the same bytes."""
         folder = self._lab.agents.folder
         subprocess.run(
             [sys.executable, "-m", "agiledart_cli.main", "run", "job.py:build", "--set", "rows=csv:rows.csv", "--set",
@@ -195,7 +195,7 @@ class MeshJob:
         return (folder / "expected.csv").read_bytes() == self.out.read_bytes()
 
     def ends(self, seconds: float) -> str:
-        """Its last state."""
+        """Wait for the job's end; return its final state."""
         end = time.monotonic() + seconds
         while (state := str(self.status()["state"])) not in (
             "finished",

@@ -1,4 +1,4 @@
-"""What the planner of shuffle paths costs: its numerics, and a decision at networks of growing size.
+"""Cost of the planner of shuffle paths: its numerics, and a decision at networks of growing size.
 
     python -m benchmarks.routes.path_planner [--rounds 5]
 
@@ -27,7 +27,7 @@ SIZES = ((25, 100), (50, 250), (100, 500), (250, 1250), (1000, 5000))
 
 
 def least_us(work: Callable[[], int], rounds: int) -> float:
-    """Microseconds of CPU for each of the things that the work says it did, in the best round."""
+    """Return the CPU microseconds per operation in the best round; the work returns its number of operations."""
     best = math.inf
     for _ in range(rounds):
         began = time.process_time_ns()

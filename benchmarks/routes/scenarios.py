@@ -1,4 +1,4 @@
-"""What happens to the links, and what is told of it."""
+"""Scenarios of link faults, and the figures reported for each."""
 
 import math
 import signal
@@ -15,11 +15,11 @@ WIDTH = 50
 
 @dataclass(frozen=True)
 class LinkScenario:
-    """One kind of trouble, from `BEGIN` seconds after the first rows on.
+    """One kind of fault, which begins `BEGIN` seconds after the first rows.
 
     Args:
         name, paths: of the run; seconds: for which rows come.
-        act: what happens; returns what was measured.
+        act: causes the fault; returns the measured figures.
         rate, width: rows a second, their bytes.
     """
 
@@ -38,7 +38,7 @@ def sleep_until(instant: float) -> None:
 
 
 def _shares(job: MeshJob, first: dict[str, Any]) -> dict[str, float]:
-    """Frames by kind of way since an earlier look."""
+    """Return frames by kind of path since an earlier sample."""
     now = job.route().get("frames", {"direct": 0, "relayed": 0})
     passed = {kind: now[kind] - first.get(kind, 0) for kind in ("direct", "relayed")}
     whole = max(1, sum(passed.values()))
@@ -46,7 +46,7 @@ def _shares(job: MeshJob, first: dict[str, Any]) -> dict[str, float]:
 
 
 def trouble_and_healing(break_it: Callable[[RouteLab], None], heal: Callable[[RouteLab], None], seconds: float) -> Any:
-    """For so many seconds; gaps, and who carries the rows when."""
+    """Cause a fault for so many seconds; return pauses of the rows, and the paths that carry them over time."""
 
     def act(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
         began, wall_ms = time.monotonic(), time.time() * 1_000
@@ -115,7 +115,7 @@ def _rows_in(job: MeshJob) -> int:
 
 
 def relay_in_trouble(what: str) -> Callable[[RouteLab, MeshJob], dict[str, Any]]:
-    """The direct link is cut; then whoever leads is killed, frozen or drained."""
+    """Cut the direct link; then kill, freeze or drain the relay in use."""
 
     def act(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
         cut(lab)
@@ -143,7 +143,7 @@ def relay_in_trouble(what: str) -> Callable[[RouteLab, MeshJob], dict[str, Any]]
 
 
 def all_cut(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
-    """All ways that rows could take to the last host, for 20 s: long enough for it to be declared dead, so recovery begins."""
+    """Cut all paths to the last host for 20 s: long enough for it to be declared dead, so recovery begins."""
     for host in range(1, NO_RELAY):
         lab.hosts.link(host, 6, cut=1)
     time.sleep(20)
@@ -187,7 +187,7 @@ def stopped_receiver(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
 
 
 def held_receiver(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
-    """Its process does nothing for half a second, again and again, as where user code holds it."""
+    """Stop the receiver's process repeatedly for half a second, as blocking user code would."""
     pids = lab.executors(6)
     for _ in range(50):
         for number, seconds in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0.05)):

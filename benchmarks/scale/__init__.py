@@ -1,1 +1,1 @@
-"""What it costs that stages change while rows flow: `python -m benchmarks.scale`."""
+"""Cost of changing stages while rows flow: `python -m benchmarks.scale`."""

@@ -1,4 +1,4 @@
-"""The rate becomes four times what it was, and falls back: how soon instances come, and go."""
+"""The rate becomes four times what it was, and falls back: delay until instances are added and removed."""
 
 import bisect
 import os
@@ -13,7 +13,7 @@ from tests.e2e.mesh import mesh, wait_for
 from benchmarks.scale.watching import Lateness, percentile
 
 PAUSE_MS = 10
-"""That a step waits for each row, so one instance does less than 100 a second."""
+"""Wait of a step for each row, so one instance handles fewer than 100 rows per second."""
 
 INTERVAL_SECONDS = 5.0
 BOUND_MS = 1_000
@@ -21,14 +21,14 @@ FEW, TIMES = 50, 4
 
 
 class _Sent:
-    """When each line was sent, as far as one looks often."""
+    """Record of the time at which each line was sent, to the precision of the polls."""
 
     def __init__(self, feeder: Feeder) -> None:
         self._feeder = feeder
         self._counts, self._times = [0], [time.monotonic()]
 
     def due(self, lines: int) -> float | None:
-        """When the line after so many was sent; None: it was not."""
+        """Return when the line after so many was sent; None: not yet sent."""
         sent = self._feeder.sent
         if sent > self._counts[-1]:
             self._counts.append(sent)
@@ -87,7 +87,7 @@ def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, An
 def _step(
     job: Elastic, feeder: Feeder, late: Lateness, rate: float, seconds: float, until: int | None = None
 ) -> dict[str, Any]:
-    """Another rate; what became of lateness, by interval, and of instances."""
+    """Change the rate; return the lateness by interval and the number of instances over time."""
     began, feeder.rate = time.monotonic(), rate
     came: list[tuple[float, int]] = []
     while time.monotonic() < began + seconds:

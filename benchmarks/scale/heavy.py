@@ -1,4 +1,4 @@
-"""A job with much state: a running sum of each of many long keys, its input, and what it must write."""
+"""A job with much state: a running sum of each of many long keys, its input, and its expected output."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def build(readings: Source[Reading], report: Sink[Reading], name: str = "heavy")
 
 
 def write_input(folder: Path, keys: int, rate: int, seconds: int) -> str:
-    """Code and rows: each key once at the beginning, then so many a second, keys drawn evenly. What the job must write of it."""
+    """Write code and rows: each key once, then so many rows per second with keys drawn evenly. Return the expected output."""
     (folder / "heavy.py").write_text(CODE)
     sums = [0] * keys
     lines: list[str] = []

@@ -20,7 +20,7 @@ CALM_SECONDS = 5.0
 
 
 def seconds_for(moves: int) -> int:
-    """For so long there are rows; when all moves are done the rest is not read. A loaded machine takes its time."""
+    """Return the seconds for which input exists, with a margin for a loaded machine. After the last move the rest is not read."""
     return 120 + 90 * moves
 
 
@@ -42,7 +42,7 @@ class Moving:
         return process.stdout
 
     def status(self) -> dict[str, Any]:
-        """As its agent sees it."""
+        """Return the job's status from its agent."""
         try:
             return dict(self.agent.ask(Status("heavy")))
         except (CommandRefusedError, NoAgentError, OSError):
@@ -56,7 +56,7 @@ class Moving:
         return self.began + after
 
     def run(self) -> dict[str, Any]:
-        """All moves; the figures."""
+        """Carry out all moves; return the figures."""
         source = f"csv:{self.folder / 'rows.csv'}?speed=1@a1"
         self._cli(
             *("submit", "heavy.py:build", "--set", f"readings={source}", "--set", f"report=csv:{self.out}@a1"),

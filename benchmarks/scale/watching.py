@@ -1,4 +1,4 @@
-"""How late results are, from outside: which line a file ends with now, and when that line was due."""
+"""Lateness of results, measured from outside: the last line of a file now, and the time at which it was due."""
 
 import threading
 import time
@@ -10,14 +10,14 @@ LOOK_SECONDS = 0.02
 
 
 def percentile(figures: list[float], share: float) -> float | None:
-    """The smallest figure that is not exceeded by this share of them."""
+    """Return the smallest figure that this share of the figures does not exceed."""
     ordered = sorted(figures)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1) if ordered else None
 
 
 @dataclass
 class Lateness:
-    """Looks at a file that grows, from a thread of its own.
+    """Watch over a growing file, from a thread of its own.
 
     Args:
         due_of: lines that are there → when the next one was due, on the monotonic clock; None: it does not wait.
@@ -50,10 +50,10 @@ class Lateness:
             self.seen.append((now, 0.0 if due is None else max(0.0, 1_000 * (now - due))))
 
     def between(self, start: float, end: float) -> list[float]:
-        """What was seen in a span of time."""
+        """Return the delays seen in a span of time."""
         return [late for at, late in self.seen if start <= at < end]
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._over.set()
         self._thread.join()

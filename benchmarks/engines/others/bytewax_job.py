@@ -38,15 +38,15 @@ from benchmarks.engines.jobs import (
 BATCH = 1_000
 UTC = timezone.utc  # noqa: UP017  this module runs in the oldest Python that the engine has wheels for
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-"""System time given to Bytewax, which stands still. Bytewax's watermark advances with system time, so in a run that takes longer than
-its events punctual rows would count as late."""
+"""System time given to Bytewax, which stands still. Bytewax's watermark advances with system time, so in a run that takes longer
+than its events punctual rows would count as late."""
 
 WAITS: dict[str, dict[str, Any]] = {
     "window": {"wait_for_system_duration": timedelta(seconds=5)},
     "replay": {"wait_for_system_duration": timedelta(0), "to_system_utc": lambda _: None},
 }
-"""Settings of Bytewax's clock for late rows. By default it wakes a key at the system time of its window's end; with an end in the past
-it examines all keys again at every batch."""
+"""Settings of Bytewax's clock for late rows. By default it wakes a key at the system time of its window's end; with an end in the
+past it examines all keys again at every batch."""
 
 
 class RowSink(DynamicSink[Any]):

@@ -1,8 +1,8 @@
 """Rows that Flink's sink wrote, a file for each attempt of the job: time of the next result, and lost or duplicate rows.
 
-A sink that is not transactional aborts nothing. So the next result after a failure is the first row of a later attempt whose time is
-beyond that of every row of earlier attempts. Duplicates are no results, and rows that were under way at the failure do not count, as
-with a file that is truncated.
+A sink that is not transactional aborts nothing. So the next result after a failure is the first row of a later attempt whose time
+is beyond that of every row of earlier attempts. Duplicates are no results, and rows that were under way at the failure do not
+count, as with a file that is truncated.
 """
 
 import time

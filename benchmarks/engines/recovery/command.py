@@ -113,7 +113,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _one(name: str, number: int, load: RecoveryLoad, seed: int, turns: list[FailureRun], failed: list[str]) -> None:
-    """Carry out a turn; report a failed one and leave it out. All engines of a round wait equally long from loading to the failure."""
+    """Carry out a turn; report a failed one and leave it out. In a round all engines wait equally long from loading to failure."""
     print_line = partial(_print_progress, number, name)
     print_line("starts")
     try:

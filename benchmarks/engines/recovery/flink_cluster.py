@@ -59,7 +59,7 @@ BOTH: Final[Mapping[str, str]] = {
 """Settings of both forms: exactly-once, and tasks spread over the TaskManagers."""
 
 DEFAULTS: Final[Mapping[str, str]] = {}
-"""Default settings: heartbeats of 10 s, a timeout of 50 s, a restart after 1 s (exponential), buffers of 100 ms, state in the heap."""
+"""Defaults: heartbeats of 10 s, a timeout of 50 s, a restart after 1 s (exponential), buffers of 100 ms, state in the heap."""
 
 TUNED: Final[Mapping[str, str]] = {
     "heartbeat.interval": "500 ms",
@@ -72,8 +72,8 @@ TUNED: Final[Mapping[str, str]] = {
     "state.backend.type": "rocksdb",
     "execution.checkpointing.incremental": "true",
 }
-"""Fastest settings known. Flink gives up a dead TaskManager at the first heartbeat that cannot be delivered. RocksDB takes its files
-from the checkpoint as they are, where the heap store reads every record, byte by byte.
+"""Fastest settings known. Flink gives up a dead TaskManager at the first heartbeat that cannot be delivered. RocksDB takes its
+files from the checkpoint as they are, where the heap store reads every record, byte by byte.
 """
 
 
