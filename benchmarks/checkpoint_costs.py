@@ -160,7 +160,7 @@ def _own(machine: AgentMachine) -> float:
 
 
 def rss(pid: int) -> float:
-    """Resident memory in MB."""
+    """Return the resident memory in MB."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     except OSError:
@@ -168,7 +168,7 @@ def rss(pid: int) -> float:
 
 
 def figure(figures: dict[str, float], name: str) -> float:
-    """One sample."""
+    """Return one sample of a figure."""
     return figures.get(name, 0.0)
 
 
@@ -178,7 +178,7 @@ def longest(mesh: PlugMesh) -> float:
 
 
 def summary(pairs: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    """Ratios: with epochs ÷ without."""
+    """Return the ratios: with epochs ÷ without."""
 
     def ratio(name: str) -> list[float]:
         ratios = sorted(pair["exactly-once"][name] / pair["at-most-once"][name] for pair in pairs)

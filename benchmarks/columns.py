@@ -60,7 +60,7 @@ def blocks(path: Path, rows: int) -> Any:
 
 
 def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
-    """Run the columnar loop written by hand."""
+    """Run the columnar loop written by hand; return its totals."""
     types = {name: pa.int64() if name in USED[:3] else pa.float64() for name in USED}
     reading = pacsv.ReadOptions(column_names=list(EngineTrip._fields), use_threads=False, block_size=64 << 20)
     converting = pacsv.ConvertOptions(column_types=types, include_columns=list(USED))

@@ -25,7 +25,7 @@ KEYS = 300
 
 
 class LimitsTrip(NamedTuple):
-    """A row."""
+    """Input row of the jobs."""
 
     at: datetime
     zone: int
@@ -34,7 +34,7 @@ class LimitsTrip(NamedTuple):
 
 
 def dear(trip: LimitsTrip) -> LimitsTrip:
-    """Some microseconds of work."""
+    """Do some microseconds of work."""
     total = trip.fare
     for _ in range(30):
         total = total * 1.000001 + 1
@@ -42,7 +42,7 @@ def dear(trip: LimitsTrip) -> LimitsTrip:
 
 
 def windows(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
-    """A filter, then a count in windows by key."""
+    """Build a job: a filter, then a count in windows by key."""
     topology = Topology("windows")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at)
     paying = rows.filter(lambda trip: trip.fare > 2, "some")
@@ -54,7 +54,7 @@ def windows(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
 
 
 def filtered(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
-    """A filter and nothing else."""
+    """Build a job of a filter alone."""
     topology = Topology("filtered")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at)
     rows.filter(lambda trip: trip.fare > 12, "some").sink("report", report)
@@ -62,7 +62,7 @@ def filtered(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
 
 
 def mapped(trips: Source[LimitsTrip], report: Sink[Any]) -> Topology:
-    """A function of some microseconds a row, then a count in windows by key."""
+    """Build a job: a function of some microseconds a row, then a count in windows by key."""
     topology = Topology("mapped")
     rows = topology.source("trips", trips, event_time=lambda trip: trip.at).map(dear)
     counted = rows.key_by(lambda trip: trip.zone).window(tumbling(timedelta(minutes=1))).aggregate("counts", count_of())
@@ -75,7 +75,7 @@ JOBS = {"windows": "counts", "filtered": "some", "mapped": "counts"}
 
 
 def written(path: Path, rows: int) -> None:
-    """The rows of all runs: 50 a second of event time, 300 keys."""
+    """Write the rows of all runs: 50 per second of event time, 300 keys."""
     begin = datetime(2026, 6, 1)  # noqa: DTZ001  as it stands in the file
     with path.open("w") as file:
         for n in range(rows):
@@ -84,7 +84,7 @@ def written(path: Path, rows: int) -> None:
 
 
 def spent(job: str, rows: Path, report: Path, *, limits: bool) -> float:
-    """Seconds of user's CPU of one run."""
+    """Return the seconds of user CPU time of one run."""
     wanted = ["--parallelism", f"{JOBS[job]}={LIMITS}"] if limits else []
     command = [str(Path(sys.executable).with_name("agiledart")), "run", f"benchmarks.limits_costs:{job}", "-o", "json"]
     command += ["--set", f"trips=csv:{rows}", "--set", f"report=csv:{report}", *wanted]
@@ -96,7 +96,7 @@ def spent(job: str, rows: Path, report: Path, *, limits: bool) -> float:
 
 
 def compared(job: str, rows: int, pairs: int, folder: Path) -> dict[str, Any]:
-    """Figures of all pairs of one job."""
+    """Return the figures of all pairs of one job."""
     trips, few = folder / "trips.csv", folder / "few.csv"
     written(few, 10)
     written(trips, rows)

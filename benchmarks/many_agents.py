@@ -43,7 +43,7 @@ PROBES = 40
 
 @dataclass
 class AgentHost:
-    """Where an agent runs: an address, and what to put in front of its command."""
+    """Place at which an agent runs: an address, and a prefix for the agent's command."""
 
     address: str = "127.0.0.1"
     enter: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class AgentHost:
 
 @dataclass
 class AgentUnderTest:
-    """One process."""
+    """Process of one agent."""
 
     name: str
     folder: Path
@@ -61,7 +61,7 @@ class AgentUnderTest:
     pid: int = 0
 
     def ask(self, command: Any) -> dict[str, Any]:
-        """One question over its control socket."""
+        """Send one request over the agent's control socket; return the answer."""
         where = in_state_dir(self.folder)
         if where is None:
             raise RuntimeError(f"{self.name} is gone")
@@ -70,7 +70,7 @@ class AgentUnderTest:
 
 
 class Agents:
-    """All of them; a context manager that leaves nothing behind."""
+    """All agents of a run; a context manager that removes them at its end."""
 
     def __init__(self, places: list[AgentHost]) -> None:
         self.places = places
@@ -89,11 +89,11 @@ class Agents:
 
     @property
     def live(self) -> list[AgentUnderTest]:
-        """Agents whose process runs, by id."""
+        """Return the agents whose process runs, by id."""
         return sorted((agent for agent in self.all if agent.process.poll() is None), key=lambda agent: agent.node)
 
     def start(self) -> float:
-        """Start all; seconds until each says that it is in the ring."""
+        """Start all agents; return the seconds until each reports that it is in the ring."""
         began = time.monotonic()
         founder = self._launch(0, "")
         self._until_ready([founder])
@@ -163,7 +163,7 @@ class Agents:
         return wrong
 
     def until_right(self, limit: float, members: list[AgentUnderTest] | None = None) -> float:
-        """Seconds until nothing is wrong; SystemExit with the faults after `limit`."""
+        """Return the seconds until the ring has no fault. Raises `SystemExit` with the faults after `limit` seconds."""
         began, seed = time.monotonic(), 0
         while wrong := self.faults(seed, members):
             seed += 1
@@ -173,7 +173,7 @@ class Agents:
 
 
 def sent_bytes(pids: list[int]) -> dict[int, int]:
-    """TCP payload bytes that each process has sent over its open connections."""
+    """Return the TCP payload bytes that each process has sent over its open connections."""
     output = subprocess.run(["ss", "-tinpH", "state", "established"], capture_output=True, text=True, check=True).stdout
     totals = dict.fromkeys(pids, 0)
     pid = 0
@@ -186,7 +186,7 @@ def sent_bytes(pids: list[int]) -> dict[int, int]:
 
 
 def idle(agents: Agents, seconds: float) -> dict[str, Any]:
-    """CPU, bytes and memory of agents that have nothing to do."""
+    """Return CPU, bytes and memory of idle agents."""
     live = agents.live
     pids = [agent.pid for agent in live]
     has_ss = shutil.which("ss") is not None and not live[0].place.enter
@@ -209,7 +209,7 @@ def idle(agents: Agents, seconds: float) -> dict[str, Any]:
 
 
 def places_of(options: argparse.Namespace) -> list[AgentHost]:
-    """Where the agents run."""
+    """Return the places at which the agents run."""
     if not options.places:
         return [AgentHost() for _ in range(options.agents)]
     lines = [line.split(maxsplit=1) for line in Path(options.places).read_text().splitlines() if line.strip()]
@@ -219,7 +219,7 @@ def places_of(options: argparse.Namespace) -> list[AgentHost]:
 
 
 def measure(options: argparse.Namespace, print_line: Callable[[str], None]) -> dict[str, Any]:
-    """The whole run."""
+    """Carry out the whole run; return its figures."""
     places = places_of(options)
     result: dict[str, Any] = {"agents": len(places), "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     with Agents(places) as agents:
@@ -244,7 +244,7 @@ def measure(options: argparse.Namespace, print_line: Callable[[str], None]) -> d
 
 
 def partition(agents: Agents, options: argparse.Namespace, print_line: Callable[[str], None]) -> dict[str, Any]:
-    """Cut the places in two, look at both halves, join them, wait for one ring."""
+    """Cut the places in two, check both halves, join them and wait for one ring."""
     half = len(agents.places) // 2
     first = [agent for agent in agents.live if agents.all.index(agent) < half]
     second = [agent for agent in agents.live if agents.all.index(agent) >= half]
@@ -264,7 +264,7 @@ def partition(agents: Agents, options: argparse.Namespace, print_line: Callable[
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_agents", description=__doc__.splitlines()[0])
     parser.add_argument("--agents", type=int, default=50)
     parser.add_argument("--kill", type=int, default=10, help="so many are killed at once; 0: none")

@@ -36,12 +36,12 @@ class Unmeasured(RunningInstance):
 
 
 def zone(trip: PathTrip) -> int:
-    """The key."""
+    """Return the key of a trip."""
     return trip.zone
 
 
 def job() -> Topology:
-    """A running count by key, to nowhere."""
+    """Build a job: a running count by key into a null sink."""
     made = Topology("measured")
     trips = made.source("trips", records([], row_type=PathTrip), event_time=lambda trip: trip.at)
     trips.key_by(zone).running_count("counts").sink("report", null())
@@ -49,7 +49,7 @@ def job() -> Topology:
 
 
 def frames(size: int, rows: int) -> list[Batch]:
-    """Rows in frames."""
+    """Return the rows as frames."""
     made = []
     for start in range(0, rows, size):
         part = [TRIPS[number % len(TRIPS)] for number in range(start, start + size)]
@@ -59,7 +59,7 @@ def frames(size: int, rows: int) -> list[Batch]:
 
 
 def spent(given: list[Batch], *, on: bool) -> float:
-    """CPU seconds for these frames."""
+    """Return the CPU seconds for these frames."""
 
     async def play() -> float:
         pipeline = Pipeline([], at_least="positions", made=job())
@@ -94,7 +94,7 @@ def spent(given: list[Batch], *, on: bool) -> float:
 
 
 def compared(size: int, rows: int, pairs: int) -> dict[str, Any]:
-    """Figures of all pairs for frames of one size."""
+    """Return the figures of all pairs for frames of one size."""
     given = frames(size, rows)
     spent(given, on=True)
     took: dict[bool, list[float]] = {False: [], True: []}

@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.1
 
 
 def largest(target: str, settings: dict[str, str]) -> float:
-    """The largest PSS of agent and executor in MB, from the start of the job to its end."""
+    """Return the largest PSS of agent and executor in MB, from the start of the job to its end."""
     seen = 0.0
     with Mesh(1) as mesh:
         mesh.start()

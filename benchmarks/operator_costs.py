@@ -24,7 +24,7 @@ ROUNDS = 3
 
 
 class CostRow(NamedTuple):
-    """A row."""
+    """Input row of the operators."""
 
     at: int
     key: int
@@ -32,7 +32,7 @@ class CostRow(NamedTuple):
 
 
 class Counting(KeyedOperator[int, CostRow, list[int], int]):
-    """The least that a stateful operator can do."""
+    """Operator with the least possible state: a count by key."""
 
     def initial(self, key: int) -> list[int]:
         return [0]
@@ -44,7 +44,7 @@ class Counting(KeyedOperator[int, CostRow, list[int], int]):
 
 
 def ms(count: int) -> timedelta:
-    """Milliseconds."""
+    """Return a duration of so many milliseconds."""
     return timedelta(milliseconds=count)
 
 
@@ -64,13 +64,13 @@ STEPS: dict[str, Callable[[Any], Any]] = {
 
 
 def rows_of(keys: int) -> list[CostRow]:
-    """A row each tenth of a millisecond."""
+    """Return rows, one for each tenth of a millisecond of event time."""
     random = RandomStream(1, "rows")
     return [CostRow(number // 10, random.index(keys), random.index(100)) for number in range(ROWS)]
 
 
 def operators(build: Callable[[Any], Any], folder: Path) -> Iterator[tuple[str, Operator]]:
-    """The operator of a topology, in memory and, where it can, on disk."""
+    """Return the operator of a topology, in memory and, where possible, on disk."""
     topology = Topology("costs")
     rows: list[CostRow] = []
     stream = topology.source("rows", rows, rows=CostRow, event_time=lambda row: row.at)
@@ -86,7 +86,7 @@ def operators(build: Callable[[Any], Any], folder: Path) -> Iterator[tuple[str, 
 
 
 def cpu_per_row(operator: Operator, rows: list[CostRow]) -> float:
-    """µs a row."""
+    """Return the CPU µs per row."""
     positions: list[Position] = [(row.at, 1, 0, number) for number, row in enumerate(rows)]
     began = time.process_time()
     for start in range(0, len(rows), BATCH):

@@ -55,7 +55,7 @@ def identity(row: PathTrip) -> PathTrip:
 
 
 def batches(size: int, carries: Carries) -> list[Batch]:
-    """The rows cut into batches, with what the edge carries."""
+    """Return the rows cut into batches, with the times or positions that the edge carries."""
     made = []
     for start in range(0, ROWS, size):
         rows = TRIPS[start : start + size]
@@ -66,7 +66,7 @@ def batches(size: int, carries: Carries) -> list[Batch]:
 
 
 class Script:
-    """A reader that gives one batch at a time."""
+    """Reader that returns one batch at a time."""
 
     stamps = True
 
@@ -74,27 +74,27 @@ class Script:
         self._given = iter(given)
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
-        """The next rows."""
+        """Return the next rows."""
         batch = next(self._given, None)
         return Reading([], 0, {}, exhausted=True) if batch is None else Reading(batch.held, len(batch), {})
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the reader holds no resource."""
 
 
 def program(carries: Carries) -> Program:
-    """Source, one map, sink."""
+    """Compile a job of a source, one map and a sink."""
     made = Topology("costs")
     made.source("rows", TRIPS[:1], event_time=lambda row: row.at).map(identity, returns=PathTrip).sink("out", null())
     return compile_program(made, plan_stages(made.specification(), 1, carries))
 
 
 def nowhere(edge: int, target: int, batch: Batch) -> None:
-    """Where emitted batches go."""
+    """Discard emitted batches."""
 
 
 def chained(steps: int, carries: Carries) -> Callable[[list[Batch]], None]:
-    """The generated loop alone."""
+    """Return a function that plays batches through the generated loop alone."""
     run = RowChain([RowStep(f"s{n}", "map", identity) for n in range(steps)], carries=carries).run
 
     def play(given: list[Batch]) -> None:
@@ -105,7 +105,7 @@ def chained(steps: int, carries: Carries) -> Callable[[list[Batch]], None]:
 
 
 def staged(carries: Carries) -> Callable[[list[Batch]], None]:
-    """A stage with one map: inbox, loop, outbox, counts."""
+    """Return a function that plays batches through a stage with one map: inbox, loop, outbox, counts."""
     compiled = program(carries)
 
     def play(given: list[Batch]) -> None:
@@ -118,7 +118,7 @@ def staged(carries: Carries) -> Callable[[list[Batch]], None]:
 
 
 def read(carries: Carries) -> Callable[[list[Batch]], None]:
-    """A source: event times, lateness, numbers."""
+    """Return a function that plays batches through a source: event times, lateness, numbers."""
     compiled = program(carries)
 
     def play(given: list[Batch]) -> None:
@@ -132,7 +132,7 @@ def read(carries: Carries) -> Callable[[list[Batch]], None]:
 
 
 def windowed(carries: Carries) -> Callable[[list[Batch]], None]:
-    """Count, sum and mean by zone and 50 ms."""
+    """Return a function that plays batches through a window: count, sum and mean by zone and 50 ms."""
 
     def play(given: list[Batch]) -> None:
         aggregator = all_of(count_of(), sum_of(lambda row: row.fare), mean_of(lambda row: row.tip))
@@ -146,14 +146,14 @@ def windowed(carries: Carries) -> Callable[[list[Batch]], None]:
 
 
 def keyed(given: list[Batch]) -> None:
-    """Rows to four instances by key."""
+    """Split rows to four instances by key."""
     router = KeyRouter(owners_by_key(4))
     for batch in given:
         split_by_key(batch.held, batch.order, lambda row: row.zone, router, 4)
 
 
 def channelled(given: list[Batch]) -> None:
-    """Into a channel and out of it, acknowledged at once."""
+    """Put batches into a channel, take frames out and acknowledge them at once."""
     channel = SendingChannel()
     for batch in given:
         channel.put(batch)
@@ -162,7 +162,7 @@ def channelled(given: list[Batch]) -> None:
 
 
 def encoded(carries: Carries) -> Callable[[list[Batch]], None]:
-    """To bytes and back."""
+    """Return a function that encodes batches to bytes and decodes them."""
     codec = BatchCodec(PathTrip, carries)
 
     def play(given: list[Batch]) -> None:
@@ -173,7 +173,7 @@ def encoded(carries: Carries) -> Callable[[list[Batch]], None]:
 
 
 def columnar(given: list[Batch]) -> None:
-    """Rows to columns and, of those, back to rows."""
+    """Turn rows into columns and read the columns as rows' values."""
     for batch in given:
         columns = Columns.from_rows(batch.held, PathTrip)
         for number in range(5):
@@ -181,7 +181,7 @@ def columnar(given: list[Batch]) -> None:
 
 
 def columns_encoded(given: list[Batch]) -> None:
-    """Columns to bytes and back."""
+    """Encode columns to bytes and decode them."""
     codec = BatchCodec(PathTrip, "rows")
     for batch in given:
         codec.decode(codec.encode(Batch(batch.columns(PathTrip), None, batch.watermark)))
@@ -208,7 +208,7 @@ PARTS: list[tuple[str, Carries, Callable[[list[Batch]], None]]] = [
 
 
 def measured(rounds: int) -> list[dict[int, float]]:
-    """For each part, by size of batch: median CPU seconds for all rows."""
+    """Return for each part, by batch size, the median CPU seconds for all rows."""
     given = {
         (size, carries): batches(size, carries)
         for size in SIZES
@@ -226,7 +226,7 @@ def measured(rounds: int) -> list[dict[int, float]]:
 
 
 def fitted(seconds: dict[int, float]) -> tuple[float, float]:
-    """(µs per tuple, µs per batch): least squares over relative errors of the three sizes."""
+    """Return (µs per tuple, µs per batch), by least squares over relative errors of the three sizes."""
     weights = [(size, total / ROWS * size * 1e6) for size, total in seconds.items()]  # µs of one batch
     a = sum(size * size / cost / cost for size, cost in weights)
     b = sum(size / cost / cost for size, cost in weights)

@@ -8,7 +8,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(root: int) -> list[int]:
-    """A process and all that descend from it, the root first."""
+    """Return a process and all its descendants, the root first."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (fields := _stat(int(entry))):
@@ -57,7 +57,7 @@ def kind(pid: int) -> str:
 
 
 def rss_by_kind(root: int) -> dict[str, float]:
-    """Resident memory of a tree of processes, in MB, summed by kind of process; pages that they share count in each."""
+    """Return the resident MB of a tree of processes, summed by kind of process; shared pages count in each process."""
     sizes: dict[str, float] = {}
     for pid in tree(root):
         name = kind(pid)

@@ -85,7 +85,7 @@ def submit(client: ControlClient, source: str, report: str) -> float:
 
 
 def measure_agents(folder: Path, trips: Path, count: int, submissions: int) -> dict[str, Any]:
-    """Idle memory, start, submission, rate through three nodes."""
+    """Measure idle memory, start, submission and the rate through three nodes."""
     figures: dict[str, Any] = {}
     began = time.perf_counter()
     with Mesh(5) as mesh:
@@ -132,7 +132,7 @@ def measure_agents(folder: Path, trips: Path, count: int, submissions: int) -> d
 
 
 def measure_run(folder: Path, trips: Path, count: int) -> dict[str, Any]:
-    """One process: the engine's rate beside the plain loop's, alternating."""
+    """Measure one process: the engine's rate and the plain loop's, alternating."""
     ratios, rates = [], []
     for _ in range(3):
         plain = plain_loop(trips)
@@ -150,7 +150,7 @@ def measure_run(folder: Path, trips: Path, count: int) -> dict[str, Any]:
 
 
 def measure_start(folder: Path) -> dict[str, Any]:
-    """Seconds from the command to a ring of one that answers; seconds of `agiledart --help`."""
+    """Measure the seconds from the command to a ring of one agent that answers, and those of `agiledart --help`."""
     figures = {}
     times = [_timed(partial(_start_one, folder / f"s{n}")) for n in range(3)]
     figures["agent_start_s"] = statistics.median(times)

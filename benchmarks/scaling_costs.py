@@ -42,7 +42,7 @@ def interval(stages: int) -> Interval:
 
 
 def measured(applications: int, stages: int, rounds: int) -> dict[str, Any]:
-    """Figures of all rounds."""
+    """Return the figures of all rounds."""
     all_of_them, report = controllers(applications), interval(stages)
     spent = []
     for _ in range(rounds):

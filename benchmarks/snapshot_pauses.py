@@ -172,7 +172,7 @@ def share(values: list[float], part: float) -> float:
 
 
 class Collector:
-    """Record of the garbage collector's longest runs while a slice is under way."""
+    """Record of the garbage collector's longest run in each generation, in ns of CPU time."""
 
     def __init__(self) -> None:
         self.longest = {0: 0, 1: 0, 2: 0}

@@ -51,7 +51,7 @@ class KeyedRow(NamedTuple):
 
 
 class PaddedSums(KeyedOperator[str, tuple[str, int], list[Any], int]):
-    """The sum and number of a key's values, beside some text."""
+    """State of a key: sum and number of its values, with padding text."""
 
     def __init__(self, timers: bool) -> None:
         self._timers = timers
@@ -68,7 +68,7 @@ class PaddedSums(KeyedOperator[str, tuple[str, int], list[Any], int]):
 
 
 def keyed(*, timers: bool = False, on_disk: bool = False) -> Subject:
-    """A keyed step with 430 bytes of state a key."""
+    """Return a keyed step with 430 bytes of state per key."""
     codec = EntryCodec("sums", str, list[Any], lambda state: state, lambda state: state)
     folder = Path(tempfile.mkdtemp(prefix="state-")) if on_disk else None
     store = MemoryStore(codec) if folder is None else SqliteStore("sums", codec, folder)
@@ -84,7 +84,7 @@ def keyed(*, timers: bool = False, on_disk: bool = False) -> Subject:
 
 
 def window(shape: Any, *, columns: bool) -> Subject:
-    """A window that stays open: number and sum of a key's values."""
+    """Return a window that stays open: number and sum of a key's values."""
     topology = Topology("windows")
     grouped = topology.source("rows", records([], row_type=KeyedRow), event_time="at", rows=KeyedRow).key_by(col("key"))
     grouped.window(shape).aggregate("x", n=count(), total=col("value").sum()).sink("out", collect)
@@ -104,7 +104,7 @@ def window(shape: Any, *, columns: bool) -> Subject:
 
 
 def sliding_window() -> Subject:
-    """The number and sum of a key's values of the last thousand seconds."""
+    """Return a sliding window: number and sum of a key's values of the last thousand seconds."""
     topology = Topology("windows")
     source = topology.source("rows", records([], row_type=KeyedRow), event_time="at", rows=KeyedRow)
     source.key_by(col("key")).window(sliding(timedelta(seconds=1_000))).aggregate(
@@ -122,7 +122,7 @@ def sliding_window() -> Subject:
 
 
 def ranking() -> Subject:
-    """The ten best of all keys."""
+    """Return a ranking: the ten best of all keys."""
     codec = PlainCodec("top", lambda: ranked_type(str, int))
     rest = PlainCodec("top", lambda: emitted_type(str, int, Any))
     operator = Top("top", lambda value: value, codec, rest, n=10, newest_first=True)

@@ -7,7 +7,8 @@ Trips come over TCP from a process of their own (`benchmarks.trip_feed`).
 The slope is that of a straight line through the means of each minute after the warm-up (ten minutes, or a third of a shorter
 run). Its error takes into account that neighbouring minutes are alike: it is the standard error of least squares, widened by the
 residuals' correlation. An hour passes when the slope of agent and of executor lies within ± 1 MB an hour, give or take its error
-(twice the standard error), and both are running at the end. Runs of less than half an hour print their samples without a verdict on the slope.
+(twice the standard error), and both are running at the end. Runs of less than half an hour print their samples and
+judge no slope.
 """
 
 import argparse
@@ -62,7 +63,7 @@ class Curve:
     pss: list[float] = field(default_factory=list)
 
     def minutes(self, warm_seconds: float) -> list[tuple[float, float]]:
-        """(hours, mean resident MB) of each whole minute after the warm-up."""
+        """Return (hours, mean resident MB) of each whole minute after the warm-up."""
         sizes_by_minute: dict[int, list[float]] = {}
         for second, size in zip(self.seconds, self.rss, strict=True):
             if second >= warm_seconds:
@@ -70,7 +71,7 @@ class Curve:
         return [((minute + 0.5) / 60, fmean(sizes)) for minute, sizes in sorted(sizes_by_minute.items())]
 
     def slope(self, warm_seconds: float) -> Slope:
-        """The fitted line."""
+        """Return the fitted line."""
         return fit(self.minutes(warm_seconds))
 
 
@@ -91,7 +92,7 @@ def fit(points: list[tuple[float, float]]) -> Slope:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """(resident, proportional) memory; (0, 0) for a process that is gone."""
+    """Return (resident, proportional) memory in MB; (0, 0) for a process that has ended."""
     sizes = {}
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
@@ -148,7 +149,7 @@ def _known(settings: dict[str, str]) -> dict[str, str]:
 
 
 def document(minutes: float, speed: float, curves: dict[str, Curve], status: dict[str, Any]) -> dict[str, Any]:
-    """Figures and verdict."""
+    """Return the figures and the verdict."""
     warm = min(WARM_MINUTES, minutes / 3) * 60
     parts = {}
     for name, curve in curves.items():

@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_input(file: Path, keys: int, rows: int, rate: int) -> None:
-    """Each key in turn, at the pace."""
+    """Write the input: each key in rotation, at the pace."""
     with file.open("w") as lines:
         for number in range(rows):
             lines.write(f"{number * 1_000 // rate},{number * 7_919 % keys},{number % 101}\n")
@@ -169,7 +169,7 @@ def folder_bytes(machine: AgentMachine) -> int:
 
 
 def verdict(curves: Curves, blows: list[Blow]) -> dict[str, Any]:
-    """Whether disks and the spared agent's memory are level."""
+    """Tell whether disks and the spared agent's memory are level."""
     third = len(curves.disk_mb) // 3
     middle, last = max(curves.disk_mb[third : 2 * third], default=0.0), max(curves.disk_mb[2 * third :], default=0.0)
     half = curves.spared_rss_mb[len(curves.spared_rss_mb) // 2 :]

@@ -96,7 +96,7 @@ def bodies(rows: int) -> Iterator[tuple[bytes, int]]:
 
 
 def write_log(root: Path, rows: int) -> int:
-    """A log of so many rows (rounded down to whole stored batches) where an agent will serve it; its rows."""
+    """Write a log of so many rows (rounded down to whole stored batches) where an agent will serve it; return its rows."""
     form = row_form(CleanTrip)
     log = LogWriter(root, SINK, LogOptions(PARTITIONS, max_bytes=1 << 40), form.text, form.fields, "bench", 1)
     total = 0
@@ -109,7 +109,7 @@ def write_log(root: Path, rows: int) -> int:
 
 
 def write_parquet(spark: "SparkSession", reader: dict[str, str], folder: Path, rows: int) -> None:
-    """The log's rows as Parquet, in files of about half a micro-batch."""
+    """Write the log's rows as Parquet, in files of about half a micro-batch."""
     files = max(PARTITIONS, 2 * rows // BATCH_ROWS)
     frame = spark.read.format("agiledart").options(**reader).load()
     frame.repartition(files).write.mode("overwrite").parquet(str(folder))
@@ -123,7 +123,7 @@ def batch(frame: "DataFrame", rows: int) -> tuple[int, float]:
 
 
 def stream(bench: Bench, frame: "DataFrame", rows: int) -> tuple[int, float]:
-    """Read a stream until so many rows are through; rows, and seconds spent in micro-batches that had rows."""
+    """Read a stream until so many rows are through; return rows, and seconds spent in micro-batches with rows."""
     bench.runs += 1
     writer = frame.writeStream.format("noop").option(
         "checkpointLocation", str(bench.folder / f"checkpoint{bench.runs}")
@@ -176,7 +176,7 @@ def answers(metrics: str) -> float:
 
 
 def idle(bench: Bench, seconds: float, trigger: str) -> dict[str, Any]:
-    """CPU, requests and memory of a query that has read everything; `trigger` "" is as soon as possible."""
+    """Return CPU, requests and memory of a query that has read everything; `trigger` "" is as soon as possible."""
     bench.runs += 1
     frame = (
         bench.spark.readStream.format("agiledart").options(**bench.reader).option("startingOffsets", "latest").load()

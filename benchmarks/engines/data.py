@@ -21,7 +21,7 @@ VERSION = 1
 
 
 def tails(count: int) -> Iterator[tuple[str, float]]:
-    """Return each line without its time, and each line's fare."""
+    """Yield (line without its time, fare)."""
     draw = random.Random(SEED).random
     medallions = [hashlib.sha1(b"medallion %d" % i).hexdigest() for i in range(VEHICLES)]
     licences = [hashlib.sha1(b"licence %d" % i).hexdigest() for i in range(VEHICLES)]

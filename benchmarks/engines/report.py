@@ -33,7 +33,7 @@ def _ratio_text(found: Quartiles | None, digits: int = 2) -> str:
 
 
 def throughput_table(figures: JobFigures) -> str:
-    """One job: CPU time, ratio to the plain loop, rate, start-up, memory."""
+    """Return a table of one job: CPU time, ratio to the plain loop, rate, start-up, memory."""
     lines = []
     plain = figures.cpu.get("plain", {})
     for name, cpu in sorted(figures.cpu.items(), key=lambda item: spread(item[1].values()).median):  # type: ignore[union-attr]
@@ -58,7 +58,7 @@ def throughput_table(figures: JobFigures) -> str:
 
 
 def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> list[dict[str, Any]]:
-    """Every goal of which both sides were measured."""
+    """Return every goal for which both sides were measured."""
     lines = []
     for goal in GOALS:
         if goal.job in measured and (evaluated := goal.evaluated(measured[goal.job].cpu)) is not None:
@@ -86,7 +86,7 @@ def goal_table(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFi
 
 
 def latency_table(figures: LatencyFigures, reference: str = "ours") -> str:
-    """J3 at one rate: percentiles, source lag, CPU; ratios of ours to each."""
+    """Return a table of J3 at one rate: percentiles, source lag, CPU; ratios of ours to each other engine."""
     lines = []
     engines = figures.engines
     for name, by in engines.items():

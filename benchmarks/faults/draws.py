@@ -60,7 +60,7 @@ class Draw:
 
 
 def drawn(number: int, kinds: tuple[str, ...]) -> Draw:
-    """Return the draw of this number among these classes. Only its class depends on them, so that `--class` repeats all the rest."""
+    """Return the draw of this number. Only its class depends on `kinds`, so that `--class` repeats all the rest."""
     random = RandomStream(number, "fault")
     role, moment, delivery = random.choice(ROLES), random.choice(MOMENTS), random.choice(DELIVERIES)
     seconds = round(0.5 + (LONGEST_SECONDS - 0.5) * random.uniform() ** 2, 1)

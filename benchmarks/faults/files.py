@@ -68,7 +68,7 @@ def damage_one(lab: FaultLab, draw: Draw, agent: AgentProcess) -> None:
 
 
 def restarted(agent: AgentProcess) -> None:
-    """Start the agent. When it exits and names a file and a command, carry that out and start it again; `one_ring` checks the rest."""
+    """Start the agent. When it exits naming a file and a command, do as it says and start it again; `one_ring` checks the rest."""
     before = len(agent.log.read_text())
     agent.start()
     assert agent.process is not None

@@ -107,7 +107,7 @@ def is_prefix(rows: list[tuple[int, int, int]], expected: list[tuple[int, int, i
 
 
 def by_window(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Sort rows within each window by the order of the reference; keep the windows in their order of output."""
+    """Sort rows within each window as the reference does; keep the windows in their order of output."""
     rows_by_window: dict[int, list[tuple[int, int, int]]] = {}
     last = 0
     for row in rows:
@@ -153,7 +153,7 @@ def spared(lab: FaultLab, draw: Draw, name: str, struck: tuple[str, ...]) -> Ite
     hit = [agent for agent in struck if agent in status["nodes"]]
     is_hit = len(hit) > (1 if draw.kind in ("pair", "one-way") else 0)
     if status["state"] != "finished" and (not is_hit or (draw.delivery == "exactly-once" and draw.kind != "flip")):
-        circumstances = f"{', '.join(struck) or 'nobody'} was struck, it ran on {', '.join(status['nodes'])}"
+        circumstances = f"{', '.join(struck) or 'no agent'} was struck, it ran on {', '.join(status['nodes'])}"
         yield f"spared: {name} is {status['state']}: {circumstances}: {status.get('reason', '')}"
 
 
@@ -195,7 +195,7 @@ def descriptors_of(pid: int) -> int:
 
 
 class Lap:
-    """Stopwatch for each part of a draw."""
+    """Stopwatch that records the seconds of each part of a draw."""
 
     def __init__(self, took: dict[str, float]) -> None:
         self._took, self._last = took, time.monotonic()

@@ -129,7 +129,7 @@ class FaultLab:
         return {row["name"]: (row["state"], row["reason"], row["is_unverified"]) for row in rows}
 
     def agent_in(self, role: str, name: str) -> AgentProcess:
-        """Return the agent that has this role for an application: it hosts nothing, or a stage with or without source or sink."""
+        """Return the agent that has this role for an application: source, sink, worker (an inner stage) or bystander (no stage)."""
         hosts = [node for node in self.status(name)["nodes"] if node not in (*SOURCES, SINK)]
         idle = [agent.name for agent in self.mesh.agents if agent.name not in (*SOURCES, SINK, *hosts)]
         named = {"source": SOURCES[1], "sink": SINK, "worker": (hosts or ["a4"])[0], "bystander": (idle or ["a6"])[-1]}

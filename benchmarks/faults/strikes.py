@@ -125,7 +125,7 @@ def disk_full(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iter
 
 @contextlib.contextmanager
 def disk_read_only(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
-    """Make the state's disk read-only for new files, changes and removals; files that are open already stay writable, as in kernels."""
+    """Refuse new files, changes and removals on the state's disk; open files stay writable, as with kernels."""
     if agent.name not in lab.disks:
         raise Impossible("no file system of its own here")
     path = str(lab.disks[agent.name])

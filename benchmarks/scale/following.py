@@ -39,7 +39,7 @@ class _Sent:
 
 
 def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, Any]:
-    """The figures of one run on agents of its own."""
+    """Return the figures of one run on agents of its own."""
     with tempfile.TemporaryDirectory(prefix="scale-") as name, mesh(3) as ring:
         folder = Path(name)
         expected = undisturbed(folder, rows).splitlines(keepends=True)

@@ -120,6 +120,6 @@ class Moving:
 
 
 def moving(keys: int, rate: int, moves: int) -> dict[str, Any]:
-    """The figures of one run on agents of its own."""
+    """Return the figures of one run on agents of its own."""
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, mesh(3) as ring:
         return Moving(ring, Path(folder), keys, rate, moves).run()

@@ -106,7 +106,7 @@ def _nothing() -> None:
 
 
 def from_lines(output: OutputProtocol) -> Callable[[bytes], bytes]:
-    """Bytes of lines → derived rows; returns what is no line yet."""
+    """Turn bytes of lines into derived rows; return the incomplete last line."""
 
     def take(data: bytes) -> bytes:
         *lines, rest = data.split(b"\n")
@@ -123,7 +123,7 @@ def from_lines(output: OutputProtocol) -> Callable[[bytes], bytes]:
 
 
 def from_frames(row_type: Any, work: Callable[[Rows], None]) -> Callable[[bytes], bytes]:
-    """Bytes of frames → rows, those of all whole frames at once; returns what is no frame yet."""
+    """Turn bytes of frames into rows, all whole frames at once; return the incomplete last frame."""
     decode = msgspec.msgpack.Decoder(list[row_type]).decode
 
     def take(data: bytes) -> bytes:
@@ -142,7 +142,7 @@ def from_frames(row_type: Any, work: Callable[[Rows], None]) -> Callable[[bytes]
 
 
 def aggregating(output: OutputProtocol) -> Callable[[Rows], None]:
-    """Derived rows → one result for each."""
+    """Turn each derived row into one result."""
     following = ZoneAggregate().next
 
     def work(rows: Rows) -> None:
@@ -152,7 +152,7 @@ def aggregating(output: OutputProtocol) -> Callable[[Rows], None]:
 
 
 def recording(latencies: Latencies) -> Callable[[Rows], None]:
-    """Results → latencies."""
+    """Record the latencies of results."""
 
     def work(rows: Rows) -> None:
         for row in rows:

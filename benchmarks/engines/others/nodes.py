@@ -31,7 +31,7 @@ def lines_of(port: int) -> Iterator[list[bytes]]:
 
 
 def source(port: int, send: Send, *, batched: bool) -> None:
-    """Socket → derived tuples."""
+    """Turn the socket's lines into derived tuples."""
     encode = msgspec.msgpack.Encoder().encode
     for lines in lines_of(port):
         rows: list[Derived] = []
@@ -49,7 +49,7 @@ def source(port: int, send: Send, *, batched: bool) -> None:
 
 
 def aggregate(messages: Iterable[bytes], send: Send, *, batched: bool) -> None:
-    """Derived tuples → one result for each."""
+    """Turn each derived tuple into one result."""
     encode = msgspec.msgpack.Encoder().encode
     kind = list[Derived] if batched else Derived
     decode = msgspec.msgpack.Decoder(kind).decode
@@ -67,7 +67,7 @@ def aggregate(messages: Iterable[bytes], send: Send, *, batched: bool) -> None:
 
 
 def sink(messages: Iterable[bytes], latencies: Latencies, *, batched: bool) -> None:
-    """Results → latencies."""
+    """Record the latencies of results."""
     kind = list[Result] if batched else Result
     decode = msgspec.msgpack.Decoder(kind).decode
     for message in messages:

@@ -62,7 +62,7 @@ class RowTotals(list[Any]):
 
 
 class ColumnBatchTotals(RowTotals):
-    """The same of a sink that takes columns as they are; rows, where the engine made rows, become columns first."""
+    """Totals of a sink that takes columns as they are; rows from the engine become columns first."""
 
     takes_columns = True
 
@@ -72,12 +72,12 @@ class ColumnBatchTotals(RowTotals):
 
 
 def kept(trip: EngineTrip) -> bool:
-    """As `jobs.keep`."""
+    """Tell whether a trip passes the filter, as `jobs.keep` does."""
     return trip.fare >= FARE_MIN
 
 
 def derived(trip: EngineTrip) -> DerivedRow:
-    """As `jobs.derive`."""
+    """Derive the tip's share and the cell, as `jobs.derive` does."""
     cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)
     return DerivedRow(trip.ts, trip.zone, trip.vehicle, trip.fare, trip.tip / trip.fare, cell)
 
@@ -131,7 +131,7 @@ def again(row: Derived) -> Derived:
 
 
 def from_lines(job: str, path: str, sums: Any, *, more: bool = False) -> Topology:
-    """Text lines, and the functions of the plain loop; `more` is one step that does nothing."""
+    """Run the job on text lines with the functions of the plain loop; `more` adds one step that does nothing."""
     topology = Topology(f"{job}-lines")
     lines = topology.source("lines", csv(path), rows=str, event_time=None if job == "j1" else _time_of_line)
     rows = lines.map(parse).filter(keep).map(derive)
@@ -149,7 +149,7 @@ def from_lines(job: str, path: str, sums: Any, *, more: bool = False) -> Topolog
 
 
 def from_rows(job: str, path: str, sums: Any) -> Topology:
-    """A typed source and functions on rows."""
+    """Run the job with a typed source and functions on rows."""
     topology = Topology(f"{job}-rows")
     time_of = None if job == "j1" else _time_of_trip
     rows = topology.source("trips", csv(path), rows=EngineTrip, event_time=time_of).filter(kept).map(derived)
@@ -165,7 +165,7 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
 
 
 def from_columns(job: str, path: str, sums: Any) -> Topology:
-    """A typed source and expressions: columns from the file's bytes to the sink."""
+    """Run the job with a typed source and expressions: columns from the file's bytes to the sink."""
     topology = Topology(f"{job}-columns")
     trips = topology.source("trips", csv(path), rows=EngineTrip, event_time=None if job == "j1" else "ts")
     east = ((col("lon") + 74.1) * 1000).cast(int)

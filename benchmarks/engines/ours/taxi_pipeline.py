@@ -28,7 +28,7 @@ class Derived(NamedTuple):
 
 
 def derived(trip: EngineTrip) -> Derived | None:
-    """Return the tip's share and the cell of a trip; about half of the trips pass."""
+    """Add the tip's share and the cell to a trip; None for a fare below the bound, about half of the trips."""
     if trip.fare < FARE_MIN:
         return None
     cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)
@@ -36,7 +36,7 @@ def derived(trip: EngineTrip) -> Derived | None:
 
 
 def latency(trips: Source[EngineTrip], results: Sink[Any], name: str = "latency") -> Topology:
-    """Parse, filter and derive where the source is; aggregate; write."""
+    """Build the job with functions: parse, filter and derive at the source; aggregate; write."""
     topology = Topology(name)
     rows = topology.source("trips", trips, event_time=lambda trip: trip.ts // 1_000_000).flat_map(derived)
     _totals(rows, results, "due_ns")
@@ -45,7 +45,7 @@ def latency(trips: Source[EngineTrip], results: Sink[Any], name: str = "latency"
 
 
 def latency_columns(trips: Source[EngineTrip], results: Sink[Any], name: str = "latency") -> Topology:
-    """The same with expressions: all fields travel as columns."""
+    """Build the same job with expressions: all fields travel as columns."""
     topology = Topology(name)
     east = ((col("lon") + 74.1) * 1000).cast(int)
     columns = (
@@ -63,7 +63,7 @@ def latency_columns(trips: Source[EngineTrip], results: Sink[Any], name: str = "
 
 
 def _totals(rows: Stream[Any], results: Sink[Any], due: str) -> None:
-    """By zone: how many so far, the sum of fares, the mean share. `due` is also written as the milliseconds since."""
+    """Add the totals by zone: count so far, sum of fares, mean share. The rows also have the milliseconds since `due`."""
     (
         rows.key_by(col("zone"))
         .running("totals", number=count(), fares=col("fare").sum(), mean=col("ratio").mean())

@@ -1,4 +1,4 @@
-"""J2 by zone in columns as a user submits it; the modules that it imports travel with it. For measuring memory."""
+"""J2 by zone in columns as a user submits it, to measure memory; the modules that it imports travel with it."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from benchmarks.engines.trips import EngineTrip
 
 
 def windows(trips: Source[EngineTrip], results: Sink[object]) -> Topology:
-    """Trips, mean fare and mean share of the tip by zone, each second."""
+    """Build the job: trips, mean fare and mean share of the tip by zone, each second."""
     topology = Topology("windows")
     (
         topology.source("trips", trips, event_time="ts")

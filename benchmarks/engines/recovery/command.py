@@ -89,7 +89,7 @@ def main(words: list[str] | None = None) -> int:
                 _one(name, number, load, given.seed, turns, failed)
     except KeyboardInterrupt:
         interrupted = True
-        _print_line("interrupted; what was measured until now:")
+        _print_line("interrupted; results so far:")
     about = {
         "seed": given.seed,
         "cores": os.cpu_count(),

@@ -17,7 +17,7 @@ STEADY_SECONDS: Final = 10.0
 """Before the failure, in which is seen what the job costs undisturbed."""
 
 WINDOW_SECONDS: Final = 30.0
-"""Span after the failure whose CPU time counts, the same for each engine: recovery, replay, the killed host if it restarted in time,
+"""Span after the failure whose CPU time counts, the same for each engine: recovery, replay, the killed host if restarted in time,
 and the job's steady cost. CPU time of a recovery that takes longer is not counted beyond it.
 """
 
