@@ -220,7 +220,7 @@ def summary(bench: Bench) -> dict[str, Any]:
         ("stream agiledart", "stream parquet"),
         ("stream agiledart", "stream rate"),
     )
-    ratios = {f"{one} / {other}": {m: ratio(one, other, m) for m in MEASURES} for one, other in pairs}
+    ratios = {f"{kind} / {other}": {m: ratio(kind, other, m) for m in MEASURES} for kind, other in pairs}
     return {"figures": spreads, "ratios": ratios}
 
 
@@ -268,8 +268,8 @@ def main() -> int:
         sys.stdout.write(f"{name:18} {rate['median']:12,} rows/s  ({rate['min']:,} to {rate['max']:,})\n")
     for name, ratio in document["ratios"].items():
         sys.stdout.write(f"{name:36} {ratio['rows_per_s']:6.2f}   by CPU time {ratio['rows_per_cpu_s']:6.2f}\n")
-    for name, found in document["idle"].items():
-        sys.stdout.write(f"idle, {name}: {found}\n")
+    for name, figures in document["idle"].items():
+        sys.stdout.write(f"idle, {name}: {figures}\n")
     return 0
 
 

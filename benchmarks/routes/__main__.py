@@ -1,4 +1,4 @@
-"""Six agents on emulated hosts, troubles of their links, and what became of the rows.
+"""Six agents on emulated hosts: faults of their links, and the effect on rows.
 
     python -m benchmarks.routes [--scenarios loss,cut] [--runs 5] [--output FILE]
 
@@ -22,7 +22,7 @@ BEGIN_SECONDS = 4.0
 
 
 def run(scenario: LinkScenario, seed: int) -> dict[str, Any]:
-    """One run."""
+    """Carry out one run; return its figures."""
     with RouteLab(seed) as lab:
         if scenario.before is not None:
             scenario.before(lab)

@@ -1,4 +1,4 @@
-"""The links between emulated hosts: a process that passes their packets on, late, or not at all.
+"""Links between emulated hosts: a process that forwards, delays or drops their packets.
 
     python -m benchmarks.routes.fabric TAG COUNT SEED
 
@@ -31,8 +31,8 @@ class Wire:
     """One direction between two hosts.
 
     Args:
-        delay: seconds; loss: share of packets; cut: 1 where nothing passes.
-        rate: bytes a second; queue: bytes that may wait for that; 0: no bound.
+        delay: seconds; loss: share of packets; cut: 1 when no packet passes.
+        rate: bytes per second; queue: bytes that may wait for the rate; 0: no bound.
     """
 
     delay: float = 0.0
@@ -44,12 +44,12 @@ class Wire:
 
 
 def address(number: int) -> str:
-    """Of a host."""
+    """Return the address of a host."""
     return f"10.78.0.{number + 1}"
 
 
 def namespace(tag: str, number: int) -> str:
-    """Name of a host's network."""
+    """Return the name of a host's network namespace."""
     return f"{tag}h{number + 1}"
 
 
@@ -58,7 +58,7 @@ def ip(*words: str) -> None:
 
 
 def make_host(tag: str, number: int) -> int:
-    """A namespace with a TUN device; its descriptor."""
+    """Make a namespace with a TUN device; return the device's descriptor."""
     name = namespace(tag, number)
     device = f"{tag}{number}"[:15]
     ip("netns", "add", name)
@@ -75,7 +75,7 @@ def make_host(tag: str, number: int) -> int:
 
 
 class Fabric:
-    """All links."""
+    """All links between the hosts."""
 
     def __init__(self, tuns: list[int], seed: int) -> None:
         self._tuns = tuns
@@ -93,7 +93,7 @@ class Fabric:
             setattr(wire, name, float(value))
 
     def run(self) -> None:
-        """Until the input ends."""
+        """Forward packets until the input ends."""
         poll = select.poll()
         hosts = {tun: number for number, tun in enumerate(self._tuns)}
         for tun in (*self._tuns, 0):

@@ -1,4 +1,4 @@
-"""Emulated hosts on this machine, and what happens to the links between them."""
+"""Emulated hosts on this machine, and changes to the links between them."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ from benchmarks.routes.fabric import address, namespace
 
 
 class CannotEmulate(Exception):
-    """No namespaces or TUN devices here; the text says why."""
+    """Namespaces or TUN devices are not available here; the text says why."""
 
 
 class Hosts:
-    """So many hosts, joined by links without delay; a context manager that leaves nothing behind."""
+    """Emulated hosts joined by links without delay; a context manager that removes them at its end."""
 
     def __init__(self, count: int, seed: int = 1) -> None:
         self.tag, self.count = f"r{os.getpid() % 100_000}", count
@@ -43,7 +43,7 @@ class Hosts:
         self._fabric.wait(30)
 
     def place(self, number: int, *, leads: bool = True) -> AgentHost:
-        """Where an agent runs, that leads circuits of others or does not; hosts count from 1."""
+        """Return the place of an agent that relays circuits of others or does not; hosts count from 1."""
         more = () if leads else ("env", "AGILEDART_AGENT__RELAY=false")
         return AgentHost(address(number - 1), ("ip", "netns", "exec", namespace(self.tag, number - 1), *more))
 
@@ -57,12 +57,12 @@ class Hosts:
         self._fabric.stdout.readline()
 
     def link(self, one: int, other: int, **settings: float) -> None:
-        """Both ways."""
+        """Change the link between two hosts in both directions."""
         self.one_way(one, other, **settings)
         self.one_way(other, one, **settings)
 
     def isolate(self, host: int, *, cut: bool = True) -> None:
-        """All links of a host."""
+        """Change all links of a host."""
         for other in range(1, self.count + 1):
             if other != host:
                 self.link(host, other, cut=float(cut))

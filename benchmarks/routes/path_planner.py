@@ -37,7 +37,7 @@ def least_us(work: Callable[[], int], rounds: int) -> float:
 
 
 def numerics(rounds: int) -> dict[str, float]:
-    """The parts of an index."""
+    """Measure the parts of an index."""
     random = RandomStream(1, "cases")
     cases = [(random.between(0.02, 0.98), 10.0 ** random.between(-6.0, 0.5)) for _ in range(5_000)]
     roots = [upper_exponent(*case) for case in cases]
@@ -72,7 +72,7 @@ def numerics(rounds: int) -> dict[str, float]:
 
 
 def learnt(nodes: int, links: int, index: LinkIndex, exchange_every: int = 1) -> PathPlanner:
-    """A planner of a random network, with some attempts on every link."""
+    """Return a planner of a random network, with some attempts on every link."""
     random = RandomStream(1, "network", nodes)
     arcs = dict.fromkeys((node, (node + 1) % nodes) for node in range(nodes))
     while len(arcs) < links:
@@ -88,22 +88,22 @@ def learnt(nodes: int, links: int, index: LinkIndex, exchange_every: int = 1) ->
 
 
 def of_size(nodes: int, links: int, index: Callable[[], LinkIndex], rounds: int) -> dict[str, float]:
-    """An exchange, in which all indices and costs to go are worked out anew, and a decision that refreshes own links alone."""
-    repeats = max(5, 20_000 // links)
+    """Measure an exchange, which recomputes all indices and costs to go, and a decision, which refreshes own links alone."""
+    repetitions = max(5, 20_000 // links)
     eager, lazy = learnt(nodes, links, index()), learnt(nodes, links, index(), exchange_every=10**9)
     lazy.start_packet(1_000)
     lazy.start_packet(1_001)
 
     def exchange() -> int:
-        for slot in range(repeats):
+        for slot in range(repetitions):
             eager.start_packet(1_000 + slot)
-        return repeats
+        return repetitions
 
     def decide() -> int:
-        for slot in range(repeats):
+        for slot in range(repetitions):
             for node in range(0, nodes, max(1, nodes // 25)):
                 lazy.next_link(Journey(node), 1_002 + slot)
-        return repeats * len(range(0, nodes, max(1, nodes // 25)))
+        return repetitions * len(range(0, nodes, max(1, nodes // 25)))
 
     return {"exchange_us": least_us(exchange, rounds), "decision_us": least_us(decide, rounds)}
 

@@ -94,7 +94,7 @@ def lose(lab: RouteLab) -> None:
 
 
 def flapping(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
-    """The direct link comes and goes every three seconds."""
+    """Cut and restore the direct link every three seconds."""
     began, first = time.monotonic(), job.watch.seen[-1][1]
     for turn in range(20):
         (cut if turn % 2 == 0 else mend)(lab)
@@ -156,7 +156,7 @@ def all_cut(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
 
 
 def thin(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
-    """2 Mbit/s for 4; afterwards what the relay alone gives."""
+    """Limit the link to 2 Mbit/s for 4 Mbit/s of rows; afterwards restore it."""
     lab.hosts.link(1, 6, rate=250_000)
     began = time.monotonic()
     sleep_until(began + 60)
@@ -175,7 +175,7 @@ def thin(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
 
 
 def stopped_receiver(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
-    """Stopped for five seconds."""
+    """Stop the receiver's process for five seconds."""
     pids = lab.executors(6)
     for pid in pids:
         lab.signal_process(pid, signal.SIGSTOP)
@@ -198,7 +198,7 @@ def held_receiver(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
 
 
 def nothing(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
-    """Healthy links."""
+    """Leave all links healthy."""
     time.sleep(20)
     route = job.route()
     return {"changes": sum(route["moves"].values()), "circuits": len(route["circuits"])}

@@ -60,8 +60,8 @@ def numpy_reader(job: str, everything: bool) -> Callable[[bytes], dict[str, Any]
 
 
 def _derived(np: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    kept = columns["fare"] >= FARE_MIN
-    passed = {name: column[kept] for name, column in columns.items()}
+    passes = columns["fare"] >= FARE_MIN
+    passed = {name: column[passes] for name, column in columns.items()}
     passed["ratio"] = passed["tip"] / passed["fare"]
     east = ((passed["lon"] + 74.1) * 1000).astype(np.int64)
     passed["cell"] = east * 1000 + ((passed["lat"] - 40.5) * 1000).astype(np.int64)
