@@ -52,8 +52,8 @@ def test_a_node_is_drained_while_rows_flow_accepts_work_again_and_leaves(ring: M
         (("a22",), 2, "No node 'a22' in the ring. Did you mean a2?"),
         (("a3",), 1, "steady has its sink report there, which stays where its data are"),
         (("a1",), 1, 'on_source_lost="move"'),
-        (("a2", "--stay", "--undo"), 2, "give one of them"),
-        (("a2", "--undo"), 0, "It did already"),
+        (("a2", "--stay", "--undo"), 2, "give only one of them"),
+        (("a2", "--undo"), 0, "It already did"),
     ):
         assert (code, text in (answer := told(ring, "drain", *words))[1]) == (answer[0], True), (words, answer)
 
@@ -66,7 +66,7 @@ def test_a_node_is_drained_while_rows_flow_accepts_work_again_and_leaves(ring: M
     assert "roaming has left in" in text
     wait_for(lambda: "a2" not in hosts(steady, roaming), 30, "their records say so")
     assert (node(ring, "a2")["is_draining"], node(ring, "a2")["instances"]) == (True, 0)
-    assert "It was so already" in told(ring, "drain", "a2", "--stay")[1]
+    assert "It was already so" in told(ring, "drain", "a2", "--stay")[1]
     assert "a2 is drained or is leaving the ring" in told(ring, "move", "steady", "sums", "a2")[1]
     assert told(ring, "drain", "a2", "--undo")[0] == 0
     assert not node(ring, "a2")["is_draining"]
