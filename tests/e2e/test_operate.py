@@ -145,7 +145,7 @@ def test_doctor_of_a_healthy_mesh(running: tuple[Mesh, Path]) -> None:
     told = cli("doctor", "-o", "json", "--agent", str(ring.agents[2].state_dir))
     by_name = {check["name"]: check for check in json.loads(told.stdout)["checks"]}
     assert by_name["agent"]["level"] == "ok"
-    assert by_name["applications"]["text"] == "1 at work"
+    assert by_name["applications"]["text"] == "1 running"
     assert by_name["ring"]["text"].startswith("3 nodes")
     gone = cli("doctor", "--agent", "127.0.0.1:1", "--identity", "adart1nonsense")
     assert gone.returncode == 1

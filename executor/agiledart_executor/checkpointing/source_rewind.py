@@ -44,7 +44,7 @@ def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
     overload = source.overload
     if overload.policy not in (BLOCK, SPOOL) or overload.spool_full != BLOCK:
         raise ConfigurationError(
-            f"rows that are shed are gone, so {delivery} cannot be promised; take overload=block or spool{again}"
+            f"rows that are shed cannot be read again, so {delivery} cannot be promised; take overload=block or spool{again}"
         )
     guarantee = source_guarantee(connector.kind)
     is_gone = guarantee is not None and not guarantee.can_rewind

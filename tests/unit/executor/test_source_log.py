@@ -282,5 +282,5 @@ def test_shed_rows_cannot_be_replayed() -> None:
     made = Topology("rows")
     shedding = Connector("tcp", "there:9", (("overload", "shed_oldest"),))
     made.source("rows", shedding, rows=Row, event_time=lambda row: row.at).sink("out", log("out"))
-    with pytest.raises(ConfigurationError, match="rows that are shed are gone"):
+    with pytest.raises(ConfigurationError, match="rows that are shed cannot be read again"):
         needs_log(compile_program(made, plan_stages(made.specification())).steps(0)[0])
