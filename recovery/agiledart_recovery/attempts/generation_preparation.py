@@ -55,7 +55,7 @@ class GenerationPreparation:
         self._taken: dict[InstanceId, bool] = {}
         self._stamp = Stamp()
         self._known: dict[InstanceId, None] = {}
-        self._last_heard_at = context.now
+        self._last_received_at = context.now
 
     @property
     def plan(self) -> Plan | None:
@@ -70,7 +70,7 @@ class GenerationPreparation:
             return  # the coordinator repeats it
         if message.stamp < self._stamp:
             return  # a later change has been proposed since
-        self._stamp, self._last_heard_at = message.stamp, self._context.now
+        self._stamp, self._last_received_at = message.stamp, self._context.now
         if self._is_made and message.after.digest == self._digest:
             self._coordinator = sender
             self._report_ready()
@@ -187,7 +187,7 @@ class GenerationPreparation:
         """Drop the preparation when no proposal has arrived for too long."""
         if digest != self._digest:
             return
-        left = self._last_heard_at + self._timeout_ns - self._context.now
+        left = self._last_received_at + self._timeout_ns - self._context.now
         if left > 0 and not self._is_committed:
             self._context.set_timer((self._run, "term", digest), left)
         elif not self._is_committed:

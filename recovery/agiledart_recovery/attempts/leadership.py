@@ -40,7 +40,7 @@ class Leadership:
         self.leader: Peer | None = None
         self.lacks_voters = False
         self.is_over, self._over_since = False, context.now
-        self._last_heard_at = context.now
+        self._last_received_at = context.now
         self._bootstrap_value: RegisterValue | None = None
 
     def known(self) -> RegisterValue | None:
@@ -61,7 +61,7 @@ class Leadership:
         """Continue from this value with the voters that it names, after the majority of the old ones was lost for ever."""
         self.configurations.on_quorum_recovered(value)
         self._state.proposer.release()
-        self._bootstrap_value, self._last_heard_at = value, self._context.now
+        self._bootstrap_value, self._last_received_at = value, self._context.now
         self._state.follow()
         self._state.phase = Phase.READING
         self._state.proposer.recover_quorum(value, below)
@@ -69,7 +69,7 @@ class Leadership:
     def take_over(self) -> None:
         """Read the register under a higher ballot, unless the run continues without this voter."""
         known, state = self.known(), self._state
-        self._last_heard_at = self._context.now
+        self._last_received_at = self._context.now
         if self.configurations.is_superseded(known) or self.configurations.is_exhausted:
             state.phase = Phase.FOLLOWING
         elif known is not None:
@@ -79,7 +79,7 @@ class Leadership:
 
     def retry_reading(self) -> None:
         """Read the register again under a higher ballot when too few voters have answered for long."""
-        if self._context.now - self._last_heard_at > 4 * self._context.config.silence_ns:
+        if self._context.now - self._last_received_at > 4 * self._context.config.silence_ns:
             self._state.proposer.release()
             self.take_over()
 
@@ -93,7 +93,7 @@ class Leadership:
             or not self.is_voter((*known.voters, *known.old_voters))
         ):
             return
-        if self._context.now - self._last_heard_at > self._silence_timeout(known):
+        if self._context.now - self._last_received_at > self._silence_timeout(known):
             self.take_over()
 
     def _silence_timeout(self, known: RegisterValue) -> int:
@@ -120,7 +120,7 @@ class Leadership:
             return
         if ballot < self._voter_slot.promised and ballot < proposer.highest:
             return
-        self._last_heard_at, self.leader, self.is_over = self._context.now, sender, message.is_over
+        self._last_received_at, self.leader, self.is_over = self._context.now, sender, message.is_over
         self._on_ballot_seen(proposer.observe_ballot(ballot))
         self._context.send(sender, wire.LeaderAcknowledged(self._state.run, ballot, self._voter_slot.voter_slot))
         self._yield_to_configuration(sender, ballot, message.signed_command)
@@ -136,7 +136,7 @@ class Leadership:
     def _on_ballot_seen(self, outcome: RegisterOutcome | None) -> None:
         if outcome is RegisterOutcome.OVERTAKEN:
             self._context.observe(CoordinationLost(self._state.run, self._state.proposer.ballot))
-            self._last_heard_at = self._context.now
+            self._last_received_at = self._context.now
             self._state.follow()
 
     def yield_if_proven(self, sender: Peer, ballot: Ballot, signed_command: bytes) -> None:
@@ -162,7 +162,7 @@ class Leadership:
         if self.is_voter(voters):
             return False
         self._state.proposer.release()
-        self._last_heard_at = self._context.now
+        self._last_received_at = self._context.now
         return True
 
     def announce_leader(self) -> None:
@@ -189,7 +189,7 @@ class Leadership:
         if state.proposer.phase in (Hold.LEADING, Hold.WRITING):
             missing = state.voter_replacement.missing(state.value, Instant(now - limit))
         else:
-            missing = state.proposer.silent() if now - self._last_heard_at > limit else ()
+            missing = state.proposer.silent() if now - self._last_received_at > limit else ()
         if missing and state.phase is not Phase.CLOSING:
             state.progress.enter("waiting", now, "no majority of the register's voters answers; bring one of them back")
             state.progress.waits_for = missing

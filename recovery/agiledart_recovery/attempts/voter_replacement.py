@@ -42,7 +42,7 @@ class VoterReplacement:
 
     def __init__(self, context: RecoveryContext, run: RunId) -> None:
         self._context, self._run = context, run
-        self._last_heard_at: dict[VoterId, Instant] = {}
+        self._last_received_at: dict[VoterId, Instant] = {}
         self._voter_slots: dict[Peer, int] = {}
         self._asked: dict[NodeId, None] = {}
         self._leaving: dict[NodeId, Instant] = {}
@@ -68,22 +68,22 @@ class VoterReplacement:
 
     def began(self, value: RegisterValue) -> None:
         """Begin coordination: all voters count as alive just now."""
-        self._last_heard_at = {voter.voter_id: self._context.now for voter in value.voters}
+        self._last_received_at = {voter.voter_id: self._context.now for voter in value.voters}
         self._voter_slots, self._asked = {}, {}
         self.is_leaving = False
 
     def answered(self, sender: Peer, voter_slot: int) -> None:
         """Note an answer with a voter slot."""
-        if (sender.node, voter_slot) in self._last_heard_at:
-            self._last_heard_at[sender.node, voter_slot] = self._context.now
+        if (sender.node, voter_slot) in self._last_received_at:
+            self._last_received_at[sender.node, voter_slot] = self._context.now
 
     def all_answered_since(self, at: Instant) -> bool:
         """Return whether every voter has answered after an instant."""
-        return all(answered > at for answered in self._last_heard_at.values())
+        return all(answered > at for answered in self._last_received_at.values())
 
     def missing(self, value: RegisterValue, since: Instant) -> tuple[NodeId, ...]:
         """Return the voters that are silent since an instant, when the others are too few to write anything."""
-        answered = {voter_id: None for voter_id, at in self._last_heard_at.items() if at >= since}
+        answered = {voter_id: None for voter_id, at in self._last_received_at.items() if at >= since}
         if is_quorum(value, answered):
             return ()
         return tuple(voter.peer.node for voter in electors_of(value) if voter.voter_id not in answered)
@@ -97,8 +97,8 @@ class VoterReplacement:
 
     def written(self, value: RegisterValue) -> None:
         """Note the voters that the register names now."""
-        self._last_heard_at = {
-            voter.voter_id: self._last_heard_at.get(voter.voter_id, self._context.now) for voter in value.voters
+        self._last_received_at = {
+            voter.voter_id: self._last_received_at.get(voter.voter_id, self._context.now) for voter in value.voters
         }
 
     def on_tick(self, proposer: Proposer, *, is_free: bool = True) -> None:
@@ -114,7 +114,7 @@ class VoterReplacement:
             proposer.write(msgspec.structs.replace(value, old_voters=()))
             return
         limit = self._context.now - self._context.config.voter_timeout_ns
-        gone = [voter for voter in value.voters if self._last_heard_at.get(voter.voter_id, limit) < limit]
+        gone = [voter for voter in value.voters if self._last_received_at.get(voter.voter_id, limit) < limit]
         gone += [voter for voter in value.voters if self._is_leaving(voter)]
         besides: dict[NodeId, Peer] = {}
         if not gone:
