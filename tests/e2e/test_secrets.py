@@ -210,7 +210,7 @@ def test_a_password_reaches_its_connector_and_nothing_else(tmp_path: Path) -> No
 
 def test_the_command_reports_mistakes(tmp_path: Path) -> None:
     told = cli("secret", "set", "../x", "--to", "a1", "--for", "x", "--agent", str(tmp_path), input="text")
-    assert (told.returncode, "no name of a secret" in told.stderr) == (2, True)
+    assert (told.returncode, "invalid name of a secret" in told.stderr) == (2, True)
     for wrong in ("", "two\nlines", "x" * 5_000):
         told = cli("secret", "set", "x", "--to", "a1", "--for", "x", "--agent", str(tmp_path), input=wrong)
         assert (told.returncode, "A secret is one line of 1 to 4,096 bytes" in told.stderr) == (2, True)

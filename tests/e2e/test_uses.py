@@ -148,4 +148,4 @@ def test_a_revoked_token_admits_no_node_and_its_members_stay(ring: Mesh, tmp_pat
     assert "revoked" in [row["state"] for row in listed]
     told = cli("token", "revoke", "ab12", "--agent", str(founder.state_dir))
     assert told.returncode == 2
-    assert "is no token that this network knows" in told.stderr
+    assert "This network has no token ab12" in told.stderr
