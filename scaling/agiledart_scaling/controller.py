@@ -27,7 +27,7 @@ LONGEST_WAIT = 12
 """Longest wait, in intervals, between two requests after a refusal."""
 
 ACTIONS = (ChangeKind.GROW, ChangeKind.SHRINK, ChangeKind.REBALANCE, ChangeKind.STRAGGLER, ChangeKind.MOVE)
-"""Kinds that change the run; the others leave it as it is."""
+"""Kinds that change the run; the others leave it as it is. Agents carry out STRAGGLER, GROW and SHRINK only."""
 
 
 class ControllerState(Enum):

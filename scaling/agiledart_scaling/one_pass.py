@@ -136,11 +136,11 @@ def propose(
     growths = [Growth(proposal.stage, instances[proposal.stage], proposal.instances) for proposal in proposals]
     allowed = within_quota(growths, others, quota)
     return tuple(
-        _held_to(proposal, allowed[proposal.stage], instances[proposal.stage], quota) for proposal in proposals
+        _limited_by_quota(proposal, allowed[proposal.stage], instances[proposal.stage], quota) for proposal in proposals
     )
 
 
-def _held_to(proposal: Proposal, allowed: int, now: int, quota: int | None) -> Proposal:
+def _limited_by_quota(proposal: Proposal, allowed: int, now: int, quota: int | None) -> Proposal:
     if allowed >= proposal.instances:
         return proposal
     why = f"{proposal.why}; {proposal.instances} wanted, the application's quota of {quota} instances leaves {allowed}"
@@ -168,10 +168,10 @@ def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> 
     )
     if state.keeps_number:
         return replace(unchanged, why=f"held at {now}; {decision.why}")
-    return _kind_of(state, measures, unchanged, now)
+    return _choose_change(state, measures, unchanged, now)
 
 
-def _kind_of(state: StageState, measures: StageMeasures, unchanged: Proposal, now: int) -> Proposal:
+def _choose_change(state: StageState, measures: StageMeasures, unchanged: Proposal, now: int) -> Proposal:
     memory, wanted = unchanged.memory, unchanged.wanted
     slow = straggler(state.measured, memory.slow)
     if slow is not None:

@@ -38,7 +38,7 @@ def upper_rate(rate: float, nats: float) -> float:
 
     Source: [Garivier-Cappé 2011], the KL upper confidence bound.
 
-    Departs: [AgileDART] appendix B speaks of the least u; the largest one gives the least optimistic cost 1/u.
+    Departs: [AgileDART] appendix B speaks of the least u; the largest u gives the smallest, most optimistic, cost 1/u.
     """
     if rate >= 1.0 or nats == math.inf:
         return 1.0
@@ -52,8 +52,7 @@ def upper_rate(rate: float, nats: float) -> float:
 def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
     """Return -ln(1-u) for the u of `upper_rate`, by Newton's steps; a step outside the bracket is replaced by halving it.
 
-    The error after a short step is half the curvature, rate·(1-u)/u², times the step squared, over the slope: this is the stop
-    rule.
+    Stop when Newton's error bound, ½·rate·(1-u)/u²·step²/slope, is below `_PRECISION`·y.
 
     Args:
         rate: strictly between 0 and 1.
@@ -74,18 +73,18 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
             high = y
         else:
             low = y
-        fall = rate * (1.0 - u) / u
-        slope = rest - fall
+        tail = rate * (1.0 - u) / u
+        slope = rest - tail
         z = y - excess / slope if slope > 0.0 else math.inf
-        # Newton's step left the bracket: halve the bracket instead.
+        # Newton's step error_bound the bracket: halve the bracket instead.
         if not low <= z <= high:
             z = 0.5 * (low + high)
             if high - low <= _PRECISION * z:
                 return z
         else:
             step = abs(z - y)
-            left = fall * step * step if step <= 0.01 * min(1.0, y - bottom) else math.inf
-            if left <= _PRECISION * z * slope * u or step <= _PRECISION * z:
+            error_bound = tail * step * step if step <= 0.01 * min(1.0, y - bottom) else math.inf
+            if error_bound <= _PRECISION * z * slope * u or step <= _PRECISION * z:
                 return z
         y = z
     return y

@@ -3,9 +3,9 @@
     pending ── its first record is complete ──> waiting ── a slot is free ──> granted ── verified or refused ──> gone
 
 A pending caller costs a socket. A caller with a slot costs a TLS connection and our signature, so slots are few, and
-few of them go to one address. When all slots are taken, a waiting caller evicts the caller that has held a slot
-longest, once that caller has had `MIN_SLOT_SECONDS`. An honest caller needs two round trips. So silent strangers,
-however many, keep no newcomer out.
+few of them go to one address. When all slots, or all those of its address block, are taken, a waiting caller evicts
+the one that has held a slot longest. This one must have had it for `MIN_SLOT_SECONDS`; an honest caller needs two round
+trips. So silent strangers, however many, keep no newcomer out.
 
 This module does no I/O: the listener reports what happens. Source: the admission spec, section 3.
 """
@@ -43,12 +43,12 @@ class UnverifiedCaller:
     Attributes:
         block: `block_of` its address.
         granted_at: time at which it got its slot, in seconds of the listener's clock.
-        is_waiting_for_us: it has sent all that it has to send; the time that passes now is ours.
+        is_being_verified: it has sent all that it has to send; the time that passes now is ours.
     """
 
     block: str
     granted_at: float = -1.0
-    is_waiting_for_us: bool = False
+    is_being_verified: bool = False
 
 
 class SlotChanges(NamedTuple):
@@ -71,12 +71,12 @@ class HandshakeSlots:
     Args:
         total: callers that may hold a slot at one time.
         per_address_block: of these, from one address.
-        max_pending: callers that may be pending or waiting.
+        max_without_slot: callers that may be pending or waiting.
     """
 
-    def __init__(self, total: int, per_address_block: int, max_pending: int) -> None:
-        self._total, self._per_address_block, self._max_pending = total, per_address_block, max_pending
-        self._silent: dict[UnverifiedCaller, None] = {}
+    def __init__(self, total: int, per_address_block: int, max_without_slot: int) -> None:
+        self._total, self._per_address_block, self._max_without_slot = total, per_address_block, max_without_slot
+        self._pending: dict[UnverifiedCaller, None] = {}
         self._waiting: dict[UnverifiedCaller, None] = {}
         self._granted: dict[UnverifiedCaller, None] = {}  # in the order in which they got their slots
         self._being_evicted: set[UnverifiedCaller] = set()
@@ -85,17 +85,17 @@ class HandshakeSlots:
     @property
     def count(self) -> int:
         """Number of callers here."""
-        return len(self._silent) + len(self._waiting) + len(self._granted)
+        return len(self._pending) + len(self._waiting) + len(self._granted)
 
     def arrive(self, caller: UnverifiedCaller) -> UnverifiedCaller | None:
         """Add a pending caller. Return the caller that must go for it, if any.
 
         That is the caller that has been silent longest; when no caller is silent, the one that has waited longest.
         """
-        self._silent[caller] = None
-        if len(self._silent) + len(self._waiting) <= self._max_pending:
+        self._pending[caller] = None
+        if len(self._pending) + len(self._waiting) <= self._max_without_slot:
             return None
-        displaced = next(iter(self._silent))
+        displaced = next(iter(self._pending))
         if displaced is caller and self._waiting:  # all others have sent their first record
             displaced = next(iter(self._waiting))
         self.leave(displaced)
@@ -103,13 +103,13 @@ class HandshakeSlots:
 
     def request_slot(self, caller: UnverifiedCaller) -> None:
         """Note that a caller has sent enough to be worth a slot."""
-        if caller in self._silent:
-            del self._silent[caller]
+        if caller in self._pending:
+            del self._pending[caller]
             self._waiting[caller] = None
 
     def leave(self, caller: UnverifiedCaller) -> None:
         """Remove a caller that was verified or has left."""
-        self._silent.pop(caller, None)
+        self._pending.pop(caller, None)
         self._waiting.pop(caller, None)
         if caller in self._granted:
             del self._granted[caller]
@@ -132,7 +132,7 @@ class HandshakeSlots:
                 caller.granted_at = now
                 granted.append(caller)
                 continue
-            oldest = self._oldest(caller.block if crowded_block else "")
+            oldest = self._longest_evictable(caller.block if crowded_block else "")
             if oldest is None:
                 continue
             left = oldest.granted_at + MIN_SLOT_SECONDS - now
@@ -143,12 +143,12 @@ class HandshakeSlots:
                 next_check_in = left if next_check_in is None else min(left, next_check_in)
         return SlotChanges(granted, evicted, next_check_in)
 
-    def _oldest(self, block: str) -> UnverifiedCaller | None:
+    def _longest_evictable(self, block: str) -> UnverifiedCaller | None:
         for caller in self._granted:
             if (
                 (not block or caller.block == block)
                 and caller not in self._being_evicted
-                and not caller.is_waiting_for_us
+                and not caller.is_being_verified
             ):
                 return caller
         return None

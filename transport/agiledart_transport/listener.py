@@ -248,7 +248,7 @@ class Listener:
             ssl_shutdown_timeout=SHUTDOWN_SECONDS,
         )
         theirs = await link.greeting()
-        arrival.caller.is_waiting_for_us = True
+        arrival.caller.is_being_verified = True
         if theirs.service not in self._services:
             raise Refused("service", "not served here")
         link.service = theirs.service

@@ -1,8 +1,9 @@
 """Figures of the applications on this node, summed over instances: counts that only grow, and gauges of the moment.
 
 Reports of instances replace each other and vanish with their run. This module keeps a run's counts when it ends, so a
-counter never goes back while the agent runs. Everything is bounded: the first `MAX_APPLICATIONS` get a label of their
-own, later ones share `other`, as do operators and reasons beyond their bounds.
+counter never goes back while its application keeps its label. Everything is bounded: up to `MAX_APPLICATIONS` have a
+label of their own. A new one replaces the one that ended longest ago, or shares `other` while all run. Operators and
+reasons beyond their bounds share `other`, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,7 @@ OTHER = "other"
 SHED_REASONS = ("oldest", "sample", "spool_full", "disk_full")
 """Why sources drop rows. A report may contain any reason, a label may not."""
 
-Copy = tuple[str, int, int, int]
+InstanceKey = tuple[str, int, int, int]
 """(application, version, stage, index)."""
 
 
@@ -64,7 +65,8 @@ class OperatorCounts:
 
     Attributes:
         busy_ns: time in which its instances worked, for the operator that leads its stage.
-        late, records: of a source.
+        records: of a source.
+        late: of a source, or rows too late for this operator.
         malformed, shed: by reason.
         spooled_ever: records put on disk because the mesh was slower than rows came.
         skipped, dead_letters: records for which its code raised; failed: results and timers that did.
@@ -103,19 +105,19 @@ class ApplicationTotals:
     Attributes:
         imbalances: places in its instances where counts do not add up.
         resent: frames between executors that were sent again over another link.
-        doubled: frames that arrived twice.
+        duplicate_frames: frames that arrived twice.
         routes: paths of these frames.
     """
 
     operators: dict[str, OperatorCounts] = field(default_factory=dict)
     imbalances: int = 0
     resent: int = 0
-    doubled: int = 0
+    duplicate_frames: int = 0
     routes: RouteCounts = field(default_factory=RouteCounts)
 
     def copy(self) -> "ApplicationTotals":
         """Return a copy to which a caller may add."""
-        copied = ApplicationTotals({}, self.imbalances, self.resent, self.doubled, self.routes.copy())
+        copied = ApplicationTotals({}, self.imbalances, self.resent, self.duplicate_frames, self.routes.copy())
         for name, counts in self.operators.items():
             own = {"malformed": dict(counts.malformed), "shed": dict(counts.shed), "latency": None}
             copied.operators[name] = again = OperatorCounts(**{**vars(counts), **own})
@@ -134,7 +136,7 @@ class ApplicationTotals:
         """Add the counts of one instance."""
         self.imbalances += len(misses(statistics))
         self.resent += _whole(report.get("frames_resent"))
-        self.doubled += _whole(report.get("frames_doubled"))
+        self.duplicate_frames += _whole(report.get("frames_doubled"))
         self.routes.add(report)
         for position, (name, steps) in enumerate(statistics.steps.items()):
             label = operators.of(name)
@@ -237,7 +239,7 @@ class LabelledApplication:
     """Applications of one label: one, or all that share `other`."""
 
     past: ApplicationTotals = field(default_factory=ApplicationTotals)
-    live: dict[Copy, dict[str, Any]] = field(default_factory=dict)
+    live: dict[InstanceKey, dict[str, Any]] = field(default_factory=dict)
     operators: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_OPERATORS))
     reasons: BoundedLabels = field(default_factory=lambda: BoundedLabels(MAX_REASONS))
     failures: int = 0

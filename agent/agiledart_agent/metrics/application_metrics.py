@@ -101,7 +101,7 @@ METRICS: tuple[MetricDeclaration, ...] = (
         "Places in the instances on this node where counts do not add up; above 0: records were lost, duplicated or miscounted."),
     _application("agiledart_channel_resent_frames_total", lambda seen: seen.totals.resent,
         "Frames between executors that were sent again over another link, because theirs was lost before an acknowledgement."),
-    _application("agiledart_channel_duplicate_frames_total", lambda seen: seen.totals.doubled,
+    _application("agiledart_channel_duplicate_frames_total", lambda seen: seen.totals.duplicate_frames,
         "Frames between executors that arrived twice; the second one was dropped."),
     _application("agiledart_path_frames_total", lambda seen: dict(seen.totals.routes.frames),
         "Frames from this node to executors of other nodes; path is direct, or relayed by another node.", "path"),

@@ -54,7 +54,7 @@ def make_submission(
 
     The topology is built from the bundle as on the nodes, so that a fault appears here first.
     """
-    from agiledart_executor.user_code.user_builder import build, encode_bundle, load_bundle, make_bundle
+    from agiledart_executor.user_code.user_builder import build, build_bundle, encode_bundle, make_bundle
     from agiledart_executor.user_code.user_files import file_there, refuse_overwriting
     from agiledart_kernel.codec import encode
 
@@ -68,7 +68,7 @@ def make_submission(
         )
     refuse_overwriting(here, file_there)
     bundle = make_bundle(builder, settings, application=name, paths=paths)
-    topology = load_bundle(bundle)
+    topology = build_bundle(bundle)
     specification = topology.specification()
     chosen = parallelism_by_step(specification, parallelism)
     promise = delivery or topology.delivery

@@ -8,7 +8,7 @@
     offset = 0
     words = "little"         # of several registers the low one first; "big", the usual: the high one
 
-Registers that follow each other are read with one question.
+Contiguous registers are read with one request.
 """
 
 import tomllib
@@ -64,7 +64,10 @@ class RegisterRead:
 
 
 def read_map(path: str) -> list[RegisterRead]:
-    """The questions that a map asks. Raises `OperationFailed` (no such file), `ConfigurationError` (it is none)."""
+    """Return the requests that read a map's values.
+
+    Raises `OperationFailed` (no such file), `ConfigurationError` (not a register map).
+    """
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_BYTES + 1)

@@ -42,7 +42,7 @@ def generation_of(number: int) -> int:
 
 
 class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Fused steps; the unit that is placed.
+    """Chain of fused steps; each of its instances is placed on a node.
 
     Attributes:
         index: its place in `StagePlan.stages`; stages that feed it come before.
@@ -211,16 +211,17 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Return the plan with other numbers of instances, by name of a stage or step; edges stay as they are.
 
         Raises:
-            TopologyError: a number outside the limits for which its edges were planned, or outside 1 to 128.
+            TopologyError: a number outside the limits for which its edges were planned, or outside 1 to 128; or an edge of
+                the stage is `forward`.
         """
         stages = list(self.stages)
         for name, number in numbers.items():
             stage = self.stage_named(name)
-            self._refuse(stage, number)
+            self._check_parallelism(stage, number)
             stages[stage.index] = stages[stage.index].with_instances(number)
         return msgspec.structs.replace(self, stages=tuple(stages))
 
-    def _refuse(self, stage: Stage, number: int) -> None:
+    def _check_parallelism(self, stage: Stage, number: int) -> None:
         if number == stage.parallelism:
             return
         step = stage.name.split("+")[0]

@@ -40,7 +40,7 @@ from agiledart_executor.state.disk_stores import disk_stores
 from agiledart_executor.user_code.application_folders import work_folder
 from agiledart_executor.user_code.bundle import Bundle
 from agiledart_executor.user_code.software_version import software_version
-from agiledart_executor.user_code.user_builder import decode_bundle, load_bundle
+from agiledart_executor.user_code.user_builder import build_bundle, decode_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, BusyError, OperationFailed
 from agiledart_sink_log.log_writer import LOCK_PAUSE_SECONDS, LOCK_SECONDS
@@ -245,7 +245,7 @@ def ready_program(plan: bytes, bundle: bytes) -> Program:
     """Run the builder in a bundle and join its functions with the plan. Raises AgileDartError."""
     packed = decode_bundle(bundle)
     try:
-        return compile_program(load_bundle(packed), _PLAN.decode(plan))
+        return compile_program(build_bundle(packed), _PLAN.decode(plan))
     except GraphMismatch as error:
         raise _by_versions(packed, error) from None
 

@@ -1,7 +1,7 @@
 """User code on its way from `FILE.py:NAME` on a command line to a topology on a node.
 
 `load_builder` finds the code and `build` calls it with the settings of the command line. `make_bundle` packs what a node needs to
-do the same, and `load_bundle` does it there. The program that runs a bundle compares `specification.digest()` with the submitted
+do the same, and `build_bundle` does it there. The program that runs a bundle compares `specification.digest()` with the submitted
 digest.
 """
 
@@ -37,10 +37,10 @@ __all__ = [
     "UserBuilder",
     "absolute_settings",
     "build",
+    "build_bundle",
     "decode_bundle",
     "encode_bundle",
     "load_builder",
-    "load_bundle",
     "make_bundle",
 ]
 
@@ -156,7 +156,7 @@ def make_bundle(
     return bundle
 
 
-def load_bundle(bundle: Bundle) -> Topology:
+def build_bundle(bundle: Bundle) -> Topology:
     """Run a bundle's builder here. Raises `OperationFailed` when this node lacks a requirement, and errors as `build`."""
     modules = UserModules(bundle.files, bundle.installed, bundle.requires)
     check_bundle(bundle)

@@ -14,7 +14,8 @@ from agiledart_recovery.wire.effects import FragmentKey
 class ClockRead(Event, frozen=True, gc=False):
     """Wall time at this step, milliseconds since 1970-01-01 UTC. The driver sends it at the start and about every minute.
 
-    Wall times appear only in texts for users; no decision depends on them. A node without one leaves them out (0).
+    Wall times decide only on what people sign: expiry of tokens and validity of bans. No protocol timeout depends on them. A node
+    without one leaves them out (0).
     """
 
     wall_ms: int
@@ -135,7 +136,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
         ended: the instance has ended: this snapshot is valid for every epoch after the last barrier that it passed.
         generation: of its stage.
         after: name of the plan after the barrier; empty when it carried no change.
-        caught_up: its inputs have reached the position at which the restored snapshot was taken.
+        caught_up: all rows that it had released beyond the restored barrier have come again.
         changeover_pauses: (stage, generation, nanoseconds) that rows to a stage paused at its last change, measured here.
         onto: the committed snapshot that this one builds on; empty: it is full.
         pause_ns: longest pause of its rows for the snapshot.

@@ -22,7 +22,7 @@ from agiledart_overlay.wire.messages import Sighting, Vitals
 _PERMILLE = 1_000
 
 _MAX_SAMPLES = 48
-"""Measured peers from which a new node finds its place."""
+"""Measured peers from which a new node finds its coordinate."""
 _USABLE_ERROR = 500_000
 """A guess by coordinates whose error may exceed this, in millionths, is not used."""
 
@@ -31,8 +31,8 @@ class Distances:
     """Distances from one node to its peers.
 
     Attributes:
-        vitals: this node's report on acknowledgements: its place and its load.
-        is_locating: measurements are collected for `locate`, which takes each of them several times; until then no single steps.
+        vitals: this node's report on acknowledgements: its coordinate and its load.
+        is_locating: a new node only collects samples: `sample` then takes no Vivaldi step, and `locate` replays them.
     """
 
     __slots__ = ("_book", "_config", "_me", "_random", "_reference_rtt_ns", "is_locating", "vitals")

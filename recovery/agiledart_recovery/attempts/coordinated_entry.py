@@ -34,7 +34,7 @@ class CoordinatedEntry:
     ) -> None:
         self._context, self._state, self._leadership, self._writer = context, state, leadership, writer
         self.deadline = 0
-        self._answered: dict[NodeId, None] = {}
+        self._entered: dict[NodeId, None] = {}
         self._refused: dict[NodeId, None] = {}
 
     def reset(self, timeout_ns: int = 0) -> None:
@@ -42,7 +42,7 @@ class CoordinatedEntry:
         state = self._state
         state.phase = Phase.RESETTING
         state.need = ""
-        self._answered, self._refused = {}, {}
+        self._entered, self._refused = {}, {}
         state.next_attempt.on_attempt_started()
         state.progress.hosts = {}
         state.progress.enter("restore", self._context.now)
@@ -57,18 +57,18 @@ class CoordinatedEntry:
         state = self._state
         message = wire.Reset(state.run, state.proposer.ballot, state.value)
         for node, peer in (state.evacuated | state.value.nodes).items():
-            if node not in self._answered and node not in self._refused:
+            if node not in self._entered and node not in self._refused:
                 self._context.send(peer, message)
 
     def on_tick(self) -> None:
         """Repeat RESET, or begin a new attempt when a host is lost or late."""
         hosts = self._state.value.plan.hosts
-        lost = [node for node in hosts if not self._context.can_reach(node) and node not in self._answered]
+        lost = [node for node in hosts if not self._context.can_reach(node) and node not in self._entered]
         if lost:
             self._writer.begin("a host was lost while the attempt was being entered", "lost")
         elif self._context.now >= self.deadline:
             for node in hosts:
-                if node not in self._answered and node not in self._refused:
+                if node not in self._entered and node not in self._refused:
                     self._state.next_attempt.on_silent(node)
             self._writer.begin("hosts did not enter the attempt in time", "late")
         else:
@@ -76,7 +76,7 @@ class CoordinatedEntry:
 
     def on_host_lost(self, node: NodeId) -> None:
         """Begin a new attempt when a host is lost that has not entered this one."""
-        if node not in self._answered:
+        if node not in self._entered:
             self._writer.begin("a host was lost while an attempt was entered", "lost")
 
     def on_reset_ok(self, sender: Peer, message: wire.ResetOk) -> None:
@@ -86,7 +86,7 @@ class CoordinatedEntry:
             return
         state.commit_protocol.answered(sender, message)
         if state.phase is Phase.RESETTING:
-            self._answered[sender.node] = None
+            self._entered[sender.node] = None
             self._refused.pop(sender.node, None)
             self._look_at_answers()
 
@@ -130,7 +130,7 @@ class CoordinatedEntry:
             self._writer.wait_for(state.next_attempt.replica_nodes, refusal, self._context.config.state_timeout_ns)
             # Rather than what the recovery began with: this reason says what people can do.
             state.progress.reason = refusal
-        elif all(node in self._answered or node in self._refused for node in hosts):
+        elif all(node in self._entered or node in self._refused for node in hosts):
             if any(node in self._refused for node in hosts):
                 self._writer.begin(refusal or "a host was ended and restarted", "broken" if refusal else "restarted")
             else:

@@ -12,7 +12,7 @@ import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_dataflow.plan.specification import Specification
-from agiledart_executor.user_code.user_builder import decode_bundle, load_bundle
+from agiledart_executor.user_code.user_builder import build_bundle, decode_bundle
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Command, CreateToken, Logs, Submit, TraceRoute
@@ -146,7 +146,7 @@ def test_submit_sends_a_bundle_that_builds_the_same_graph(
     assert command.parallelism == {"positive": 2}
     assert command.executors == 3
     sent = Codec[Specification](Specification, MAX_RECORD_BYTES).decode(command.specification)
-    assert load_bundle(decode_bundle(command.bundle)).specification().digest() == sent.digest()
+    assert build_bundle(decode_bundle(command.bundle)).specification().digest() == sent.digest()
     told = capsys.readouterr()
     assert "  placing\n" in told.err
     assert "small v3: 3 stages on a1, a2; running after 0.41 s." in told.out

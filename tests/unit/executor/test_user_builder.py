@@ -16,10 +16,10 @@ from agiledart_executor.user_code.parameter import parse_settings, parse_span, p
 from agiledart_executor.user_code.user_builder import (
     Bundle,
     build,
+    build_bundle,
     decode_bundle,
     encode_bundle,
     load_builder,
-    load_bundle,
     make_bundle,
 )
 from agiledart_kernel.errors import (
@@ -83,7 +83,7 @@ def _sent(bundle: Bundle) -> Bundle:
 def test_a_bundle_builds_the_same_graph_on_another_machine(project: Path) -> None:
     builder = load_builder("rooms.py:build", project)
     here = build(builder, {"readings": "csv:in.csv@pi2"}, project)
-    there = load_bundle(_sent(_bundle(project, readings="csv:in.csv@pi2")))
+    there = build_bundle(_sent(_bundle(project, readings="csv:in.csv@pi2")))
     assert there.specification().digest() == here.specification().digest()
     assert there.steps[0].connector is not None
     assert there.steps[0].connector.path == str(project / "in.csv")
@@ -106,7 +106,7 @@ def test_a_user_file_named_like_a_system_module_does_no_harm(tmp_path: Path) -> 
     (tmp_path / "asyncio.py").write_text("raise RuntimeError('nobody imports me')\n")
     bundle = _sent(_bundle(tmp_path, "dataflow.py:build"))
     assert sorted(bundle.files) == ["agent.py", "dataflow.py", "json.py"]
-    load_bundle(bundle)
+    build_bundle(bundle)
     import json
 
     assert json.dumps([1]) == "[1]"
@@ -127,7 +127,7 @@ def test_packages_relative_imports_and_cycles_work(tmp_path: Path) -> None:
     assert builder.entry == "fleet.main:build"
     assert "fleet/unused.py" not in builder.modules.files
     bundle = _sent(_bundle(tmp_path, "fleet/main.py:build"))
-    assert load_bundle(bundle).name == "readings"
+    assert build_bundle(bundle).name == "readings"
     assert load_builder("fleet.main:build", tmp_path).entry == "fleet.main:build"
 
 
@@ -138,14 +138,14 @@ def test_two_projects_with_equal_module_names_are_kept_apart(tmp_path: Path) -> 
         (folder / "helper.py").write_text(f"NAME = {name!r}\n")
         text = PRELUDE + "import helper\n" + BUILDER.replace('Topology("readings")', "Topology(helper.NAME)")
         (folder / "rooms.py").write_text(text)
-    assert [load_bundle(_bundle(tmp_path / name)).name for name in ("a", "b", "a")] == ["a", "b", "a"]
+    assert [build_bundle(_bundle(tmp_path / name)).name for name in ("a", "b", "a")] == ["a", "b", "a"]
 
 
 def test_a_hostile_bundle_runs_nothing_that_is_installed() -> None:
     with pytest.raises(OperationFailed, match="holds no source"):
-        load_bundle(Bundle("os:getcwd", {}))
+        build_bundle(Bundle("os:getcwd", {}))
     with pytest.raises(OperationFailed, match="not one of the shipped"):
-        load_bundle(Bundle("os:getcwd", {}, installed={"os": "00"}))
+        build_bundle(Bundle("os:getcwd", {}, installed={"os": "00"}))
 
 
 def test_shipped_examples_are_sent_by_name_and_hash() -> None:
@@ -174,7 +174,7 @@ def test_newer_syntax_asks_for_a_newer_python() -> None:
     modules = user_modules.UserModules({"a.py": b"x = 1\n"})
     assert modules.python() == (3, 11)
     with pytest.raises(OperationFailed, match=r"written for Python 3\.99"):
-        load_bundle(Bundle("a:b", {"a.py": b""}, python=(3, 99)))
+        build_bundle(Bundle("a:b", {"a.py": b""}, python=(3, 99)))
 
 
 def test_code_over_the_limits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_on_a_node_the_traceback_shows_the_bundled_source(project: Path) -> None
     bundle = make_bundle(load_builder("bad.py:build", project), {}, folder=project)
     (project / "bad.py").unlink()
     with pytest.raises(UserCodeError, match=r"return 1 / 0"):
-        load_bundle(_sent(bundle))
+        build_bundle(_sent(bundle))
 
 
 @pytest.mark.parametrize(

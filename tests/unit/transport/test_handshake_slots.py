@@ -28,7 +28,7 @@ def test_addresses_are_grouped_by_prefix(one: str, other: str, same: bool) -> No
 
 
 def test_an_address_gets_few_slots_and_other_addresses_keep_theirs() -> None:
-    places = HandshakeSlots(total=6, per_address_block=2, max_pending=10)
+    places = HandshakeSlots(total=6, per_address_block=2, max_without_slot=10)
     slot_granted(places, [UnverifiedCaller("a"), UnverifiedCaller("a")], 0.0)
     third, other = UnverifiedCaller("a"), UnverifiedCaller("b")
     for one in (third, other):
@@ -41,7 +41,7 @@ def test_an_address_gets_few_slots_and_other_addresses_keep_theirs() -> None:
 
 
 def test_the_oldest_handshake_yields_to_a_waiting_one_after_its_time() -> None:
-    places = HandshakeSlots(total=9, per_address_block=2, max_pending=10)
+    places = HandshakeSlots(total=9, per_address_block=2, max_without_slot=10)
     first, second, third = UnverifiedCaller("a"), UnverifiedCaller("a"), UnverifiedCaller("a")
     slot_granted(places, [first], 0.0)
     slot_granted(places, [second], 1.0)
@@ -55,17 +55,17 @@ def test_the_oldest_handshake_yields_to_a_waiting_one_after_its_time() -> None:
 
 
 def test_an_outgoing_handshake_does_not_yield() -> None:
-    places = HandshakeSlots(total=1, per_address_block=1, max_pending=10)
+    places = HandshakeSlots(total=1, per_address_block=1, max_without_slot=10)
     judged = UnverifiedCaller("a")
     slot_granted(places, [judged], 0.0)
-    judged.is_waiting_for_us = True
+    judged.is_being_verified = True
     places.arrive(late := UnverifiedCaller("b"))
     places.request_slot(late)
     assert places.assign(9.0) == ([], [], None)
 
 
 def test_silent_handshakes_yield_before_those_that_have_sent() -> None:
-    places = HandshakeSlots(total=1, per_address_block=1, max_pending=3)
+    places = HandshakeSlots(total=1, per_address_block=1, max_without_slot=3)
     slot_granted(places, [UnverifiedCaller("a")], 0.0)
     spoke, mute, later = UnverifiedCaller("a"), UnverifiedCaller("b"), UnverifiedCaller("c")
     for one in (spoke, mute, later):
@@ -76,7 +76,7 @@ def test_silent_handshakes_yield_before_those_that_have_sent() -> None:
 
 
 def test_when_all_have_sent_the_longest_waiting_one_yields() -> None:
-    places = HandshakeSlots(total=0, per_address_block=1, max_pending=2)
+    places = HandshakeSlots(total=0, per_address_block=1, max_without_slot=2)
     first, second = UnverifiedCaller("a"), UnverifiedCaller("b")
     for one in (first, second):
         places.arrive(one)
@@ -85,7 +85,7 @@ def test_when_all_have_sent_the_longest_waiting_one_yields() -> None:
 
 
 def test_an_ended_handshake_leaves_nothing() -> None:
-    places = HandshakeSlots(total=2, per_address_block=1, max_pending=4)
+    places = HandshakeSlots(total=2, per_address_block=1, max_without_slot=4)
     callers = [UnverifiedCaller("a"), UnverifiedCaller("b"), UnverifiedCaller("c")]
     slot_granted(places, callers[:2], 0.0)
     places.arrive(callers[2])
