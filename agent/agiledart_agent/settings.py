@@ -17,7 +17,7 @@ from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
-from agiledart_placement.strategy import STRATEGIES
+from agiledart_placement.registry import STRATEGIES
 from agiledart_scaling.registry import POLICIES, policy_named
 
 _PREFIX = "AGILEDART_AGENT__"
@@ -68,7 +68,7 @@ class AgentSettings:
         spare_executor: keep one more process ready, empty, while an exactly-once application runs here: after a failure
             it starts without the interpreter's start. 27 MB.
         placement: strategy by which applications that this node deploys are mapped to nodes
-            (`agiledart_placement.strategy`).
+            (`agiledart_placement.registry`).
         latency_log_bytes: size of the log of latencies sampled at each sink, for `analytics run latency`; 0: none.
         latency_log_days: days for which these samples are kept.
         stuck_warning: seconds that one call of user code may take before the application's logs name it.

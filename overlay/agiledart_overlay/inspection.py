@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 
+from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -10,7 +11,6 @@ from agiledart_overlay.records.record_store import Record
 from agiledart_overlay.routing.router import Router
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.arc import Arc
-from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_overlay.tables.neighbourhood import Neighbourhood
 from agiledart_overlay.tables.routing_table import RoutingTable

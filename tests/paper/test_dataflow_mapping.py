@@ -7,8 +7,8 @@ import pytest
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_placement.along_path import AlongPath, host_index, host_list, junction_of
-from agiledart_placement.request import HostState, PlacementRequest, StageDemand
+from agiledart_placement.baselines.along_path import AlongPath, host_index, host_list, junction_of
+from agiledart_placement.problem.request import HostState, PlacementRequest, StageDemand
 
 FIGURE_PATHS = (
     ("75A342", "D4A8A1", "D45342", "D45A55", "D45A35", "D45A3C"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -11,7 +12,6 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.liveness.peer_gossip import PeerGossip
 from agiledart_overlay.state.distances import forwarding_cost, hops_between, median
 from agiledart_overlay.state.view import View
-from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.sightings import Sighting, Vitals
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import Effect, LinkLost, Send
 from agiledart_kernel.node_id import NodeId
@@ -11,7 +12,6 @@ from agiledart_overlay.liveness.peer_gossip import PeerGossip
 from agiledart_overlay.routing.repair import Repair
 from agiledart_overlay.routing.slot_searches import SlotSearches
 from agiledart_overlay.state.view import View
-from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire import messages as wire
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.sightings import Sighting, Vitals

@@ -7,8 +7,8 @@ from math import dist
 
 import pytest
 
+from agiledart_kernel.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, moved
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, moved
 from tests.data import data_path
 
 PINGS = "network_rtt/wondernetwork_2020-07-19_pings.csv.gz"

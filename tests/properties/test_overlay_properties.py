@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_kernel.codec import Codec
+from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.counts import MAX_COUNT
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import LinkLost, Received, Send, SetTimer, TimerFired
@@ -15,7 +16,6 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.overlay_machine import OverlayMachine
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.scribe import messages as scribe_wire
-from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_overlay.tables.neighbourhood import Neighbourhood
 from agiledart_overlay.tables.next_hop import next_hop

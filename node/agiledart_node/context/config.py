@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_placement.strategy import STRATEGIES, strategy_named
+from agiledart_placement.registry import STRATEGIES, strategy_named
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_scaling.registry import POLICIES, policy_named
 

@@ -10,7 +10,7 @@ from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.wire.effects import CheckCode
 from agiledart_node.wire.formation_messages import CheckHost, HostChecked
 from agiledart_node.wire.responses import CheckRow
-from agiledart_placement.request import Placement
+from agiledart_placement.problem.request import Placement
 
 CHECK = Duration(10 * SECOND)
 """Time limit for all hosts together; a host's own process has a little less."""

@@ -22,8 +22,8 @@ from agiledart_node.records.data_paths import reasons_of
 from agiledart_node.records.signed_entries import signed_entries_for
 from agiledart_node.wire.commands import CheckpointOrigin
 from agiledart_node.wire.formation_messages import NodeLoad
-from agiledart_placement.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
-from agiledart_placement.strategy import strategy_named
+from agiledart_placement.problem.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
+from agiledart_placement.registry import strategy_named
 
 MAX_EXECUTORS = 64
 """Executor processes of one application on one node."""

@@ -43,8 +43,8 @@ from agiledart_node.records.signed_entries import inherited_entries
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.recovery.register_bootstrap import InitialCheckpoint
 from agiledart_node.wire.responses import DryRunResponse, SubmitResponse
-from agiledart_placement.ledger import NoCapacity
-from agiledart_placement.request import Placement
+from agiledart_placement.baselines.ledger import NoCapacity
+from agiledart_placement.problem.request import Placement
 
 PLANS = 4
 """Plans tried for one application when nodes became full meanwhile."""

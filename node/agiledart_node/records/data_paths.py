@@ -6,7 +6,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.display_names import display_names
 from agiledart_node.wire.formation_messages import NodeLoad
-from agiledart_placement.request import Obstacle, Placement
+from agiledart_placement.problem.request import Obstacle, Placement
 
 MAX_DATA_PATHS = 16
 """Pairs of a source and a sink that are shown."""

@@ -11,11 +11,11 @@ Sources: [Vivaldi], see `coordinates`; [Pastry proximity] (choice by round trip)
 
 from collections.abc import Sequence
 
+from agiledart_kernel.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, refined
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.state.peer_book import KnownPeer, PeerBook
-from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, refined
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.messages import Sighting, Vitals
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.coordinates import ORIGIN, Coordinate
 from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate
 
 MAX_SIGHTINGS = 256
 """Peers listed in one message: a leaf set, a neighbourhood set and some rows."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from agiledart_kernel.coordinates import ORIGIN, Coordinate
 from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.machine import Effect, SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate
 from agiledart_overlay.wire import messages as wire
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import JoinRing, SetCongestion, SetLoad

@@ -3,10 +3,10 @@
 import pytest
 
 from agiledart_kernel.codec import Codec, encode, tags_of
+from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.protocol import RETIRED_TAGS, TAGS, OverlayMessage
-from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire.messages import (
     LeafState,
     PeerProbe,

@@ -1,8 +1,8 @@
 """A step between a source and a sink of one node stays there, and a step that is elsewhere has a reason."""
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.along_path import AlongPath
-from agiledart_placement.request import HostState, Obstacle, Placement
+from agiledart_placement.baselines.along_path import AlongPath
+from agiledart_placement.problem.request import HostState, Obstacle, Placement
 from tests.unit.placement.test_strategies import A, B, C, chain, with_host
 
 

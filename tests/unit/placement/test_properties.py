@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.request import HostState, PlacementRequest, StageDemand
-from agiledart_placement.strategy import STRATEGIES, strategy_named
+from agiledart_placement.problem.request import HostState, PlacementRequest, StageDemand
+from agiledart_placement.registry import STRATEGIES, strategy_named
 
 
 @st.composite

@@ -4,8 +4,8 @@ import pytest
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.request import HostState, PlacementRequest, StageDemand
-from agiledart_placement.strategy import STRATEGIES, strategy_named
+from agiledart_placement.problem.request import HostState, PlacementRequest, StageDemand
+from agiledart_placement.registry import STRATEGIES, strategy_named
 
 A, B, C, D = (NodeId(n) for n in (10, 20, 30, 40))
 

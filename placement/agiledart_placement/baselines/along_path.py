@@ -10,8 +10,8 @@ is busy with other applications: rows that leave a node and come back cross two 
 """
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_capacity
-from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
+from agiledart_placement.baselines.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_capacity
+from agiledart_placement.problem.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 
 def host_list(path: tuple[NodeId, ...]) -> tuple[NodeId, ...]:

@@ -1,11 +1,8 @@
-"""Contract of a placement strategy, and the table of strategies by name."""
+"""Contract of a placement strategy."""
 
 from typing import Protocol
 
-from agiledart_kernel.errors import ConfigurationError
-from agiledart_placement.along_path import AlongPath
-from agiledart_placement.request import Placement, PlacementRequest
-from agiledart_placement.round_robin import RoundRobin
+from agiledart_placement.problem.request import Placement, PlacementRequest
 
 
 class PlacementStrategy(Protocol):
@@ -28,19 +25,3 @@ class PlacementStrategy(Protocol):
             OperationFailed: the nodes lack capacity; the message names the stage.
         """
         ...
-
-
-_STRATEGIES: dict[str, type[AlongPath] | type[RoundRobin]] = {"along_path": AlongPath, "round_robin": RoundRobin}
-
-STRATEGIES: tuple[str, ...] = tuple(_STRATEGIES)
-"""Names of all strategies, the default first."""
-
-
-def strategy_named(name: str) -> PlacementStrategy:
-    """Return the strategy with this name. Raises ConfigurationError for an unknown name."""
-    try:
-        return _STRATEGIES[name]()
-    except KeyError:
-        raise ConfigurationError(
-            f"placement = {name!r}: unknown strategy; use one of {', '.join(STRATEGIES)}"
-        ) from None

@@ -3,8 +3,8 @@
 Source: spec of placement, the default scheduler of Storm that the papers compare with.
 """
 
-from agiledart_placement.ledger import UNBALANCED, Ledger, no_capacity
-from agiledart_placement.request import Placement, PlacementRequest
+from agiledart_placement.baselines.ledger import UNBALANCED, Ledger, no_capacity
+from agiledart_placement.problem.request import Placement, PlacementRequest
 
 
 class RoundRobin:

@@ -2,7 +2,7 @@
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
+from agiledart_placement.problem.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 STRICT, SHARED, UNBALANCED = range(3)
 """Levels of relaxation: all rules apply; several instances of one application may share a node; a node may exceed the balance
