@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import DuplicateCounts
+from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.plan.connectors import SinkWriter
 
 MAX_ATTEMPTS_COUNTED: Final = 16
@@ -82,8 +83,8 @@ class CountedSink:
     def __init__(self, writer: SinkWriter, emitted_rows: EmittedRowCount) -> None:
         self._writer, self._emitted_rows = writer, emitted_rows
         self.flush, self.close = writer.flush, writer.close
-        self._write_columns: Any = getattr(writer, "write_columns", None)
-        if self._write_columns is not None:
+        if (columns := WriterAbilities.of(writer).columns) is not None:
+            self._write_columns = columns.write_columns
             self.write_columns = self._counted_columns
 
     def write(self, rows: list[Any]) -> None:

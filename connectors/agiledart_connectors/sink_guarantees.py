@@ -5,40 +5,15 @@ nothing is lost. Rows after the epoch are written again.
 With an option such as `key=` of a table that changes nothing; for other sinks the user accepts it with `duplicates=1`.
 """
 
-from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from agiledart_connectors.options import flag
 from agiledart_dataflow.plan.connector_kinds import Guarantee
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_kernel.errors import AgileDartError
 
 OPTION: Final = "duplicates"
 IDEMPOTENT: Final = "same effect when repeated"
 AT_LEAST_ONCE: Final = "none lost with exactly-once, may repeat"
-
-DeliveryCallback = Callable[[AgileDartError | None], None]
-
-
-@runtime_checkable
-class ConfirmsDelivery(Protocol):
-    """A sink that says when rows have arrived."""
-
-    def when_delivered(self, on_delivered: DeliveryCallback) -> None:
-        """Call `on_delivered` once, at once or from another thread.
-
-        Its argument is None when all rows taken so far have arrived at their destination, or an error when they never will.
-        """
-        ...
-
-
-@runtime_checkable
-class NumbersRows(Protocol):
-    """A sink that names rows by their number in the run."""
-
-    def resume_at(self, number: int) -> None:
-        """It is brought back to where it had written so many rows. Called before the next one."""
-        ...
 
 
 def duplicates_fault(connector: Connector, guarantee: Guarantee | None) -> str:

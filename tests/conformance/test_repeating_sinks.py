@@ -17,11 +17,11 @@ from agiledart_connectors.opening import open_sink
 from agiledart_connectors.sink_guarantees import is_idempotent
 from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.plan.connector_abilities import TransactionalSink
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
-from agiledart_executor.checkpointing.transactional_sink import TransactionalSink
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.programs import launchable
 from agiledart_executor.programs.launchable import Launchable

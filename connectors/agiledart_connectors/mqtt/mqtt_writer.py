@@ -21,9 +21,9 @@ from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_addre
 from agiledart_connectors.mqtt.broker_link import BrokerLink
 from agiledart_connectors.options import flag
 from agiledart_connectors.remote.row_ids import NAME, RowIds, ids_of
-from agiledart_connectors.sink_guarantees import DeliveryCallback
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import fields_of
+from agiledart_dataflow.plan.connector_abilities import DeliveryCallback
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.remote.connection_health import ConnectionHealth
-from agiledart_connectors.sink_guarantees import DeliveryCallback
 from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.plan.connector_abilities import DeliveryCallback
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 MAX_ROWS_WAITING: Final = 10_000

@@ -187,7 +187,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceReader(Protocol):
-    """Implementation of a source. It does I/O; one `SourceInstance` uses it."""
+    """Implementation of a source. It does I/O; one `SourceInstance` uses it. `connector_abilities` has the rest."""
 
     stamps: bool
     """True when `read` fills fields of type `ReadTime` itself."""
@@ -200,17 +200,9 @@ class SourceReader(Protocol):
         """Release its resources; may be called twice."""
         ...
 
-    # A reader may also have `fileno() -> int | None`: the descriptor to wait for when `read` brought no rows. None: none
-    # at present. Without it the caller reads again after a few milliseconds.
-    # And `on_malformed(take: Callable[[str, str], None])`: from then on `read` passes each malformed record to `take`, as a text,
-    # with the error. Without it malformed records cannot become dead letters.
-    # A reader that confirms rows to their origin has `holds: bool`, which is set where rows go to a log,
-    # `receipt() -> int`: a number for all rows returned so far, and `acknowledge(receipt)`: those rows are on the disk. While
-    # `holds` is False, it confirms the rows that it returned at the next `read`.
-
 
 class SinkWriter(Protocol):
-    """Implementation of a sink; one `Instance` uses it."""
+    """Implementation of a sink; one `Instance` uses it. `connector_abilities` has the rest."""
 
     def write(self, rows: list[Any]) -> None:
         """Take rows in order. Raises `OperationFailed`."""
@@ -228,7 +220,3 @@ class SinkWriter(Protocol):
     def latency(self) -> LatencyHistogram:
         """Time from reading to writing of the rows that have a `ReadTime`."""
         ...
-
-    # A writer may also have `ready() -> bool`: whether it takes rows now. While it does not, it gets none and is asked again
-    # about 20 times a second, and back-pressure travels upstream. And `take_notices() -> list[str]`: messages for users.
-    # Readers and writers may have `standing() -> str`: the fault of their connection to the outer world, for `status`.

@@ -6,7 +6,7 @@ remaining rows are sorted within that tolerance and numbered.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import repeat
 from typing import Any
 
@@ -31,6 +31,7 @@ from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.event_clock import EventClock, Late, separated
 from agiledart_dataflow.event_time.pacer import Pacer, stamper
 from agiledart_dataflow.operators.keyed_step import LATE
+from agiledart_dataflow.plan.connector_abilities import ReaderAbilities
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.runtime.intake import Intake
@@ -95,9 +96,8 @@ class SourceInstance:
         self._name = step.name
         self._row_type = step.row_type
         self._carries = program.plan.carries(stage)
-        self._reader = reader
+        self._reader, self._abilities = reader, ReaderAbilities.of(reader)
         self._intake = intake
-        self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
         self._number = [source_step.index for source_step in program.specification.sources].index(step.index)
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._lateness_ms = program.lateness_ms
@@ -107,11 +107,13 @@ class SourceInstance:
             keeps_late=self._outbox.edge_of(f"{step.name}/{LATE}") is not None,
             **step.source.clock,
         )
-        if (use_event_clock := getattr(reader, "use_event_clock", None)) is not None:
-            use_event_clock(self._clock)
+        if self._abilities.event_clock is not None:
+            self._abilities.event_clock.use_event_clock(self._clock)
         self._pacer = Pacer(step.name, step.connector.option("speed"))
         has_letters = self._outbox.edge_of(f"{step.name}/{ERRORS}") is not None
-        self._validator = SourceValidator(step, reader, self._clock, paces=self._pacer.paces, has_letters=has_letters)
+        self._validator = SourceValidator(
+            step, reader, self._abilities, self._clock, paces=self._pacer.paces, has_letters=has_letters
+        )
         waits = self._pacer.paces or self._clock.sorts
         self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
         is_simple = not (waits or self._clock.advances_by_clock or self._validator.has_check or has_letters)
@@ -124,14 +126,19 @@ class SourceInstance:
         self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
 
     @property
-    def reader(self) -> Any:
-        """Return its reader, which may support `position` and `seek`."""
+    def reader(self) -> SourceReader:
+        """Return its reader."""
         return self._reader
 
     @reader.setter
     def reader(self, reader: SourceReader) -> None:
-        self._reader = reader
+        self._reader, self._abilities = reader, ReaderAbilities.of(reader)
         self._validator.replace_reader(reader)
+
+    @property
+    def reader_abilities(self) -> ReaderAbilities:
+        """Return what its reader can do besides."""
+        return self._abilities
 
     @property
     def lines(self) -> int:
@@ -146,12 +153,14 @@ class SourceInstance:
     @property
     def reads_on(self) -> bool:
         """Report whether it wants `take_in` while its outputs are blocked: its policy is not to wait."""
-        return (self._intake is not None or getattr(self._reader, "reads_ahead", False)) and not self.finished
+        ahead = self._abilities.ahead
+        return (self._intake is not None or (ahead is not None and ahead.reads_ahead)) and not self.finished
 
     def take_in(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> int | None:
         """Read on while nothing can be sent; return the instant before which it need not be called again (None: at once)."""
         if self._intake is None:
-            return None if self.reader.read_ahead(max_rows, wall_ns) else now_ns + IDLE_NS
+            assert self._abilities.ahead is not None  # see `reads_on`
+            return None if self._abilities.ahead.read_ahead(max_rows, wall_ns) else now_ns + IDLE_NS
         if not self._intake.has_space():
             return now_ns + IDLE_NS
         held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
@@ -202,6 +211,11 @@ class SourceInstance:
             return Polled(None, wait, self.finished, self._fileno() if waits else None)
         self._watermark, self._resends_watermark = watermark, False
         return Polled(Batch(held, order, watermark, 0, None, b"", True), wait, self.finished)
+
+    def _fileno(self) -> int | None:
+        """Return the descriptor that becomes readable when the reader has input, if there is one now."""
+        waitable = self._abilities.waitable
+        return None if waitable is None else waitable.fileno()
 
     def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
         """Treat the usual reading of a plain source, with as little work as possible; return None for any other."""
@@ -451,7 +465,3 @@ class SourceInstance:
 
 _ENCODER = msgspec.msgpack.Encoder()
 _LATES = list[tuple[int, int, bool]]
-
-
-def _nothing_to_wait_for() -> None:
-    return None

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agiledart_dataflow.data.batch import Held, as_rows
 from agiledart_dataflow.event_time.event_clock import EventClock
 from agiledart_dataflow.event_time.event_times import is_ascending, no_time, times_of
+from agiledart_dataflow.plan.connector_abilities import ReaderAbilities
 from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.step import Step
@@ -28,6 +29,7 @@ class SourceValidator:
     Args:
         step: the source's.
         reader: carries out its connector.
+        abilities: what the reader can do besides.
         clock: its event time; queues rows that cannot go at once.
         paces: rows wait for their time.
         has_letters: a side output reads dead letters of this source.
@@ -42,7 +44,14 @@ class SourceValidator:
     """
 
     def __init__(
-        self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool, has_letters: bool = False
+        self,
+        step: Step,
+        reader: SourceReader,
+        abilities: ReaderAbilities,
+        clock: EventClock,
+        *,
+        paces: bool,
+        has_letters: bool = False,
     ) -> None:
         assert step.function is not None
         assert step.source is not None
@@ -63,9 +72,8 @@ class SourceValidator:
         self.bad = MalformedRecords(step.name)
         if policy == "dead_letter" and has_letters:
             self.bad.letters = []
-            on_malformed = getattr(reader, "on_malformed", None)
-            if on_malformed is not None:
-                on_malformed(self.bad.put_aside)
+            if abilities.malformed is not None:
+                abilities.malformed.on_malformed(self.bad.put_aside)
 
     def replace_reader(self, reader: SourceReader) -> None:
         """Read from this reader from now on; it stands behind the rows already read, and so do the letters."""

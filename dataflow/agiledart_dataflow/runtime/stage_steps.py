@@ -8,6 +8,7 @@ from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.position import Position, final_behind, is_final
 from agiledart_dataflow.operators.segments import Run
+from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.runtime.outbox import Outbox
 from agiledart_dataflow.runtime.program import Program
@@ -64,7 +65,8 @@ class StageSteps:
             self.counts[self.operator.name] = self.operator.counts
         if self._segments is not None:
             self.counts |= self._segments.counts
-        self._write_columns = getattr(writer, "write_columns", None)
+        columns = WriterAbilities.of(writer).columns
+        self._write_columns = None if columns is None else columns.write_columns
         self._observer: Observer | None = None
         self.taps: Mapping[str, RowTap] = {}
         self.show({})

@@ -18,18 +18,12 @@ from typing import Any
 import msgspec
 
 from agiledart_connectors.files.seals import OutputFileChangedError
-from agiledart_connectors.sink_guarantees import ConfirmsDelivery
 from agiledart_dataflow.runtime.instance import EncodedSnapshot
 from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot
 from agiledart_executor.checkpointing.instance_restorer import InstanceRestorer
 from agiledart_executor.checkpointing.opening_records import OpeningRecords
 from agiledart_executor.checkpointing.source_logs import SourceLogs
-from agiledart_executor.checkpointing.source_positions import SeekableReader, SourcePositions, TrimmableReader
-from agiledart_executor.checkpointing.transactional_sink import (
-    EndsLastPart,
-    open_transactional_sink,
-    transactional_sink,
-)
+from agiledart_executor.checkpointing.source_positions import SourcePositions
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.snapshots.slice_scheduler import SliceScheduler
 from agiledart_executor.snapshots.sliced_snapshot_write import SlicedSnapshotWrite, encode_within_limit
@@ -44,11 +38,6 @@ from agiledart_kernel.errors import AgileDartError, OperationFailed, RollBackNee
 
 END_AGAIN_SECONDS = 2.0
 """Seconds between two attempts to save the final snapshot of an instance that has ended."""
-
-
-def _identity(writer: object) -> bytes:
-    """Return the name of what a sink's ends count in: a log, or files that no other sink continues."""
-    return str(getattr(writer, "identity", "") or getattr(writer, "place", "")).encode()
 
 
 def _unread(running: RunningInstance) -> int:
@@ -105,7 +94,7 @@ class InstanceCheckpointer:
         Raises:
             OSError: the disk cannot take the record.
         """
-        writer = open_transactional_sink(running)
+        writer = running.open_transaction()
         running.save_increments()
         if writer is not None:
             self.records.keep_ends(running, writer.prepare())
@@ -143,13 +132,13 @@ class InstanceCheckpointer:
         self, running: RunningInstance, epoch: int, snapshot: bytes, began_ns: int, change: bytes, *, has_ended: bool
     ) -> None:
         name = running.instance_name
-        writer = transactional_sink(running.writer)
+        writer = running.sink.transactional
         ends: tuple[int, ...] = ()
         # First phase of the commit: the sink makes its rows safe before the snapshot that names their ends is written.
         try:
             if writer is not None:
-                if has_ended and isinstance(writer, EndsLastPart):
-                    writer.at_end_of_input()
+                if has_ended and running.sink.last_part is not None:
+                    running.sink.last_part.at_end_of_input()
                 ends = writer.prepare()
         except RollBackNeeded as error:
             self.on_rollback_needed(running, f"{running.name}: {error}")
@@ -161,11 +150,11 @@ class InstanceCheckpointer:
                 partial(self._save, running, epoch, snapshot, began_ns, change, has_ended=True) if has_ended else None,
             )
             return
-        blocks = [snapshot, msgspec.msgpack.encode(ends), _identity(writer)] if ends else [snapshot]
+        blocks = [snapshot, msgspec.msgpack.encode(ends), running.sink.identity.encode()] if ends else [snapshot]
         reader = None if running.source is None else running.source.reader
-        if isinstance(reader, SeekableReader):
-            blocks.append(place := reader.position())
-            if isinstance(reader, TrimmableReader):
+        if running.reader_abilities.seekable is not None:
+            blocks.append(place := running.reader_abilities.seekable.position())
+            if running.reader_abilities.trimmable is not None:
                 self._positions.prepared(name, epoch, place)
         log = reader if isinstance(reader, LoggedReader) else None
         header = self._header(running, epoch, has_ended=has_ended)
@@ -190,8 +179,8 @@ class InstanceCheckpointer:
             )
 
         # A sink without two-phase commit is prepared only once its rows have arrived, so the write waits for the delivery.
-        delivers: object = None if writer is not None else running.writer
-        if isinstance(delivers, ConfirmsDelivery):
+        delivers = None if writer is not None else running.sink.delivery
+        if delivers is not None:
             delivers.when_delivered(lambda fault: self._call_soon(self._after_delivery, running, work, fault))
         else:
             self._thread.submit(work)
@@ -358,7 +347,7 @@ class InstanceCheckpointer:
         self._positions.committed(running, epoch)
         prepared = self._ends.get(name, {})
         due = [earlier for earlier in prepared if earlier <= epoch]
-        writer = transactional_sink(running.writer)
+        writer = running.sink.transactional
         if not due or writer is None:
             return
         try:

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from agiledart_connectors.files.seals import parse_sealed_file
-from agiledart_connectors.sink_guarantees import NumbersRows
 from agiledart_connectors.sink_origin import CommittedOutput
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, STEPS, WHOLE, RestoreFrom, SnapshotChain
 from agiledart_dataflow.plan.losses import EMPTY
@@ -19,7 +18,6 @@ from agiledart_dataflow.state.restoring_from_run import restore_share
 from agiledart_executor.checkpointing.opening_records import OpeningRecords
 from agiledart_executor.checkpointing.source_positions import SourcePositions
 from agiledart_executor.checkpointing.source_rewind import FastForwardedReader
-from agiledart_executor.checkpointing.transactional_sink import open_transactional_sink
 from agiledart_executor.handover.previous_generation import take_over
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.snapshots.checksummed_file import DamagedFile
@@ -91,7 +89,7 @@ class InstanceRestorer:
             DamagedSnapshot: the snapshot here is not the committed one.
             OperationFailed: the snapshot cannot be read, or a source cannot rewind to it.
         """
-        open_transactional_sink(running)
+        running.open_transaction()
         running.save_increments()
         running.barrier = running.wanted = at.epoch
         if not at.epoch:
@@ -113,16 +111,15 @@ class InstanceRestorer:
                 if len(blocks) > 1:
                     place = blocks[1].whole()
                     self._positions.restored(name, place)
-                    running.source.reader.seek(place)
+                    _seek(running, place)
                 else:
                     lines = running.source.lines
                     running.source.reader = FastForwardedReader(running.source.reader, lines, time.time_ns)
             elif running.instance is not None:
                 assert saved is not None  # the header was read from it
                 running.instance.restore(*self._chain(running, saved, header), blocks[0])
-                writer: object = running.writer
-                if isinstance(writer, NumbersRows):
-                    writer.resume_at(running.instance.written)
+                if running.sink.numbers is not None:
+                    running.sink.numbers.resume_at(running.instance.written)
             if running.instance is not None:
                 running.instance.count_from(at.epoch)
             self._emits_again(running)
@@ -206,7 +203,7 @@ class InstanceRestorer:
         if len(blocks) > 1 and isinstance(source.reader, LoggedReader):
             source.reader.resume_from(blocks[1])
         elif len(blocks) > 1:
-            source.reader.seek(blocks[1])
+            _seek(running, blocks[1])
         else:
             source.reader = FastForwardedReader(source.reader, source.lines, time.time_ns)
 
@@ -233,3 +230,11 @@ class InstanceRestorer:
     @staticmethod
     def _saved_of(stage: int, index: int, at: RestoreFrom) -> SnapshotChain | None:
         return next((chain for chain in at.snapshots if (chain.stage, chain.index) == (stage, index)), None)
+
+
+def _seek(running: RunningInstance, position: bytes) -> None:
+    """Rewind a source whose snapshot has a position."""
+    seekable = running.reader_abilities.seekable
+    if seekable is None:
+        raise OperationFailed("its snapshot has a position of the input, and its reader cannot go to one any more")
+    seekable.seek(position)

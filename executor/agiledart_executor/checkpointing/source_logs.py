@@ -6,20 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from agiledart_executor.checkpointing.opening_records import OpeningRecords
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.spool.logged_reader import SYNC_SECONDS, LoggedReader
-
-
-@runtime_checkable
-class ResumesByEpoch(Protocol):
-    """Reader whose start may differ each time, so that the run records where it began."""
-
-    def saved_by_epochs(self, beginning: bytes, keep: Callable[[bytes], None]) -> None:
-        """Start at `beginning`; hand the first position to `keep` when `beginning` is empty."""
-        ...
 
 
 class SourceLogs:
@@ -50,8 +40,8 @@ class SourceLogs:
         A source whose start may differ each time, as behind the newest message, starts where an earlier attempt of the run began.
         """
         log = running.source.reader if running.source is not None else None
-        if isinstance(log, ResumesByEpoch):
-            log.saved_by_epochs(self._records.beginning(running), partial(self._records.keep_beginning, running))
+        if (resumes := running.reader_abilities.by_epoch) is not None:
+            resumes.saved_by_epochs(self._records.beginning(running), partial(self._records.keep_beginning, running))
         if isinstance(log, LoggedReader):
             self._logs.append(log)
             log.written = lambda: self._sync_soon(log)

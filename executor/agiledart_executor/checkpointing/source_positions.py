@@ -1,32 +1,8 @@
 """Positions of sources at epochs: when an epoch is committed, the source need not keep what lies before its position."""
 
-from typing import Protocol, runtime_checkable
-
 from agiledart_dataflow.plan.losses import PREVIOUS
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.wire.agent_messages import InstanceName
-
-
-@runtime_checkable
-class SeekableReader(Protocol):
-    """Reader that can be rewound."""
-
-    def position(self) -> bytes:
-        """Return the current position."""
-        ...
-
-    def seek(self, position: bytes) -> None:
-        """Go to a position. Raises `OperationFailed` when the input is not the same any more."""
-        ...
-
-
-@runtime_checkable
-class TrimmableReader(Protocol):
-    """Reader that keeps input for a rewind until an epoch is committed."""
-
-    def trim(self, position: bytes) -> None:
-        """Release the input before the position of a committed epoch."""
-        ...
 
 
 class SourcePositions:
@@ -59,6 +35,7 @@ class SourcePositions:
         if any(stage.if_lost == PREVIOUS for stage in source.plan.stages):
             self._committed[name], place = place, self._committed.get(name, b"")
         if place:
-            source.reader.trim(place)
+            assert source.reader_abilities.trimmable is not None  # others have no position here
+            source.reader_abilities.trimmable.trim(place)
         for earlier in due:
             del places[earlier]

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agiledart_connectors.plugins import sink_guarantee, source_guarantee
-from agiledart_connectors.sink_guarantees import ConfirmsDelivery, duplicates_fault
+from agiledart_connectors.sink_guarantees import duplicates_fault
+from agiledart_dataflow.plan.connector_abilities import ReaderAbilities, WriterAbilities
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.overload import BLOCK, SPOOL
@@ -51,15 +52,15 @@ def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
     return is_gone or overload.policy == SPOOL or bool(source.clock)
 
 
-def refuse_duplicate_rows(step: str, connector: Connector, writer: object, *, counts_by_epoch: bool) -> None:
+def refuse_duplicate_rows(step: str, connector: Connector, sink: WriterAbilities) -> None:
     """Raise `ConfigurationError` for a sink that can neither abort uncommitted rows nor tolerate duplicates.
 
     A sink tolerates duplicates when it confirms the arrival of rows and rows that come again do no harm.
     """
-    if counts_by_epoch:
+    if sink.transactional is not None:
         return
     fault = duplicates_fault(connector, sink_guarantee(connector.kind))
-    if not fault and not isinstance(writer, ConfirmsDelivery):
+    if not fault and sink.delivery is None:
         fault = "it does not confirm when rows have arrived"
     if fault:
         raise ConfigurationError(
@@ -105,12 +106,16 @@ class FastForwardedReader:
                 )
             elif reading.exhausted:
                 self._left = Reading([], 0, {}, exhausted=True)
-        self.fileno = getattr(reader, "fileno", lambda: None)
+        self._waitable = ReaderAbilities.of(reader).waitable
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         """Read like the wrapped reader."""
         left, self._left = self._left, None
         return left if left is not None else self._reader.read(max_rows, wall_ns)
+
+    def fileno(self) -> int | None:
+        """Return the descriptor of the wrapped reader."""
+        return None if self._waitable is None else self._waitable.fileno()
 
     def close(self) -> None:
         """Close the wrapped reader."""

@@ -14,6 +14,7 @@ from agiledart_dataflow.counts.interval_measures import MEASURES, CountSample, I
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.plan.connector_abilities import ReaderAbilities, TransactionalSink, WriterAbilities
 from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.plan.stage_plan import Stage, generation_of, index_of
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
@@ -48,6 +49,9 @@ MAX_STATUS_CHARS = 300
 
 MAX_REPORTED_ROUTES = 16
 """Most routes of one instance in a report."""
+
+
+_NO_READER = ReaderAbilities()
 
 
 @dataclass(eq=False)
@@ -179,6 +183,7 @@ class RunningInstance:
         has_begun: False for an instance of the next generation that waits for its state.
         has_handed_over: its generation has ended, and it has handed its state over.
         keys: samples the key groups of incoming rows; None where there are none or the sample has no use.
+        sink: what its writer can do besides.
         by_epoch: a sink that stays open at the end of its input, because the last epoch is committed later.
         unsaved: why it could not be saved at its last barrier; empty when it was saved.
         emitted_rows: count of the rows given to a sink that cannot abort them.
@@ -222,10 +227,26 @@ class RunningInstance:
     window: SampleWindow = field(default_factory=SampleWindow)
 
     def __post_init__(self) -> None:
-        self.sink_ready: Callable[[], bool] | None = None
+        self.use_writer(self.writer)
         self.takes = ReceiveRate()
         self.changeover_pauses = ChangeoverPauses()
         self.take_outputs()
+
+    def use_writer(self, writer: SinkWriter | None) -> None:
+        """Write to this writer from now on, and look up what it can do."""
+        self.writer = writer
+        self.sink = WriterAbilities.of(writer)
+        self.sink_ready = None if self.sink.limits is None else self.sink.limits.ready
+
+    def open_transaction(self) -> TransactionalSink | None:
+        """Return the sink if its rows are committed by epoch; it stays open until the last epoch is committed."""
+        self.by_epoch = self.sink.transactional is not None or self.sink.delivery is not None
+        return self.sink.transactional
+
+    @property
+    def reader_abilities(self) -> ReaderAbilities:
+        """What the reader of a source can do besides; nothing for other instances."""
+        return _NO_READER if self.source is None else self.source.reader_abilities
 
     @property
     def plan_stage(self) -> Stage:
@@ -241,7 +262,6 @@ class RunningInstance:
 
     def take_outputs(self) -> None:
         """Use the present outputs from now on; a single output is called directly."""
-        self.sink_ready = getattr(self.writer, "ready", None)
         outputs = self.outputs
 
         def emit(edge: int, target: int, batch: Batch) -> None:
@@ -306,8 +326,8 @@ class RunningInstance:
         statistics = part.statistics()
         if self.emitted_rows is not None:
             statistics.duplicates = self.emitted_rows.counts
-        if statistics.source is not None and self.source is not None:
-            statistics.source.lost_behind = getattr(self.source.reader, "lost_behind", None)
+        if statistics.source is not None and (lossy := self.reader_abilities.lossy) is not None:
+            statistics.source.lost_behind = lossy.lost_behind
         measures = self._measures(statistics)
         return {
             "statistics": msgspec.to_builtins(statistics),
@@ -338,9 +358,8 @@ class RunningInstance:
 
     def _connection_status(self) -> str:
         """Return the status text of the source's or sink's external connection; empty when it is well."""
-        outer = self.writer if self.source is None else self.source.reader
-        ask = getattr(outer, "connection_status", None)
-        return str(ask())[:MAX_STATUS_CHARS] if ask is not None else ""
+        connection = self.sink.connection if self.source is None else self.reader_abilities.connection
+        return "" if connection is None else str(connection.connection_status())[:MAX_STATUS_CHARS]
 
     def _measures(self, statistics: InstanceStatistics) -> IntervalMeasures | None:
         """Return the measures of the interval that ends now; None when it is too short."""

@@ -18,6 +18,7 @@ from agiledart_dataflow.counts.statistics import InstanceStatistics, Summary
 from agiledart_dataflow.data.batch import Batch, concatenated
 from agiledart_dataflow.data.batch_codec import first_rows
 from agiledart_dataflow.graph.topology import Topology
+from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.plan.connectors import SinkWriter, SourceReader
 from agiledart_dataflow.plan.parallelism_request import RequestedParallelism
 from agiledart_dataflow.plan.stage_plan import StagePlan
@@ -160,6 +161,7 @@ class _LocalExecution:
         self._batch_rows = batch_rows
         self._readers: list[SourceReader] = []
         self._writers: dict[str, SinkWriter] = {}
+        self._abilities: dict[str, WriterAbilities] = {}  # of the writers
         self._sources: list[SourceInstance] = []
         self._instances: dict[tuple[int, int], Instance] = {}
         self._stage_order: list[tuple[int, Instance]] = []
@@ -184,6 +186,7 @@ class _LocalExecution:
                     writer = None
                     if endpoint is not None:
                         writer = self._writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
+                        self._abilities[stage.name] = WriterAbilities.of(writer)
                 self._instances[stage.index, index] = Instance(
                     self.program, stage.index, index, writer, disk_stores(Path(tempfile.gettempdir()))
                 )
@@ -340,8 +343,8 @@ class _LocalExecution:
         for source in self._sources:
             for text in source.take_messages(at_end=at_end):
                 on_log(text)
-        for name, writer in self._writers.items():
-            for text in getattr(writer, "take_notices", list)():
+        for name, abilities in self._abilities.items():
+            for text in () if abilities.notices is None else abilities.notices.take_notices():
                 on_log(f"{name}: {text}")
         for _, instance in self._stage_order:
             for text in (*instance.reports.take(), *(instance.reports.rest() if at_end else ())):
@@ -379,5 +382,5 @@ class _LocalExecution:
 
     def collected(self) -> dict[str, list[Any]]:
         """Return the rows of the sinks that keep them, by name."""
-        rows = {name: getattr(writer, "rows", None) for name, writer in self._writers.items()}
-        return {name: sink_rows for name, sink_rows in sorted(rows.items()) if sink_rows is not None}
+        sinks = {name: abilities.keeps_rows for name, abilities in sorted(self._abilities.items())}
+        return {name: sink.rows for name, sink in sinks.items() if sink is not None and sink.rows is not None}

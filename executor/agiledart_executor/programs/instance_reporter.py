@@ -60,8 +60,8 @@ class InstanceReporter:
                     running.latencies.hand_over()
                 if running.instance is not None:
                     log_texts(running.instance.reports.take())
-                    if (notes := getattr(running.writer, "take_notices", None)) is not None:
-                        log_texts([f"{running.name}: {note}" for note in notes()])
+                    if running.sink.notices is not None:
+                        log_texts([f"{running.name}: {note}" for note in running.sink.notices.take_notices()])
                 elif running.source is not None:
                     log_texts(running.source.take_messages())
                 report = running.report()

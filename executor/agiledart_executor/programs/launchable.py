@@ -9,7 +9,7 @@ from agiledart_connectors.codecs.columns_import import PROCESS_IMPORT
 from agiledart_connectors.emitted_row_count import CountedSink, EmittedRowCount
 from agiledart_connectors.opening import open_sink, open_source
 from agiledart_connectors.plugins import sink_guarantee
-from agiledart_connectors.sink_guarantees import ConfirmsDelivery, is_idempotent
+from agiledart_connectors.sink_guarantees import is_idempotent
 from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch_codec import BatchCodec
@@ -31,7 +31,6 @@ from agiledart_executor.checkpointing.source_rewind import (
     refuse_duplicate_rows,
     refuse_immovable_sink,
 )
-from agiledart_executor.checkpointing.transactional_sink import TransactionalSink
 from agiledart_executor.instances.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.snapshots.snapshot_file import run_folder
@@ -170,21 +169,17 @@ class Launchable:
                 endpoint = self.program.endpoint(stage)
                 moves = self.plan.stages[stage].if_lost == MOVE
                 origin = self._sink_origin(name, endpoint.connector, keep, by_epoch=by_epoch, moves=moves)
-                running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
+                opened = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
+                running.use_writer(opened)
                 if by_epoch and not self.delivery.duplicates:
-                    counts = isinstance(running.writer, TransactionalSink)
-                    refuse_duplicate_rows(name, endpoint.connector, running.writer, counts_by_epoch=counts)
+                    refuse_duplicate_rows(name, endpoint.connector, running.sink)
                 if moves:
-                    may_move = isinstance(running.writer, ConfirmsDelivery) or hasattr(running.writer, "identity")
+                    may_move = running.sink.delivery is not None or running.sink.log is not None
                     refuse_immovable_sink(name, endpoint.connector, moves=may_move)
                 running.emitted_rows = (
                     self._emitted_rows(running, endpoint.connector, restores=restores) if by_epoch else None
                 )
-                writer = (
-                    running.writer
-                    if running.emitted_rows is None
-                    else CountedSink(running.writer, running.emitted_rows)
-                )
+                writer = opened if running.emitted_rows is None else CountedSink(opened, running.emitted_rows)
                 running.instance = Instance(self.program, stage, index, writer)
             else:
                 stores = disk_stores(work_folder(_ROOT, self.application) / "state")
@@ -204,8 +199,7 @@ class Launchable:
         self, running: RunningInstance, connector: Connector, *, restores: bool
     ) -> EmittedRowCount | None:
         """Return the row count of a sink that cannot abort emitted rows; None where no reader sees a row twice."""
-        writer: object = running.writer
-        takes_back = isinstance(writer, TransactionalSink) and not getattr(writer, "emits_at_once", False)
+        takes_back = running.sink.transactional is not None and not running.sink.emits_at_once
         if takes_back or is_idempotent(connector, sink_guarantee(connector.kind)):
             return None
         folder = run_folder(_ROOT, self.application, self.version) / "opened"

@@ -14,13 +14,14 @@ Source: recovery specification §10 (what must replay alike), §12.
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.event_clock import EventClock
+from agiledart_dataflow.plan.connector_abilities import AcknowledgesInput, HoldsInput, ReaderAbilities
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_executor.spool.source_log import SourceLog
 from agiledart_kernel.errors import OperationFailed, UserCodeError
@@ -60,7 +61,7 @@ class LoggedReader:
         resume: Callable[[SourceReader, int], SourceReader] | None = None,
         moves: bool = False,
     ) -> None:
-        self._reader: Any = reader
+        self._reader, self._abilities = reader, ReaderAbilities.of(reader)
         self._log, self.stamps = log, reader.stamps
         self.reads_ahead, self._resume, self._moves = reads_ahead, resume, moves
         self._encoder = msgspec.msgpack.Encoder()
@@ -77,7 +78,7 @@ class LoggedReader:
         self._trouble = ""
         self.written: Callable[[], None] = lambda: None
         self._waits_for_sync = False
-        self._confirms = _enable_confirmations(reader)
+        self._confirms = _enable_confirmations(self._abilities.acknowledges)
         self._receipt = 0
         self.lost_behind: int | None = None
 
@@ -92,8 +93,8 @@ class LoggedReader:
     def on_malformed(self, take: Callable[[str, str], None]) -> None:
         """Hand malformed records to `take`; the log holds them, too."""
         self._letter_taker = take
-        if (own := getattr(self._reader, "on_malformed", None)) is not None:
-            own(lambda text, fault: self._letters.append((text, fault)))
+        if self._abilities.malformed is not None:
+            self._abilities.malformed.on_malformed(lambda text, fault: self._letters.append((text, fault)))
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         """Return the next reading from the log; at its end read new input, log it and return it."""
@@ -125,9 +126,9 @@ class LoggedReader:
 
     def fileno(self) -> int | None:
         """Return the reader's own descriptor once the log is replayed; None before that."""
-        ask = getattr(self._reader, "fileno", None)
+        waitable = self._abilities.waitable
         has_own = self._cursor < self._log.end or self._unwritten is not None or not self._log.has_space()
-        return None if ask is None or has_own else ask()
+        return None if waitable is None or has_own else waitable.fileno()
 
     def connection_status(self) -> str:
         """Return the trouble with the log as text, else the reader's own status."""
@@ -135,8 +136,8 @@ class LoggedReader:
             return self._trouble
         if not self._log.has_space():
             return "its log is full: reading resumes when an epoch is committed; a larger spool_bytes avoids the wait"
-        ask = getattr(self._reader, "connection_status", None)
-        return "" if ask is None else str(ask())
+        connection = self._abilities.connection
+        return "" if connection is None else str(connection.connection_status())
 
     def close(self) -> None:
         """Close reader and log; rows that were not fsynced are not confirmed to their sender."""
@@ -189,13 +190,13 @@ class LoggedReader:
         at = _POSITION.decode(position)
         if at.log == self._log.identity:
             self._log.trim(at.cursor)
-        if at.place and hasattr(self._reader, "trim"):
-            self._reader.trim(at.place)
+        if at.place and self._abilities.trimmable is not None:
+            self._abilities.trimmable.trim(at.place)
 
     def saved_by_epochs(self, beginning: bytes, keep: Callable[[bytes], None]) -> None:
         """Pass the call on to a reader that has this method; the log determines where to continue in any case."""
-        if hasattr(self._reader, "saved_by_epochs"):
-            self._reader.saved_by_epochs(beginning, keep)
+        if self._abilities.by_epoch is not None:
+            self._abilities.by_epoch.saved_by_epochs(beginning, keep)
 
     def sync(self) -> int:
         """Fsync the log, in any thread, and return the receipt for `synced`. Raises OSError."""
@@ -206,8 +207,8 @@ class LoggedReader:
     def synced(self, receipt: int) -> None:
         """Confirm to the senders that the rows up to this receipt are safe."""
         self._waits_for_sync = False
-        if self._confirms:
-            self._reader.acknowledge(receipt)
+        if self._confirms is not None:
+            self._confirms.acknowledge(receipt)
 
     # ----
 
@@ -241,12 +242,12 @@ class LoggedReader:
             self._catch_up()
             reading = self._reader.read(max_rows, wall_ns)
         if reading.lines or reading.exhausted:
-            place = getattr(self._reader, "position", None)
-            if not self._append(reading, wall_ns, newest, b"" if place is None else place()):
+            seekable = self._abilities.seekable
+            if not self._append(reading, wall_ns, newest, b"" if seekable is None else seekable.position()):
                 self._unwritten = reading
                 return None
-            if self._confirms:
-                self._receipt = self._reader.receipt()
+            if self._confirms is not None:
+                self._receipt = self._confirms.receipt()
         return reading
 
     def _forward_malformed(self, letters: list[tuple[str, str]]) -> None:
@@ -259,10 +260,11 @@ class LoggedReader:
         if not self._is_behind:
             return
         self._is_behind, self._end_place = False, self._place
-        if self._place and hasattr(self._reader, "seek"):
-            self._reader.seek(self._place)
+        if self._place and self._abilities.seekable is not None:
+            self._abilities.seekable.seek(self._place)
         elif self._resume is not None:
             self._reader = self._resume(self._reader, self._lines)
+            self._abilities = ReaderAbilities.of(self._reader)
         self._letters = []  # those of skipped lines were handed on before
 
     def _append(self, reading: Reading, wall_ns: int, newest: int | None, place: bytes) -> bool:
@@ -291,12 +293,11 @@ class LoggedReader:
         return True
 
 
-def _enable_confirmations(reader: Any) -> bool:
-    """Let a reader that confirms rows to their sender wait for `synced`; return True when it is such a reader."""
-    if not hasattr(reader, "receipt"):
-        return False
-    reader.holds = True
-    return True
+def _enable_confirmations(reader: AcknowledgesInput | None) -> AcknowledgesInput | None:
+    """Let a reader that confirms rows to their sender wait for `synced`."""
+    if reader is not None:
+        cast(HoldsInput, reader).holds = True
+    return reader
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):

@@ -15,8 +15,8 @@ from agiledart_connectors.files import parquet_writer
 from agiledart_connectors.files.pending_place import PendingPlace, parse_pending_place
 from agiledart_connectors.opening import open_sink, open_source
 from agiledart_connectors.sink_origin import SinkOrigin
+from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.checkpointing.instance_checkpointer import _identity
 from agiledart_executor.snapshots.snapshot_file import SnapshotHeader, run_folder, write_snapshot
 from agiledart_executor.user_code import landlock
 from agiledart_kernel.errors import OperationFailed
@@ -62,7 +62,7 @@ class Ended:
 
     def commit(self) -> None:
         """In the register; the sink is never notified."""
-        self.keep(self.sink.prepare(), _identity(self.sink))
+        self.keep(self.sink.prepare(), WriterAbilities.of(self.sink).identity.encode())
 
     def keep(self, ends: tuple[int, ...], identity: bytes) -> None:
         header = SnapshotHeader(7, 1, 2, 2, 0, ("out",), True)
@@ -175,7 +175,7 @@ def test_a_spoilt_file_is_reported_and_does_not_block_others(tmp_path: Path, kin
 def test_invalid_pending_rows_are_reported(tmp_path: Path, byte: bytes, is_known: bool, said: str) -> None:
     run = Ended(tmp_path, "parquet")
     run.write(0, 50)
-    ends, identity = run.sink.prepare(), _identity(run.sink)
+    ends, identity = run.sink.prepare(), WriterAbilities.of(run.sink).identity.encode()
     if not is_known:  # as an older version wrote it
         place = parse_pending_place(identity.decode())
         assert place is not None

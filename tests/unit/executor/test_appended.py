@@ -176,7 +176,7 @@ def test_a_sink_restarts_its_run_when_rows_are_missing_and_waits_on_a_full_disk(
         epochs = InstanceCheckpointer(tmp_path, 7, 1, lambda stage: ("out",), told.append)
         epochs.on_rollback_needed = lambda running, text: back.append(text)
         running = RunningInstance(1, 0, "out")
-        running.writer = cast("Any", Sink(error))
+        running.use_writer(cast("Any", Sink(error)))
         epochs.at_barrier(running, 3, b"", 0)
         epochs._ends[running.instance_name] = {3: (1,)}
         if isinstance(error, RollBackNeeded):

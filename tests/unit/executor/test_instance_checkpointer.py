@@ -14,8 +14,8 @@ import pytest
 
 from agiledart import Topology, log, sum_of, tumbling
 from agiledart_connectors.opening import open_sink
-from agiledart_connectors.sink_guarantees import DeliveryCallback
 from agiledart_connectors.sink_origin import SinkOrigin
+from agiledart_dataflow.plan.connector_abilities import DeliveryCallback
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_dataflow.plan.losses import StateLost
@@ -258,6 +258,9 @@ def test_a_log_is_truncated_only_below_the_rollback_epoch(tmp_path: Path, lost: 
         trimmed: list[int] = []
         reader: Any = attempt.reader
         reader.trim = lambda place: trimmed.append(msgspec.msgpack.decode(place))
+        source = attempt.running[0].source
+        assert source is not None
+        source.reader = reader  # opened again, now with `trim`
         for epoch, rows in ((1, 800), (2, 900), (3, 1_000)):
             attempt.allow(rows)
             await attempt.until(lambda rows=rows: attempt.reader.at == rows)
@@ -413,7 +416,7 @@ def test_an_epoch_waits_until_a_sink_has_delivered(tmp_path: Path, fault: Operat
         attempt.epochs.on_failure = lambda running, text: failed.append(text)
         slow: Any = Slow()
         attempt.running[2].writer.close()  # type: ignore[union-attr]
-        attempt.running[2].writer = slow
+        attempt.running[2].use_writer(slow)
         attempt.epochs.at_barrier(attempt.running[2], 1, b"", 0)
         attempt.epochs.at_barrier(attempt.running[1], 1, b"", 0)
         await attempt.until(lambda: attempt.told)
@@ -421,7 +424,7 @@ def test_an_epoch_waits_until_a_sink_has_delivered(tmp_path: Path, fault: Operat
         slow.waiting.pop()(fault)
         await attempt.until(lambda: len(attempt.told) == 2 or failed)
         assert failed == ([] if fault is None else ["report: the table is gone"])
-        attempt.running[2].writer = None
+        attempt.running[2].use_writer(None)
         attempt.epochs.close()
 
     asyncio.run(play())

@@ -90,7 +90,7 @@ class Pipeline:
                 )
             else:
                 if endpoint is not None:
-                    running.writer = open_sink(endpoint.connector, endpoint.row_type)
+                    running.use_writer(open_sink(endpoint.connector, endpoint.row_type))
                 running.instance = Instance(self.program, stage.index, 0, running.writer)
             for incoming, source in plan.inputs(stage.index, 0):
                 running.inputs[incoming, source] = InputEnd(channel=ReceivingChannel(window or 1))

@@ -82,7 +82,7 @@ def instance(made: Program, stage: int) -> RunningInstance:
     if endpoint is not None and made.plan.stages[stage].kind == "source":
         running.source = SourceInstance(made, stage, open_source(endpoint.connector, endpoint.row_type))
     elif endpoint is not None:
-        running.writer = open_sink(endpoint.connector, endpoint.row_type)
+        running.use_writer(open_sink(endpoint.connector, endpoint.row_type))
         running.instance = Instance(made, stage, 0, running.writer)
     else:
         running.instance = Instance(made, stage, 0)

@@ -110,8 +110,10 @@ class Mesh:
             return running
         if program.plan.stages[stage].kind == "sink":
             endpoint = program.endpoint(stage)
-            running.writer = open_sink(endpoint.connector, endpoint.row_type)
-            self.rows = running.writer.rows  # type: ignore[attr-defined]  # of `collect`
+            running.use_writer(open_sink(endpoint.connector, endpoint.row_type))
+            assert running.sink.keeps_rows is not None  # of `collect`
+            assert running.sink.keeps_rows.rows is not None
+            self.rows = running.sink.keeps_rows.rows
         running.instance = Instance(program, stage, index_of(member), running.writer)
         return running
 

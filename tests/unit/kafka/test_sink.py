@@ -22,7 +22,7 @@ from agiledart_connectors.kafka.kafka_writer import KafkaWriter
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.remote import delivery_queue
 from agiledart_connectors.remote.row_ids import RowIds
-from agiledart_connectors.sink_guarantees import ConfirmsDelivery, NumbersRows
+from agiledart_dataflow.plan.connector_abilities import ConfirmsDelivery, NumbersRows
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_kernel.errors import OperationFailed
 from tests.unit.connectors.reading import until
