@@ -15,6 +15,7 @@ from typing import Any
 
 from agiledart_analytics.job_run import copy_live, run_job, spark_sentence
 from agiledart_analytics.jobs import find_job
+from agiledart_analytics.printable import printable
 from agiledart_kernel.errors import AgileDartError
 
 FINISH = "finish"
@@ -79,9 +80,7 @@ def _work(task: dict[str, Any], finish_requested: threading.Event) -> dict[str, 
     began = time.monotonic()
     if any((folder / "copy").glob("batch=*")):
         outcome = run_job(session, find_job(task["job"]), parquet=str(folder / "copy"), results=task["results"])
-        rows = [
-            [value.isoformat(" ") if hasattr(value, "isoformat") else value for value in row] for row in outcome.rows
-        ]
+        rows = [printable(row) for row in outcome.rows]
         document |= {"columns": outcome.columns, "table": rows, "files": outcome.files}
     document |= {"job": task["job"], "job_seconds": round(time.monotonic() - began, 3)}
     session.stop()

@@ -17,13 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from agiledart import spark_start
 from agiledart_kernel.errors import OperationFailed
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ LOCAL_MASTER: Final = "local[2,4]"
 """Two cores, and four attempts of a task; `local[2]` would fail at the first error."""
 
 LOOK_SECONDS: Final = 0.5
+_USED: Final[list[IO[str]]] = []
+"""Marks that this process uses servers that stay; they end with the process."""
+
 _JAVA_SECONDS: Final = 20.0
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _WHAT_TO_DO: Final = (
@@ -127,6 +132,8 @@ def spark_session(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     log_file: str | None = None,
+    short: bool = False,
+    keep: bool = False,
 ) -> "SparkSession":
     """Return a Spark session that reads sink logs; the running session if there is one.
 
@@ -135,6 +142,8 @@ def spark_session(
         master: master of Spark; the default is two local cores. `sc://HOST:PORT` is a Spark Connect server.
         config: further settings of Spark; they take precedence over the defaults here.
         log_file: file of Spark's log; the default is `spark.log` in the user's cache folder.
+        short: the work takes seconds, not hours: start fast rather than run fast. For local masters.
+        keep: use a local Spark Connect server that stays for the next session, and start it if there is none.
 
     Raises `OperationFailed` when pyspark or Java is missing; the message says what to install.
     """
@@ -144,23 +153,41 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     if master is not None and master.startswith("sc://"):
-        for package in ("grpc", "grpc_status", "zstandard"):
-            if importlib.util.find_spec(package) is None:
-                raise OperationFailed(
-                    f"Spark Connect needs {package}. Install it:  pip install 'agiledart[spark,connect]'"
-                )
+        spark_start.need_connect("Spark Connect")
         remote = SparkSession.builder.remote(master).appName(name)
         for key, value in (config or {}).items():
             remote = remote.config(key, value)
-        return _started(remote)
+        return _started(remote, "connect")
+    master = master or LOCAL_MASTER
+    if keep and not master.startswith("local"):
+        raise OperationFailed(
+            f"--keep-spark keeps a Spark of this machine; --master {master} runs elsewhere. Give one of them."
+        )
+    java = None
     if SparkSession.getActiveSession() is None:
         # The JVM inherits this environment; it must stand before the first session.
-        os.environ["JAVA_HOME"] = str(find_java().home)
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java.home)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder: Any = SparkSession.builder.master(master or LOCAL_MASTER).appName(name)
-    for key, value in {**_settings(master or LOCAL_MASTER, log_file), **(config or {})}.items():
+    builder: Any = SparkSession.builder
+    if keep:
+        _USED.append(spark_start.hold_server(kept_folder() / "analytics"))
+        builder, settings = builder.remote(master), _settings(master, log_file)
+    else:
+        builder, settings = builder.master(master), _settings(master, log_file, java, short)
+    for key, value in {"spark.app.name": name, **settings, **(config or {})}.items():
         builder = builder.config(key, value)
-    return _started(builder)
+    return _started(builder, "kept" if keep else "short" if short else "long")
+
+
+def starting_message(*, short: bool = False, keep: bool = False) -> str:
+    """Return what to say before `spark_session` with these arguments: it names the measured time of the last start."""
+    return spark_start.starting_message(_cache_folder(), "kept" if keep else "short" if short else "long")
+
+
+def kept_folder() -> Path:
+    """Return the folder of the servers that stay between commands."""
+    return _cache_folder() / "kept-spark"
 
 
 def ship_package(session: "SparkSession") -> Path:
@@ -188,13 +215,19 @@ def ship_package(session: "SparkSession") -> Path:
     return archive
 
 
-def _started(builder: Any) -> "SparkSession":
+def _started(builder: Any, kind: str = "long") -> "SparkSession":
+    began = time.monotonic()
     try:
-        session: SparkSession = builder.getOrCreate()
+        with (
+            warnings.catch_warnings()
+        ):  # a server that runs already says of each setting of its JVM that it is too late
+            warnings.filterwarnings("ignore", message=".*(static config|CANNOT_MODIFY|modify).*")
+            session: SparkSession = builder.getOrCreate()
     except Exception as error:  # it comes from Java, Py4J or gRPC; each has classes of its own
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         cause = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
         raise OperationFailed(f"Spark does not start: {cause}") from error
+    spark_start.note_start(_cache_folder(), kind, time.monotonic() - began)
     return session
 
 
@@ -237,12 +270,17 @@ def _print_to_terminal(line: str) -> None:
     sys.stderr.flush()
 
 
-def _settings(master: str, log_file: str | None) -> dict[str, str]:
+def _settings(master: str, log_file: str | None, java: Java | None = None, short: bool = False) -> dict[str, str]:
+    """Return settings of a session. With `java` a JVM starts with them, and short work gets a JVM for it."""
     log4j = _log4j_file(log_file)
+    jvm = [f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+    if java is not None and master.startswith("local"):
+        jvm += spark_start.archive_options(_cache_folder(), java.home, java.origin)
+        jvm += spark_start.SHORT_WORK if short else ()
     found = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' if " " in option else option for option in jvm),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
     if master.startswith("local"):

@@ -60,6 +60,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plugins": ("agiledart_cli.verbs.plugins:plugins", "List the available sources, sinks and formats."),
     "completion": ("agiledart_cli.verbs.completion:completion", "Print a completion script for a shell."),
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "Run PySpark jobs on the results in sink logs."),
+    "spark": ("agiledart_cli.verbs.spark_servers:spark", "Stop the Spark that --keep-spark left running."),
     "experiment": (
         "agiledart_cli.verbs.experiment:experiment",
         "Repeat the measurements of the papers on this machine.",

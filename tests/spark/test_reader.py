@@ -122,7 +122,8 @@ def test_limits(log: FakeLog) -> None:
     assert end == {"trips/0": 3, "trips/1": 1}  # partition 1 leaves its share
     assert reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())["trips/0"] == 9  # Trigger.Once
     assert isinstance(stream(maxBytesPerBatch="60").getDefaultReadLimit(), ReadMaxBytes)
-    assert stream().getDefaultReadLimit() == ReadAllAvailable()
+    assert stream().getDefaultReadLimit() == ReadMaxRows(1_000_000)  # a first table soon, not after the whole log
+    assert stream(maxRowsPerBatch="0").getDefaultReadLimit() == ReadAllAvailable()
 
 
 @pytest.mark.parametrize("most", [1, 30, 45, 60, 80, 100, 1_000])

@@ -72,6 +72,8 @@ class SparkStep:
 
     def start(self, mesh: Mesh, trips: str, results: Path, executors: int) -> dict[str, Any]:
         """Submit the topology and start Spark on its log. Returns {} or {"skipped": reason}."""
+        from agiledart.spark import starting_message
+
         if reason := unavailable_reason():
             print_message(f"  Spark is skipped: {reason}")
             return {"skipped": reason}
@@ -103,7 +105,7 @@ class SparkStep:
                 text=True,
                 start_new_session=True,
             )
-        print_message(f"  {NAME:<17} → log of {PARTITIONS} partitions@{sink.name}; starting Spark on it (about 10 s)")
+        print_message(f"  {NAME:<17} → log of {PARTITIONS} partitions@{sink.name}; {starting_message()}")
         return {}
 
     def finish(self, mesh: Mesh, *, is_endless: bool) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from agiledart_analytics.printable import printable
 from agiledart_cli.interruptible import interruptible
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import count, milliseconds, output_option, paint, print_json, print_message, print_table
@@ -60,6 +62,9 @@ def list_jobs(output: str) -> int:
 )
 @click.option("--bootstrap", metavar="HOST:PORT,…", help="Agents to ask. Default: the agents that the token names.")
 @click.option("--master", metavar="URL", help="Spark's master, or sc://… of a Connect server. Default: this machine.")
+@click.option(
+    "--keep-spark", is_flag=True, help="Leave Spark running for the next command; agiledart spark stop ends it."
+)
 @click.option("--results", metavar="DIR", help="Also write the result as Parquet to DIR/NAME.")
 @click.option(
     "--plot", "picture", metavar="FILE", help="Also draw the result, as .png, .svg or .pdf; needs the extra [plot]."
@@ -74,6 +79,7 @@ def run(
     token_file: str | None,
     bootstrap: str | None,
     master: str | None,
+    keep_spark: bool,
     results: str | None,
     picture: str | None,
     agent: str | None,
@@ -105,22 +111,25 @@ def run(
     if picture:
         check_plot(picture)
     with _reader(job, application, sink, parquet, token_file, bootstrap, agent, identity) as (reader, sinks):
-        print_message("starting Spark (about 10 s) …")
+        from agiledart.spark import spark_session, starting_message
+
+        print_message(starting_message(short=True, keep=keep_spark))
+        began = time.monotonic()
 
         def ran() -> "JobResult":
-            from agiledart.spark import spark_session
-
-            session = spark_session(f"agiledart {name}", master=master)
+            session = spark_session(f"agiledart {name}", master=master, short=True, keep=keep_spark)
+            print_message(f"Spark started after {time.monotonic() - began:.1f} s; computing {name} …")
             try:
                 return run_job(session, job, reader=reader, sinks=sinks, parquet=parquet or "", results=results or "")
             finally:
                 session.stop()
 
         outcome = interruptible(ran)
+        print_message(f"result after {time.monotonic() - began:.1f} s")
     if picture:
         plot(outcome, job, picture)
     if output == "json":
-        rows = [dict(zip(outcome.columns, map(_plain, row), strict=True)) for row in outcome.rows]
+        rows = [dict(zip(outcome.columns, printable(row), strict=True)) for row in outcome.rows]
         print_json({"name": name, "rows": rows, "total": outcome.total, "files": outcome.files})
         return 0
     print_outcome(outcome.columns, outcome.rows)
@@ -150,12 +159,7 @@ def _cell(name: str, value: Any) -> str:
         return "" if value is None else f"${value / 100:,.2f}"
     if name.endswith("_ms") and isinstance(value, float):
         return milliseconds(value)
-    return str(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for JSON and tables; times become text."""
-    return value.isoformat(" ") if hasattr(value, "isoformat") else value
+    return str(printable(value))
 
 
 @contextlib.contextmanager

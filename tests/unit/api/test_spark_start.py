@@ -1,0 +1,69 @@
+"""Fast starts of Spark, as far as they need no JVM: archives of classes, measured times, and the end of a server that stays."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from agiledart.spark_start import adopt_archive, need_connect, note_start, starting_message, watch_server
+from agiledart_kernel.errors import OperationFailed
+
+
+def ended_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_complete_archive_is_adopted(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    (tmp_path / f"classes.jsa.{os.getpid()}").write_bytes(b"\xa8\xba\x0b\xf0 the rest")
+    assert not adopt_archive(archive)
+    assert archive.read_bytes().startswith(b"\xa8")
+
+
+def test_an_archive_without_its_header_waits_for_its_writer(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    written = tmp_path / f"classes.jsa.{ended_process()}"
+    written.write_bytes(bytes(64))
+    assert adopt_archive(archive)  # its process has ended, but the JVM may go on for a while
+    os.utime(written, (0, 0))
+    assert not adopt_archive(archive)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_time_of_the_last_start_is_named(tmp_path: Path) -> None:
+    assert starting_message(tmp_path, "short") == "starting Spark …"
+    note_start(tmp_path, "short", 7.24)
+    note_start(tmp_path, "kept", 0.6)
+    assert starting_message(tmp_path, "short") == "starting Spark (7 s the last time) …"
+    assert json.loads((tmp_path / "spark-start.json").read_text()) == {"short": 7.2, "kept": 0.6}
+    (tmp_path / "spark-start.json").write_text("damaged")
+    assert starting_message(tmp_path, "short") == "starting Spark …"
+
+
+def test_missing_packages_of_connect_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(OperationFailed, match=r"--keep-spark needs grpc, .*agiledart\[spark,connect\]"):
+        need_connect("--keep-spark")
+
+
+def test_a_server_ends_once_no_session_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[Path] = []
+    monkeypatch.setattr("agiledart.spark_start._stop_server", stopped.append)
+    (tmp_path / "server.json").write_text("{}")
+    used = (tmp_path / "used.lock").open("a")
+    fcntl.flock(used, fcntl.LOCK_SH)
+    watcher = threading.Thread(target=watch_server, args=(tmp_path, 0.2, 0.05))
+    watcher.start()
+    watcher.join(0.6)
+    assert watcher.is_alive()
+    assert not stopped
+    used.close()
+    watcher.join(20)
+    assert stopped == [tmp_path]
