@@ -12,9 +12,9 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-from agiledart_connectors.codecs.malformed_examples import FIELD, TIME, MalformedError, bounded_repr
+from agiledart_connectors.codecs.malformed_examples import FIELD, TIME, TYPE, MalformedError, bounded_repr
 from agiledart_dataflow.data.schema import Retained, Topic, aliases_of, fields_of, generic, is_named_tuple
-from agiledart_dataflow.event_time.loose_times import loose_time
+from agiledart_dataflow.data.utc_times import utc_time
 from agiledart_kernel.errors import ConfigurationError
 
 Make = Callable[[Any, int], Any]
@@ -25,11 +25,13 @@ _CONSTANTS: Final = (type(None), bool, int, float, str, bytes)
 
 
 def naive_time(value: Any) -> datetime:
-    """Return a time without zone, like `loose_time`. Raises `MalformedError`."""
+    """Return a time without zone, like `utc_time`. Raises `MalformedError`."""
     try:
-        return loose_time(value)
+        return utc_time(value)
     except ValueError:
-        raise MalformedError(TIME, f"{bounded_repr(value)} is no time") from None
+        form = " like 2013-01-31T08:00:00Z" if type(value) is str else ""
+        reason = TIME if type(value) in (str, int, float) else TYPE
+        raise MalformedError(reason, f"{bounded_repr(value)} is no time{form}") from None
 
 
 class RowShape:
@@ -53,7 +55,7 @@ def _shape(kind: Any) -> tuple[Any, Make | None]:
     kind = getattr(kind, "__supertype__", kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is datetime:
-        return datetime | int | float, lambda value, _: naive_time(value)
+        return Any, lambda value, _: naive_time(value)  # msgspec would round texts, and not name a wrong one's value
     if fields_of(kind):
         return _record(kind)
     if origin in (Union, types.UnionType):

@@ -4,20 +4,22 @@ Times of many rows are read at once, in C for common types.
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.inference import is_lambda
 from agiledart_dataflow.data.lambda_types import attribute_read
 from agiledart_dataflow.data.lazy_module import lazy_import
+from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict
-from agiledart_dataflow.event_time.loose_times import loose_time
+from agiledart_dataflow.data.utc_times import utc_time
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.expressions.nodes import FieldNode, Node
 from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.user_code.callsite import CallSite
+from agiledart_dataflow.user_code.user_errors import bounded_repr
 from agiledart_kernel.instants import event_time
 
 if TYPE_CHECKING:
@@ -31,14 +33,45 @@ else:
 EventTimeOf = Callable[[Any], datetime | int]
 TimesOfColumns = Callable[[Columns], "Array"]
 
+LEAST_MS: Final = BEFORE_ALL_MS
+MOST_MS: Final = -BEFORE_ALL_MS - 1
+"""Range of event times: beyond it the end of a window, or a time plus a tolerance, would not fit 64 bits."""
+
+
+class EventTimeError(ValueError):
+    """A row has no event time where the source reads it.
+
+    Attributes:
+        reason: word to count the row by: `field` or `time`.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def checked_time(time_ms: int) -> int:
+    """Return an event time that windows can hold. Raises `EventTimeError` for any other."""
+    if LEAST_MS <= time_ms <= MOST_MS:
+        return time_ms
+    raise EventTimeError("time", f"{time_ms} is no event time in milliseconds since 1970 that a window can hold")
+
 
 def no_time(row: Any) -> int:
     """Return the event time of rows that have none: all happen at once, so no row is ever late."""
     return 0
 
 
-def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf, TimesOfColumns | None]:
+def event_times(
+    given: Any, row_type: Any, where: CallSite, zone: tzinfo | None = None
+) -> tuple[EventTimeOf, TimesOfColumns | None]:
     """Return (row → event time, columns → event times in ms); the second is None for a function without a columnar form.
+
+    Args:
+        given: the option.
+        row_type: of the rows.
+        where: call that gave it.
+        zone: of times in rows without types that state none; None: UTC.
 
     Raises:
         TopologyError: the field does not exist, or is not a time.
@@ -47,7 +80,7 @@ def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf
         return no_time, _no_times
     node: Node | None = None
     if isinstance(given, str) and is_dict(row_type):
-        return _time_of_member(given), None
+        return _time_of_member(given, zone), None
     if isinstance(given, str):
         node = FieldNode(given)
     elif isinstance(given, Expression):
@@ -116,11 +149,15 @@ def field_read(function: Callable[[Any], Any], row_type: Any) -> str | None:
         return None
 
 
-def _time_of_member(name: str) -> EventTimeOf:
-    """Return a function that reads the time in a member of a dict row: ISO text, or a number of s, ms, µs or ns since 1970."""
+def _time_of_member(name: str, zone: tzinfo | None) -> EventTimeOf:
+    """Return a function that reads the time in a member of a dict row, as `utc_time` does. It raises `EventTimeError`."""
 
     def time_of(row: Any) -> datetime:
-        value = row[name]
-        return loose_time(datetime.fromisoformat(value) if isinstance(value, str) else value)
+        try:
+            return utc_time(row[name], zone)
+        except KeyError:
+            raise EventTimeError("field", f"{name} is missing") from None
+        except ValueError:
+            raise EventTimeError("time", f"{name}: {bounded_repr(row[name])} is no time") from None
 
     return time_of

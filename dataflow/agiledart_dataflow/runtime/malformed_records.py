@@ -63,8 +63,14 @@ class MalformedRecords:
         self.reasons[reason] = self.reasons.get(reason, 0) + count
         return reason
 
-    def refuse(self, reason: str, row: Any) -> str:
-        """Count a row that the source's `check` or clock rejected; return the text reported of it."""
+    def refuse(self, reason: str, row: Any, detail: str = "") -> str:
+        """Count a row that the source's `check` or clock rejected; return the text reported of it.
+
+        Args:
+            reason: word to count it by.
+            row: as it was read.
+            detail: what is wrong with it; "": the word says it.
+        """
         word = self.count(reason)
         is_reported = self.reasons[word] <= REPORTED_PER_REASON
         if not is_reported and self.letters is None:
@@ -73,10 +79,12 @@ class MalformedRecords:
             text = repr(row)
         except Exception:  # noqa: BLE001  a user's __repr__ may raise anything
             text = "(the row cannot be shown)"
-        self.put_aside(without_surrogates(text[:_LETTER_LENGTH]), word)
+        self.put_aside(without_surrogates(text[:_LETTER_LENGTH]), detail or word)
         if not is_reported:
             return ""
-        text = f"{word}: {without_surrogates(text if len(text) <= _ROW_LENGTH else text[:_ROW_LENGTH] + ' …')}"
+        text = (
+            f"{detail or word}: {without_surrogates(text if len(text) <= _ROW_LENGTH else text[:_ROW_LENGTH] + ' …')}"
+        )
         self.add_notes((text,))
         return text
 

@@ -6,7 +6,15 @@ from typing import Any, Final
 
 from agiledart_dataflow.data.batch import Held, as_rows
 from agiledart_dataflow.event_time.event_clock import EventClock
-from agiledart_dataflow.event_time.event_times import is_ascending, no_time, times_of
+from agiledart_dataflow.event_time.event_times import (
+    LEAST_MS,
+    MOST_MS,
+    EventTimeError,
+    checked_time,
+    is_ascending,
+    no_time,
+    times_of,
+)
 from agiledart_dataflow.plan.connector_abilities import ReaderAbilities
 from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
@@ -108,6 +116,8 @@ class SourceValidator:
         newest = self._clock.newest
         if not ascending or (newest is not None and times[0] < newest):
             return None
+        if times[0] < LEAST_MS or times[-1] > MOST_MS:
+            return None
         self._clock.newest = int(times[-1])
         return times
 
@@ -152,11 +162,17 @@ class SourceValidator:
         late = self._clock.late
         try:
             for row in rows:
+                detail = ""
                 objection = None if self._check is None else self._check(row)
                 if objection is None:
-                    objection = self._clock.accept(event_time(self._time_of(row)), row, wall_ms)
+                    try:
+                        time_ms = checked_time(event_time(self._time_of(row)))
+                    except EventTimeError as error:
+                        objection, detail = error.reason, str(error)
+                    else:
+                        objection = self._clock.accept(time_ms, row, wall_ms)
                 if objection is not None:
-                    text = self.bad.refuse(str(objection), row)
+                    text = self.bad.refuse(str(objection), row, detail)
                     if self._fails:
                         self._fail(text)
         except AgileDartError:

@@ -107,6 +107,31 @@ def test_disorder_within_the_tolerance_is_sorted() -> None:
     assert (counts.late, counts.records, counts.waiting) == (1, 5, 0)
 
 
+@pytest.mark.parametrize("time", [2**63 - 1, 2**64 - 1, -(2**63), 2**62])
+@pytest.mark.parametrize("others", [(5,), (5, 6), (4, 9, 7)])
+def test_a_time_that_no_window_can_hold_makes_one_record_malformed(time: int, others: tuple[int, ...]) -> None:
+    instance = source(Script(rows(*others, time)), max_out_of_order=timedelta(milliseconds=5))
+    instance.poll(0, 50)
+    counts = instance.statistics().source
+    assert counts is not None
+    assert (counts.malformed, counts.lines) == ({"time": 1}, len(others) + 1)
+
+
+def test_rows_without_types_and_without_a_time_are_malformed_one_by_one() -> None:
+    given: list[dict[str, Any]] = [
+        {"at": "2026-06-01T12:00:00Z"},
+        {"id": 2},
+        {"at": None},
+        {"at": "soon"},
+        {"at": 1_780_315_201},
+    ]
+    topology = Topology("t")
+    topology.source("rows", records(given), rows=dict[str, Any], event_time="at").sink("out", collect)
+    run = run_topology(topology)
+    assert run.collected["out"] == [given[0], given[4]]
+    assert run.summary.malformed == {"field": 1, "time": 2}
+
+
 def test_records_that_check_rejects_are_malformed_and_move_nothing() -> None:
     instance = source(Script(rows(5, 99, 6)), check=lambda row: "far" if row.at > 50 else None)
     assert times(instance) == [5, 6]
