@@ -129,9 +129,9 @@ def files(folder: Path, count: int) -> Iterator[Figure]:
 
         def work(connector: Connector = connector, kind: Any = kind, columns: bool = columns) -> int:
             from agiledart_connectors.catalogue import SOURCES
-            from agiledart_connectors.opening import _function
+            from agiledart_connectors.opening import named_function
 
-            reader = _function(SOURCES[connector.kind].opens)(connector, kind, ReadOptions(columns))
+            reader = named_function(SOURCES[connector.kind].opens)(connector, kind, ReadOptions(columns))
             done = drained(reader, count)
             reader.close()
             return done

@@ -170,7 +170,7 @@ class AgentSettings:
             for key, value in values.items():
                 if key not in known:
                     raise ConfigurationError(f"{origin}: there is no setting agent.{key}. Settings: {', '.join(known)}")
-                typed: dict[str, Any] = {key: _typed(key, value, getattr(settings, key), origin)}
+                typed: dict[str, Any] = {key: _typed(key, value, vars(settings)[key], origin)}
                 settings = replace(settings, **typed)
                 origins[key] = {
                     "the environment": f"{_PREFIX}{key.upper()}",
@@ -218,8 +218,11 @@ class AgentSettings:
             raise ConfigurationError(
                 f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (no bound) and more"
             )
-        for setting, choices in (("placement", STRATEGIES), ("log_format", ("console", "json"))):
-            if (chosen := getattr(self, setting)) not in choices:
+        for setting, chosen, choices in (
+            ("placement", self.placement, STRATEGIES),
+            ("log_format", self.log_format, ("console", "json")),
+        ):
+            if chosen not in choices:
                 raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")
         self._validate_size()
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
@@ -232,8 +235,13 @@ class AgentSettings:
 
     def _validate_size(self) -> None:
         """Check the settings of size: quotas, executors, cores, capacity."""
-        for quota in ("applications", "executors", "memory_mb", "disk_mb"):
-            if (most := getattr(self, f"quota_{quota}")) < 0:
+        for quota, most in (
+            ("applications", self.quota_applications),
+            ("executors", self.quota_executors),
+            ("memory_mb", self.quota_memory_mb),
+            ("disk_mb", self.quota_disk_mb),
+        ):
+            if most < 0:
                 raise ConfigurationError(f"quota.{quota} is {most}; allowed are 0 (any) and more")
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")

@@ -21,6 +21,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -199,8 +200,10 @@ def ship_package(session: "SparkSession") -> Path:
     handle, temporary = tempfile.mkstemp(dir=archive.parent)
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
         for module in pkgutil.iter_modules():
-            if module.ispkg and module.name.startswith(("agiledart", "pyspark_agiledart")):
-                root = Path(getattr(module.module_finder, "path", ""))
+            finder = module.module_finder
+            is_ours = module.ispkg and module.name.startswith(("agiledart", "pyspark_agiledart"))
+            if is_ours and isinstance(finder, FileFinder):
+                root = Path(finder.path)
                 for path in sorted((root / module.name).rglob("*.py")):
                     packed.write(path, path.relative_to(root))
     Path(temporary).replace(archive)

@@ -28,4 +28,4 @@ def exit_code_of(error: AgileDartError) -> int:
         return NO_AGENT
     if isinstance(error, ConfigurationError | TopologyError):
         return USAGE
-    return int(getattr(error, "exit_code", FAILED))
+    return error.exit_code if isinstance(error, CommandRefusedError) else FAILED

@@ -36,12 +36,13 @@ def checked(stream: TextIO | None) -> TextIO:
             os.dup2(taken, 1)
             os.close(taken)
     file = _CheckedFile(1, "w", closefd=False)
-    unbuffered = bool(getattr(stream, "write_through", False))  # python -u
+    text = stream if isinstance(stream, io.TextIOWrapper) else None
+    unbuffered = text is not None and text.write_through  # python -u
     return io.TextIOWrapper(
         cast("io.BufferedWriter", file) if unbuffered else io.BufferedWriter(file),
-        encoding=getattr(stream, "encoding", "utf-8"),
-        errors=getattr(stream, "errors", "strict"),
-        line_buffering=bool(getattr(stream, "line_buffering", False)),
+        encoding="utf-8" if text is None else text.encoding,
+        errors="strict" if text is None else text.errors,
+        line_buffering=text is not None and text.line_buffering,
         write_through=unbuffered,
     )
 

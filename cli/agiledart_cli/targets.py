@@ -1,5 +1,6 @@
 """Loader of `FILE:NAME` of the command line; it checks the target before its parameters."""
 
+from types import FunctionType
 from typing import TYPE_CHECKING, get_type_hints
 
 from agiledart_kernel.errors import ConfigurationError
@@ -17,12 +18,12 @@ def load_target(target: str) -> "UserBuilder":
     if isinstance(builder.value, Topology) or _may_return(builder.value, Topology):
         return builder
     place, _, name = target.rpartition(":")
-    module_globals = getattr(builder.value, "__globals__", {})
+    module_globals = builder.value.__globals__ if isinstance(builder.value, FunctionType) else {}
     others = [
         other
         for other, value in module_globals.items()
         if isinstance(value, Topology)
-        or (getattr(value, "__module__", None) == module_globals["__name__"] and _returns(value) is Topology)
+        or (isinstance(value, FunctionType) and value.__globals__ is module_globals and _returns(value) is Topology)
     ]
     takes = ", ".join(builder.parameters)
     raise ConfigurationError(
@@ -47,4 +48,4 @@ def _may_return(function: object, wanted: type) -> bool:
 
 def _type_text(function: object) -> str:
     returns = _returns(function)
-    return "nothing" if returns is type(None) else str(getattr(returns, "__name__", returns))
+    return "nothing" if returns is type(None) else returns.__name__ if isinstance(returns, type) else str(returns)

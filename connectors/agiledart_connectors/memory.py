@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import ReadOptions
@@ -39,6 +39,17 @@ def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) 
     return MemoryReader(connector)
 
 
+@runtime_checkable
+class TakesColumns(Protocol):
+    """List that can take a batch in columns as it is.
+
+    Attributes:
+        takes_columns: it does so.
+    """
+
+    takes_columns: bool
+
+
 class MemoryWriter:
     """Keeps rows in the list that is the connector's payload; `null` drops them."""
 
@@ -60,7 +71,9 @@ class MemoryWriter:
         if self._has_times:
             self._times.count_columns(columns)
         if self.rows is not None:
-            self.rows += columns if getattr(self.rows, "takes_columns", False) else columns.rows()
+            self.rows += (
+                columns if (isinstance(self.rows, TakesColumns) and self.rows.takes_columns) else columns.rows()
+            )
 
     def flush(self) -> None:
         """Nothing waits here."""

@@ -53,7 +53,7 @@ def open_source(
 
         check_installed(kind, "source")
     check_options(connector, (*kind.options, *PACING))
-    reader: SourceReader = _function(kind.opens)(connector, row_type, ReadOptions(columns, wanted, may_begin))
+    reader: SourceReader = named_function(kind.opens)(connector, row_type, ReadOptions(columns, wanted, may_begin))
     return reader
 
 
@@ -71,7 +71,7 @@ def open_sink(
 
         check_installed(kind, "sink")
     check_options(connector, sink_options(kind))
-    writer: SinkWriter = _function(kind.opens)(connector, row_type, clock, origin)
+    writer: SinkWriter = named_function(kind.opens)(connector, row_type, clock, origin)
     return writer
 
 
@@ -80,7 +80,8 @@ def sink_options(kind: ConnectorKind) -> tuple[str, ...]:
     return (*kind.options, OPTION) if kind.guarantee.delivers else kind.options
 
 
-def _function(name: str) -> Callable[..., Any]:
+def named_function(name: str) -> Callable[..., Any]:
+    """Return the function `module:name` of this package."""
     module, _, function = name.partition(":")
-    opener: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
-    return opener
+    named: Callable[..., Any] = vars(import_module(f"{_PACKAGE}.{module}"))[function]
+    return named

@@ -18,7 +18,16 @@ from agiledart_connectors.codecs.formats import CODEC_GROUP, FORMATS
 from agiledart_connectors.files.line_reader import generated_reader
 from agiledart_connectors.options import check_options
 from agiledart_connectors.sink_guarantees import OPTION
-from agiledart_dataflow.plan.connector_kinds import API_VERSION, ConnectorKind, Guarantee
+from agiledart_dataflow.plan.connector_kinds import (
+    API_VERSION,
+    ConnectorKind,
+    Guarantee,
+    HasApiVersion,
+    HasDescription,
+    HasGuarantee,
+    HasOptions,
+    OpensSource,
+)
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
@@ -90,7 +99,7 @@ def load_entry_point(point: EntryPoint, role: str) -> Any:
     try:
         loaded = point.load()
         made = loaded() if isinstance(loaded, type) else loaded
-        version = getattr(made, "api_version", API_VERSION)
+        version = made.api_version if isinstance(made, HasApiVersion) else API_VERSION
     except (Exception, SystemExit) as error:  # noqa: BLE001  another package's code
         text = str(error) or type(error).__name__
         raise OperationFailed(f"the {role} {point.name} ({point.value}) cannot be loaded: {text}") from None
@@ -111,8 +120,7 @@ def source_guarantee(name: str) -> Guarantee | None:
     if point is None:
         return None
     made = load_entry_point(point, "source")
-    guarantee: Guarantee = made.guarantee if hasattr(made, "open_source") else GENERATED
-    return guarantee
+    return _declared_guarantee(made) if isinstance(made, OpensSource) else GENERATED
 
 
 def sink_guarantee(name: str) -> Guarantee | None:
@@ -121,7 +129,7 @@ def sink_guarantee(name: str) -> Guarantee | None:
     if kind is not None:
         return kind.guarantee
     point = points(SINK_GROUP).get(name)
-    return None if point is None else getattr(load_entry_point(point, "sink"), "guarantee", None)
+    return None if point is None else _declared_guarantee(load_entry_point(point, "sink"))
 
 
 def open_plugin_source(connector: Connector, row_type: Any, pacing: tuple[str, ...]) -> SourceReader:
@@ -130,9 +138,9 @@ def open_plugin_source(connector: Connector, row_type: Any, pacing: tuple[str, .
     if point is None:
         raise unknown_kind_error(SOURCE_GROUP, connector.kind)
     made = load_entry_point(point, "source")
-    if not hasattr(made, "open_source"):
+    if not isinstance(made, OpensSource):
         return _generated(connector, made, row_type, pacing)
-    check_options(connector, (*made.options, *pacing))
+    check_options(connector, (*_declared_options(made), *pacing))
     reader: SourceReader = _guarded(point, "source", lambda: made.open_source(connector, row_type))
     return reader
 
@@ -143,11 +151,21 @@ def open_plugin_sink(connector: Connector, row_type: Any, clock: Callable[[], in
     if point is None:
         raise unknown_kind_error(SINK_GROUP, connector.kind)
     made = load_entry_point(point, "sink")
-    guarantee = getattr(made, "guarantee", None)
+    guarantee = _declared_guarantee(made)
     delivers = guarantee is not None and guarantee.delivers
-    check_options(connector, (*made.options, OPTION) if delivers else tuple(made.options))
+    check_options(connector, (*_declared_options(made), OPTION) if delivers else _declared_options(made))
     writer: SinkWriter = _guarded(point, "sink", lambda: made.open_sink(connector, row_type, clock))
     return writer
+
+
+def _declared_guarantee(made: object) -> Guarantee | None:
+    """Return the guarantee that a plugin declares; None where it declares none."""
+    return made.guarantee if isinstance(made, HasGuarantee) else None
+
+
+def _declared_options(made: object) -> tuple[str, ...]:
+    """Return the names of the options that a plugin declares."""
+    return tuple(made.options) if isinstance(made, HasOptions) else ()
 
 
 def _guarded(point: EntryPoint, role: str, work: Callable[[], Any]) -> Any:
@@ -225,11 +243,11 @@ def _described(point: EntryPoint, role: str, known: set[str]) -> Plugin:
         return Plugin(role, point.name, "", origin, version, fault="not used: agiledart brings one of this name")
     try:
         made = load_entry_point(point, role)
-        if role == "source" and not hasattr(made, "open_source"):
+        if role == "source" and not isinstance(made, OpensSource):
             options = tuple(inspect.signature(made).parameters)
             return Plugin(role, point.name, "lines that are made", origin, version, options, GENERATED)
-        description = str(getattr(made, "what", ""))
-        return Plugin(role, point.name, description, origin, version, tuple(getattr(made, "options", ())),
-                      getattr(made, "guarantee", None))  # fmt: skip
+        description = str(made.what) if isinstance(made, HasDescription) else ""
+        options = _declared_options(made)
+        return Plugin(role, point.name, description, origin, version, options, _declared_guarantee(made))
     except (AgileDartError, TypeError, ValueError) as error:
         return Plugin(role, point.name, "", origin, version, fault=str(error))

@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from agiledart_connectors.catalogue import SINKS, SOURCES
 from agiledart_connectors.codecs.dict_lines import reject_dict_rows
-from agiledart_connectors.opening import PACING, open_source, sink_options
+from agiledart_connectors.opening import PACING, named_function, open_source, sink_options
 from agiledart_connectors.options import check_options
 from agiledart_connectors.plugins import sink_guarantee, source_guarantee
 from agiledart_connectors.sink_guarantees import sink_guarantee_text, source_guarantee_text
@@ -35,7 +34,7 @@ def probe_source(connector: Connector, row_type: Any) -> ProbeResult:
     kind = SOURCES.get(connector.kind)
     if kind is not None and kind.probes:
         check_options(connector, (*kind.options, *PACING))
-        text = _function(kind.probes)(connector, row_type)
+        text = named_function(kind.probes)(connector, row_type)
     else:
         open_source(connector, row_type).close()
         text = "can be read"
@@ -57,7 +56,7 @@ def probe_sink(connector: Connector, row_type: Any, logs: Mapping[str, bool]) ->
     if kind is not None:
         check_options(connector, sink_options(kind))
         if kind.probes:
-            text = _function(kind.probes)(connector, row_type)
+            text = named_function(kind.probes)(connector, row_type)
         elif connector.kind in ("csv", "jsonl", "parquet"):
             if is_dict(row_type) and connector.kind != "jsonl":
                 reject_dict_rows(connector.kind)
@@ -91,9 +90,3 @@ def _log_free(name: str, logs: Mapping[str, bool]) -> str:
             f"the log {name} is being written on this node; use another name, or stop the application that writes it"
         )
     return "goes on with the rows that are there" if name in logs else "can be written"
-
-
-def _function(name: str) -> Callable[..., str]:
-    module, _, function = name.partition(":")
-    check: Callable[..., str] = getattr(import_module(f"{_PACKAGE}.{module}"), function)
-    return check

@@ -5,6 +5,11 @@ class AgileDartError(Exception):
     """Root of all errors that AgileDart raises on purpose. It is never raised itself."""
 
 
+def system_text(error: BaseException) -> str:
+    """Return the system's text for an error, without its number and path; for errors of other kinds their own text."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 class ConfigurationError(AgileDartError):
     """A setting is wrong. The message names the setting, its value and what is allowed. Fix it and start again."""
 

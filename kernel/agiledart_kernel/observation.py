@@ -4,8 +4,16 @@ An observation is a past-tense struct, for example `PeerDeclaredFailed(peer=…)
 """
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import msgspec
+
+
+@runtime_checkable
+class HasReason(Protocol):
+    """Observation of an event that has a reason, one of a bounded set."""
+
+    reason: object
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):

@@ -44,7 +44,7 @@ def policy_named(name: str) -> ScalingPolicy:
         raise ConfigurationError(
             f"scaling policy {name!r} of {points[name].value}: it could not be loaded: {type(error).__name__}: {error}"
         ) from error
-    if not callable(getattr(policy, "decide", None)):
+    if not isinstance(policy, ScalingPolicy):
         raise ConfigurationError(
             f"scaling policy {name!r} of {points[name].value}: it has no method decide(measures, limits, memory)."
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
@@ -25,6 +25,7 @@ class ScalingDecision:
     memory: object = None
 
 
+@runtime_checkable
 class ScalingPolicy(Protocol):
     """Rule that says how many instances a stage should have. Pure: the same arguments give the same decision."""
 

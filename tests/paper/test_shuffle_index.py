@@ -5,7 +5,7 @@ import math
 import pytest
 
 from agiledart_kernel.randomness import RandomStream
-from agiledart_shuffle.divergence import COST_MAX, divergence, optimistic_cost, upper_rate
+from agiledart_shuffle.divergence import COST_MAX, divergence, upper_rate
 from agiledart_shuffle.estimates import Estimates
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.hop_planner import PathPlanner
@@ -13,6 +13,7 @@ from agiledart_shuffle.policies.end_to_end import path_bound
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policies.next_hop import exploits
 from agiledart_shuffle.policy import Journey
+from tests.reference.optimistic_cost import optimistic_cost
 
 T1 = (
     (0, 0, 1, 10, 1, 1),

@@ -9,11 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agiledart_kernel.randomness import RandomStream
-from agiledart_shuffle.divergence import COST_MAX, divergence, optimistic_cost, upper_exponent, upper_rate
+from agiledart_shuffle.divergence import COST_MAX, divergence, upper_exponent, upper_rate
 from agiledart_shuffle.draws import beta
 from agiledart_shuffle.estimates import EstimateMemory, Estimates
 from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
 from agiledart_shuffle.simple_paths import SimplePaths
+from tests.reference.optimistic_cost import optimistic_cost
 
 RATES = st.one_of(
     st.floats(1e-12, 1 - 1e-12),

@@ -8,7 +8,7 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.permissions import LogOwnership, Principal
 from agiledart_node.records.command_verifier import command_terms
 from agiledart_node.wire.audit_messages import AuditLine
-from agiledart_node.wire.commands import VERB_BY_COMMAND, Command, Submit
+from agiledart_node.wire.commands import VERB_BY_COMMAND, Command, Submit, named_application
 
 MAX_WORDS: Final = 240
 """Longest text of a user in a line, in characters."""
@@ -72,7 +72,7 @@ def _application(command: Command) -> str:
         except RemoteProtocolError:
             return ""
         return terms.application if terms is not None else ""
-    return str(getattr(command, "name", ""))
+    return named_application(command)
 
 
 def _details(command: Command) -> str:

@@ -33,6 +33,7 @@ from agiledart_node.wire.commands import (
     ControlRefusal,
     ControlRequest,
     Submit,
+    named_application,
 )
 
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
@@ -129,7 +130,7 @@ class ControlApi:
 
     def _may_ask(self, client: ControlPeer, message: ControlRequest) -> bool:
         verb = VERB_BY_COMMAND.get(type(message.command), "")
-        principal, name = client.principal, getattr(message.command, "name", "")
+        principal, name = client.principal, named_application(message.command)
         # the name stands in the specification, which the node reads
         if isinstance(message.command, Submit) and not name:
             principal = Principal(principal.role)

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from agiledart_agent.metrics import application_metrics, node_metrics, recovery_metrics, scaling_metrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, ApplicationFigures, BoundedLabels
 from agiledart_agent.metrics.metric_declarations import MetricDeclaration, NodeFigures, Samples, Scrape
-from agiledart_kernel.observation import Observation
+from agiledart_kernel.observation import HasReason, Observation
 from agiledart_overlay.wire.observations import MessageDropped, RingLeft
 from agiledart_recovery.wire.observations import ChangeFinalised, ChangeMeasured, RunRecovered
 
@@ -94,7 +94,7 @@ class AgentMetrics(Collector):
             self._changes.measure(self.applications.label(observation.run.app), observation.change)
         if declaration is not None:
             reasons = self._reasons.get(declaration.name)
-            reason = str(getattr(observation, "reason", ""))
+            reason = str(observation.reason) if isinstance(observation, HasReason) else ""
             self._counted[type(observation)][reasons.of(reason) if reasons is not None else ""] += 1
 
     def refused_http(self, reason: str) -> None:

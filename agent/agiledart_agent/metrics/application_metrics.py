@@ -59,8 +59,11 @@ def _ledger(seen: ApplicationScrape) -> Value:
 
 
 def _pending_records(seen: ApplicationScrape) -> Value:
+    now = list(seen.now.values())
     return {
-        reason: sum(getattr(now, reason) for now in seen.now.values()) for reason in ("waiting", "spooled", "queued")
+        "waiting": sum(counts.waiting for counts in now),
+        "spooled": sum(counts.spooled for counts in now),
+        "queued": sum(counts.queued for counts in now),
     }
 
 

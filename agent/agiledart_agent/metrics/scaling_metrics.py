@@ -1,10 +1,18 @@
 """Metrics of stages that change while rows flow: how well they keep up, their number of instances, how changes ended."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, BoundedLabels
-from agiledart_agent.metrics.metric_declarations import Figure, MetricDeclaration, Samples, Scrape, samples_of
+from agiledart_agent.metrics.metric_declarations import (
+    Figure,
+    MetricDeclaration,
+    NodeFigures,
+    Samples,
+    Scrape,
+    samples_of,
+)
 from agiledart_recovery.wire.observations import ChangeFinalised, ChangeMeasured
 from agiledart_recovery.wire.register_value import StageChange
 
@@ -45,12 +53,18 @@ class ChangeCounts:
             del self.changeover_pauses[next(iter(self.changeover_pauses))]
 
 
-def _of_stages(name: str, meaning: str, field_name: str) -> MetricDeclaration:
+StageFigures = Callable[[NodeFigures], Iterable[tuple[str, str, Figure]]]
+"""Figures of stages: application, stage, figure."""
+
+
+def _of_stages(
+    name: str, meaning: str, figures: Callable[[NodeFigures], Iterable[tuple[str, str, Figure]]]
+) -> MetricDeclaration:
     """Declare a metric labelled with the operator that leads the stage."""
 
     def samples(scrape: Scrape) -> Samples:
         by_label: dict[tuple[str, ...], Figure] = {}
-        for application, stage, figure in getattr(scrape.node, field_name):
+        for application, stage, figure in figures(scrape.node):
             by_label.setdefault((scrape.app_label(application), stage.partition("+")[0][:MAX_LABEL]), figure)
         return by_label.items()
 
@@ -65,9 +79,11 @@ def _changes(scrape: Scrape) -> Samples:
 METRICS: tuple[MetricDeclaration, ...] = (
     _of_stages("agiledart_scaling_score",
         "Rows that a stage can process at 80 % of its time, as a share of its input: 1 is just enough, less is too few "
-        "instances. Of stages with limits, reported by the agent that coordinates their application.", "scaling_scores"),
+        "instances. Of stages with limits, reported by the agent that coordinates their application.",
+        lambda node: node.scaling_scores),
     _of_stages("agiledart_scaling_instances",
-        "Instances of a stage with limits, reported by the agent that coordinates its application.", "scaling_instances"),
+        "Instances of a stage with limits, reported by the agent that coordinates its application.",
+        lambda node: node.scaling_instances),
     MetricDeclaration("agiledart_scaling_changes_total", "counter",
         "Changes of stages that have ended, reported by the coordinator of the application; kind is scale, move or drain, reason "
         "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch were replayed).",

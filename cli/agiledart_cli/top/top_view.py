@@ -1,8 +1,9 @@
 """View of `agiledart top`: lines that fit a terminal of any width."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from agiledart_cli.output import BAD, WATCH, count, duration, milliseconds, plural
 from agiledart_cli.top.top_sample import LIVE_STATES, ApplicationLine, NodeLine, StepLine, TopSnapshot
@@ -53,12 +54,20 @@ def picture(snapshot: TopSnapshot, width: int, height: int | None, sort: str) ->
     return lines if height is None else lines[:height]
 
 
+_SORT_FIGURES: Final[Mapping[str, Callable[[StepLine], float | None]]] = {
+    "in": lambda line: line.in_rate,
+    "out": lambda line: line.out_rate,
+    "busy": lambda line: line.busy,
+    "queue": lambda line: line.queue,
+}
+
+
 def sorted_steps(steps: Sequence[StepLine], sort: str) -> list[StepLine]:
     """Return the steps in the requested order, greatest first; by name: applications, with steps in the order of the graph."""
     if sort == "name":
         return sorted(steps, key=lambda line: line.application)
-    field = {"in": "in_rate", "out": "out_rate"}.get(sort, sort)
-    return sorted(steps, key=lambda line: -(getattr(line, field) or 0))
+    figure = _SORT_FIGURES[sort]
+    return sorted(steps, key=lambda line: -(figure(line) or 0))
 
 
 def _shares(free_lines: int, *wanted: int) -> list[int]:

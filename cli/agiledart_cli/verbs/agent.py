@@ -65,7 +65,7 @@ def agent(config_file: str | None, check: bool, output: str, **flags: object) ->
 
     settings = AgentSettings.load(flags, os.environ, Path(config_file) if config_file else None)
     if check:
-        shown = {name: str(getattr(settings, name)) for name in settings.__dataclass_fields__}
+        shown = {name: str(value) for name, value in vars(settings).items()}
         shown["join"] = "(given)" if settings.join else ""
         if output == "json":
             print_json(shown)

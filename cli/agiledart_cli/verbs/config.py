@@ -39,7 +39,7 @@ def show(config_file: str | None, origin: bool, output: str) -> None:
     settings, origins = AgentSettings.explained({}, os.environ, Path(config_file) if config_file else None)
     values: dict[str, object] = {}
     for name in origins:
-        value = getattr(settings, name)
+        value = vars(settings)[name]
         if name in SECRETS:
             value = "(hidden)" if value else ""
         values[name] = str(value) if isinstance(value, Path) else value

@@ -133,5 +133,8 @@ def report(name: str, done: "LocalRun") -> None:
         print_message(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
     for sink, latency in summary.latency.items():
         kind = "latency" if summary.paced else "backlog (not paced)"
-        figures = ", ".join(f"{p} {milliseconds(getattr(latency, p))}" for p in ("p50", "p95", "p99"))
+        figures = ", ".join(
+            f"{p} {milliseconds(value)}"
+            for p, value in (("p50", latency.p50), ("p95", latency.p95), ("p99", latency.p99))
+        )
         print_message(f"  {sink}: {kind} {figures}")

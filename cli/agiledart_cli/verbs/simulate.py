@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,7 +169,7 @@ def _list(output: str) -> int:
 
 def _print_run(scenario: "Scenario", report: "RunReport") -> None:
     """Print one run on stderr: all options, and the violations."""
-    print_message(" ".join(f"{field.name}={getattr(scenario, field.name)}" for field in fields(scenario)))
+    print_message(" ".join(f"{name}={value}" for name, value in scenario.options.items()))
     for line in report.violations[:10]:
         print_message(f"  {line}", colour=BAD)
     if report.violations:

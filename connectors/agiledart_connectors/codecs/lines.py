@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias, runtime_checkable
 
 from agiledart_connectors.codecs.block_buffers import BlockBuffers
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, system_text
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 BLOCK_BYTES = 64 << 10
@@ -82,6 +82,15 @@ class LineSource(Protocol):
 
     def close(self) -> None:
         """Give back what it holds."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """Iterator of lines or batches that holds something until it is closed: a generator, a file."""
+
+    def close(self) -> None:
+        """Release what it holds."""
         ...
 
 
@@ -236,12 +245,12 @@ class GeneratedLines:
         return LinesBlock("\n".join(lines).encode("utf-8", "replace"), texts=lines)
 
     def close(self) -> None:
-        close = getattr(self._lines, "close", None)
-        if close is not None:
-            close()
+        lines: object = self._lines
+        if isinstance(lines, Closable):
+            lines.close()
 
 
 def _reason(error: Exception) -> str:
     """Return the system's text for an error, without its number and path."""
-    text = getattr(error, "strerror", None) or str(error)
+    text = system_text(error)
     return text[:1].lower() + text[1:]

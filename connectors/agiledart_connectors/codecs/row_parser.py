@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from typing import Any, NewType
 
 from agiledart_connectors.codecs.bulk_parser import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
 from agiledart_connectors.codecs.malformed_examples import (
@@ -313,7 +313,8 @@ def _no_dicts(row_type: Any) -> None:
 def _column(field: Field) -> tuple[Any, bool]:
     """(type, may be empty) of a field's column."""
     kind = optional_stripped(field.type)
-    kind = getattr(kind, "__supertype__", kind)
+    if isinstance(kind, NewType):
+        kind = kind.__supertype__
     if kind not in _CAREFUL:
         raise ConfigurationError(
             f"no CSV column can fill the field {field.name}: {field.type!r}; text, numbers, Decimal, bool and datetime can be read"

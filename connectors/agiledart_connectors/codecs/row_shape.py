@@ -8,7 +8,7 @@ import dataclasses
 import types
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, NewType, Union, get_args, get_origin
 
 import msgspec
 
@@ -52,7 +52,8 @@ class RowShape:
 
 
 def _shape(kind: Any) -> tuple[Any, Make | None]:
-    kind = getattr(kind, "__supertype__", kind)
+    if isinstance(kind, NewType):
+        kind = kind.__supertype__
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is datetime:
         return Any, lambda value, _: naive_time(value)  # msgspec would round texts, and not name a wrong one's value

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agiledart_connectors.codecs.lines import Closable
 from agiledart_connectors.files.many_lines import files_of
 from agiledart_connectors.options import ReadOptions
 from agiledart_dataflow.data.arrow_ipc import MAX_COLUMN_ROWS
@@ -59,9 +60,9 @@ class ColumnsReader:
 
     def close(self) -> None:
         """Let a generator end."""
-        close = getattr(self._pieces, "close", None)
-        if close is not None:
-            close()
+        pieces: object = self._pieces
+        if isinstance(pieces, Closable):
+            pieces.close()
 
 
 def _stamped(columns: Columns, wall_ns: int) -> Columns:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agiledart_connectors.codecs.formats import UNLINED, open_decoder
 from agiledart_connectors.codecs.header import columns_by_name, header_note, missing_header_note
@@ -16,6 +16,7 @@ from agiledart_connectors.files.followed_lines import FollowedLines
 from agiledart_connectors.files.many_lines import ManyLines, is_many
 from agiledart_connectors.options import ReadOptions, flag
 from agiledart_dataflow.data.schema import is_dict
+from agiledart_dataflow.plan.connector_abilities import WaitableReader
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
 from agiledart_kernel.errors import ConfigurationError
 
@@ -30,6 +31,15 @@ class LineBuffer(Protocol):
     def fill(self, data: bytes) -> None: ...
     def fill_texts(self, lines: list[str], *, plain: bool) -> None: ...
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]: ...
+
+
+@runtime_checkable
+class GivesLineNotices(Protocol):
+    """Source of lines that has messages for users."""
+
+    def notices(self) -> list[str]:
+        """Return the new messages."""
+        ...
 
 
 class LineReader:
@@ -53,8 +63,9 @@ class LineReader:
         self.on_malformed = examples.on_malformed
         self._whole_lines = whole_lines
         self._exhausted = self._waits = False
-        self._notices: Callable[[], list[str]] = getattr(lines, "notices", list)
-        self.fileno: Callable[[], int | None] = getattr(lines, "fileno", no_fileno)
+        source: object = lines
+        self._notices: Callable[[], list[str]] = source.notices if isinstance(source, GivesLineNotices) else list
+        self.fileno: Callable[[], int | None] = source.fileno if isinstance(source, WaitableReader) else no_fileno
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}

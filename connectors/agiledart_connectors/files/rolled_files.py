@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, system_text
 
 PART: Final = ".part"
 
@@ -84,5 +84,5 @@ class RolledFiles:
 
 def reason_of(error: Exception) -> str:
     """Return the file system's text for an error, for use within a sentence."""
-    text = getattr(error, "strerror", None) or str(error)
+    text = system_text(error)
     return text[:1].lower() + text[1:]

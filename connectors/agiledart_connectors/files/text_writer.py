@@ -32,7 +32,7 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT
-from agiledart_kernel.errors import ConfigurationError, OperationFailed, RollBackNeeded
+from agiledart_kernel.errors import ConfigurationError, OperationFailed, RollBackNeeded, system_text
 from agiledart_sink_log.writer_lock import claim
 
 _BUFFERED_BYTES = 64 << 10
@@ -425,5 +425,5 @@ def _json(row_type: Any) -> Render:
 
 
 def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error)
+    text = system_text(error)
     return text[:1].lower() + text[1:]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from agiledart_connectors.http.http_address import HttpAddress
 from agiledart_connectors.remote.delivery_queue import RetryLaterError
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, system_text
 
 SECONDS: Final = 15.0
 MAX_RESPONSE_BYTES: Final = 64 << 10
@@ -98,7 +98,7 @@ class HttpClient:
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return system_text(error) or type(error).__name__
 
 
 def _seconds(text: str | None) -> float | None:

@@ -7,7 +7,7 @@ from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.http.http_address import client_context, http_address
 from agiledart_connectors.options import ReadOptions, flag
 from agiledart_dataflow.plan.connectors import Connector, SourceReader
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import ConfigurationError, OperationFailed, system_text
 
 SECONDS: Final = 5.0
 _LISTENING: Final = ("cert", "key", "listen")
@@ -48,7 +48,5 @@ def check_server_answers(connector: Connector, default_port: int = 0) -> str:
             if context is not None:
                 context.wrap_socket(peer, server_hostname=address.host).close()
     except OSError as error:
-        raise OperationFailed(
-            f"{address.server} does not answer: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise OperationFailed(f"{address.server} does not answer: {system_text(error)}") from None
     return "takes calls"

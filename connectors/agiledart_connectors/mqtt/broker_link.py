@@ -17,7 +17,7 @@ from paho.mqtt.properties import Properties
 
 from agiledart_connectors.mqtt.broker_address import BrokerAddress
 from agiledart_connectors.mqtt.read_ahead import EagerClient
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, system_text
 
 KEEP_ALIVE_SECONDS: Final = 30
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1, 30
@@ -112,7 +112,7 @@ class BrokerLink:
 
     def _failed(self, _client: paho.Client, _data: Any) -> None:
         error = sys.exception()  # paho calls this while it handles what went wrong
-        self._is_away((getattr(error, "strerror", None) or str(error or "")).lower())
+        self._is_away(("" if error is None else system_text(error)).lower())
         self._notify(f"not connected to {self.address.broker}; trying again, ever later up to every 30 s")
 
     def _disconnected(self, _client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:

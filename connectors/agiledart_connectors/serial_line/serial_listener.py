@@ -77,7 +77,7 @@ class SerialListener:
 
 
 def _reason(error: Exception) -> str:
-    number = getattr(error, "errno", None)
+    number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number).lower() if number else str(error)
 
 

@@ -8,7 +8,7 @@ from websockets.sync.client import ClientConnection, connect
 from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
 from agiledart_connectors.http.webhook import bearer
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.errors import ConfigurationError, system_text
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 OPEN_SECONDS: Final = 10.0
@@ -71,7 +71,7 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, ConnectionClosed):
         close = error.rcvd or error.sent
         return f"closed: {close.code} {close.reason}".strip() if close is not None else "the connection broke"
-    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
+    return (system_text(error) or type(error).__name__).lower()
 
 
 def probe(connector: Connector, row_type: Any) -> str:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from math import inf, nan
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -104,6 +104,17 @@ def _rounded(scaled: int, kinds: tuple[int, int, int]) -> float:
         return scaled / (1 << _SCALE_BITS)
     except OverflowError:
         return inf if scaled > 0 else -inf
+
+
+@runtime_checkable
+class ReadsValue(Protocol):
+    """Aggregate of one value of each row.
+
+    Attributes:
+        value_of: the row's value.
+    """
+
+    value_of: Callable[[Any], Any]
 
 
 class _ExactState(Aggregator[R, list[Any], V], Generic[R, V]):

@@ -6,6 +6,7 @@ function detects the usual cases, one row and only floats, by a look at types.
 
 from collections.abc import Callable
 from math import fsum
+from types import MethodType
 from typing import Any
 
 from agiledart_dataflow.aggregation.aggregators import CompositeAggregator
@@ -64,6 +65,7 @@ def _of_many(part: AggregatePart) -> str:
 
 def _built(values_kept: KeptValues, values: str) -> str:
     """Return the results as the window's value; a function that returns its argument unchanged is not called."""
-    if getattr(values_kept.built, "__func__", None) is CompositeAggregator.built:
+    built: object = values_kept.built
+    if isinstance(built, MethodType) and built.__func__ is CompositeAggregator.built:
         return f"({values},)"
     return f"built(({values},))"

@@ -19,6 +19,7 @@ from agiledart_dataflow.aggregation.pane_loop import Fill, fill_loop
 from agiledart_dataflow.aggregation.pane_values import LONG, Compact, fitness, kept_values, results
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Order
+from agiledart_dataflow.data.inline_text import InlineText
 from agiledart_dataflow.data.position import EXPIRY, Position
 from agiledart_dataflow.data.rows import Pane
 from agiledart_dataflow.data.schema import generic
@@ -93,8 +94,8 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             value_count=None if self._kept is None else len(values),
             single=self._single,
             positions=self._positions,
-            inline_key=key_of if hasattr(key_of, "python") else None,
-            inline_values=[value if hasattr(value, "python") else None for value in values],
+            inline_key=key_of if isinstance(key_of, InlineText) else None,
+            inline_values=[value if isinstance(value, InlineText) else None for value in values],
             checks=None if self._on_operator_error is None else () if self._kept is None else fitness(self._kept),
             tracks_keys=self._tracks_keys,
         )

@@ -30,17 +30,18 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
 
     def become(self, other: "StepCounts") -> None:
         """Replace the counts by those from before."""
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(other, name))
+        for name, count in msgspec.structs.asdict(other).items():
+            setattr(self, name, count)
 
     def add(self, other: "StepCounts") -> None:
         """Add the counts of another instance."""
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        others = msgspec.structs.asdict(other)
+        for name, count in msgspec.structs.asdict(self).items():
+            setattr(self, name, count + others[name])
 
     def by_public_name(self) -> dict[str, int]:
         """Return the counts by the names that `status` and `run -o json` use."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.asdict(self)
 
 
 class SourceCounts(msgspec.Struct, array_like=True):

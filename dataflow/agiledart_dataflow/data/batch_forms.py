@@ -7,7 +7,7 @@ in may keep them and fill them again, so writable arrays are copied. Arrow's arr
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -27,6 +27,22 @@ else:
     pa = lazy_import("pyarrow")
 
 Form = Literal["arrow", "arrays", "polars"]
+
+
+@runtime_checkable
+class _DataFrame(Protocol):
+    def to_arrow(self) -> Any: ...
+
+
+@runtime_checkable
+class _ArrowTable(Protocol):
+    schema: Any
+    num_rows: int
+
+
+@runtime_checkable
+class _Array(Protocol):
+    def tolist(self) -> list[Any]: ...
 
 
 def in_form(columns: Columns, form: Form) -> Any:
@@ -119,9 +135,9 @@ def columns_of(made: Any, row_type: Any, *, zones: bool = False) -> Columns:
         names, length = list(made), max((len(values) for values in made.values()), default=0)
         parts = [_from_array(field, _taken(made, field, names)) for field in schema.fields]
     else:
-        if hasattr(made, "to_arrow"):
+        if isinstance(made, _DataFrame):
             made = made.to_arrow()
-        if not hasattr(made, "schema") or not hasattr(made, "num_rows"):
+        if not isinstance(made, _ArrowTable):
             raise TypeError(f"it returned a {type(made).__name__}, not a RecordBatch, a dict of arrays or a DataFrame")
         names, length = list(made.schema.names), made.num_rows
         parts = [from_arrow(field, _taken(made, field, names), zones=zones) for field in schema.fields]
@@ -170,7 +186,7 @@ def _from_times(field: ColumnField, array: "Array") -> Column:
 
 
 def _listed(values: Any) -> list[Any]:
-    listed: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
+    listed: list[Any] = values.tolist() if isinstance(values, _Array) else list(values)
     return listed
 
 
@@ -181,10 +197,10 @@ def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column
     Times with a zone are taken as UTC, without one, as columns have them; with `zones` they keep it, as objects.
     """
     # A column of a table comes as chunks; a Column has one array.
-    if hasattr(array, "combine_chunks"):
+    if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    if hasattr(array, "chunks"):
-        array = pa.concat_arrays(array.chunks)
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks)
     if field.kind == "object":
         return _objects(field, array)
     if not _is_of_family(array.type, field.kind):
@@ -236,4 +252,4 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
 def _is_of_family(arrow_type: Any, kind: str) -> bool:
     """Return whether values of an Arrow type mean the same in a field of this kind; an array of nulls fits everywhere."""
     plain = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    return pa.types.is_null(plain) or any(getattr(pa.types, f"is_{name}")(plain) for name in _FAMILIES[kind])
+    return pa.types.is_null(plain) or any(vars(pa.types)[f"is_{name}"](plain) for name in _FAMILIES[kind])

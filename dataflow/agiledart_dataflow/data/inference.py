@@ -4,9 +4,11 @@ called."""
 import collections.abc
 import types
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from agiledart_dataflow.data.lambda_types import UnknownTypeError, type_of_lambda
+from agiledart_dataflow.user_code.callables import code_of, name_of
 
 __all__ = [
     "UnknownTypeError",
@@ -30,13 +32,13 @@ _MANY = (
 
 def is_lambda(function: Callable[..., Any]) -> bool:
     """Return whether a function has no name of its own."""
-    return getattr(function, "__name__", "<lambda>") == "<lambda>"
+    return name_of(function, "<lambda>") == "<lambda>"
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
     """Return the annotated return type of a function, method or callable object. Raises `UnknownTypeError`."""
     target: Any = function
-    if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
+    if code_of(function) is None and not isinstance(function, MethodType):
         if isinstance(function, type):
             return function  # calling a class returns an instance of it
         target = type(function).__call__

@@ -7,6 +7,7 @@ from functools import wraps
 from types import UnionType
 from typing import Any, NewType, Union, get_args, get_origin
 
+from agiledart_dataflow.data.inline_text import InlineText
 from agiledart_dataflow.data.partitioning import canonical, not_nan
 from agiledart_dataflow.data.schema import fields_of, is_named_tuple
 
@@ -25,7 +26,7 @@ def without_nan(key_of: Callable[[Any], Any], key_type: Any) -> Callable[[Any], 
     An operator looks keys up in a dictionary, where NaN would be a new key each time, and one that no snapshot can place. Key types
     that contain no float cost nothing; a `KeyExpression` checks by itself.
     """
-    if hasattr(key_of, "python") or not _may_hold_nan(key_type):
+    if isinstance(key_of, InlineText) or not _may_hold_nan(key_type):
         return key_of
     checked = _check_of(key_type)
 

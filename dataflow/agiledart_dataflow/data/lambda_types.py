@@ -86,10 +86,10 @@ class _BytecodeTracer:
                 return type(step.argval)
             if step.opname == "RETURN_VALUE":
                 return self._kind(self._pop())
-            handler = getattr(self, f"_{step.opname.lower()}", None)
+            handler = vars(_BytecodeTracer).get(f"_{step.opname.lower()}")
             if handler is None:
                 raise UnknownTypeError(_why(step.opname))
-            handler(step)
+            handler(self, step)
         raise UnknownTypeError("it returns nothing")
 
     def _pop(self) -> Any:
@@ -171,7 +171,7 @@ class _BytecodeTracer:
 
     def _binary_subscr(self, step: dis.Instruction) -> None:
         index, of = self._pop(), self._pop()
-        self._stack.append(_Value(_item(self._kind(of), getattr(index, "known", None))))
+        self._stack.append(_Value(_item(self._kind(of), index.known if isinstance(index, _Value) else None)))
 
     # ---- combination of values
 

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.grouping import grouped, key_values
+from agiledart_dataflow.data.inline_text import ColumnFunction
 from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
@@ -114,7 +115,8 @@ def split_by_key(
     held: Held, order: Order, key_of: KeyFunction, router: KeyRouter, count: int
 ) -> list[tuple[Held, Order]]:
     """Split rows by the instance that owns their key: (rows, their order) for each of `count` instances."""
-    if type(held) is not list and hasattr(key_of, "columns"):
+    function: object = key_of
+    if type(held) is not list and isinstance(function, ColumnFunction):
         return _split_columns(held, order, key_of, router, count)
     rows = as_rows(held)
     parts: list[list[Any]] = [[] for _ in range(count)]

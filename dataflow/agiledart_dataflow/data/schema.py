@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NewType,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import msgspec
 
@@ -48,9 +59,25 @@ class Field:
         return self.type is ReadTime
 
 
+@runtime_checkable
+class _NamedTupleClass(Protocol):
+    _fields: tuple[str, ...]
+
+
+def type_parameters(kind: Any) -> tuple[Any, ...]:
+    """Return the type variables of a generic class or of its form with arguments; () for other types."""
+    parameters: tuple[Any, ...] = getattr(kind, "__parameters__", ())
+    return parameters
+
+
+def _metadata(hint: Any) -> tuple[Any, ...]:
+    """Return what `Annotated` adds to a type."""
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
 def is_named_tuple(kind: Any) -> bool:
     """Return whether this is a NamedTuple class."""
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return isinstance(kind, type) and issubclass(kind, tuple) and isinstance(kind, _NamedTupleClass)
 
 
 def fields_of(row_type: Any) -> tuple[Field, ...]:
@@ -68,7 +95,7 @@ def fields_of(row_type: Any) -> tuple[Field, ...]:
         raise SchemaError(f"the annotations of {origin.__name__} cannot be read: {error}") from None
     if any(name not in hints for name in names):
         raise SchemaError(f"{origin.__name__} has fields without a type; make it a typing.NamedTuple or a dataclass")
-    filled = dict(zip(getattr(origin, "__parameters__", ()), get_args(row_type), strict=False))
+    filled = dict(zip(type_parameters(origin), get_args(row_type), strict=False))
     return tuple(Field(name, substituted(hints[name], filled)) for name in names)
 
 
@@ -95,9 +122,7 @@ def aliases_of(row_type: Any) -> dict[str, tuple[str, ...]]:
     except NameError:
         return {}
     aliases = {
-        name: tuple(
-            alias for marker in getattr(hint, "__metadata__", ()) if isinstance(marker, Alias) for alias in marker.names
-        )
+        name: tuple(alias for marker in _metadata(hint) if isinstance(marker, Alias) for alias in marker.names)
         for name, hint in hints.items()
     }
     return {name: names for name, names in aliases.items() if names}
@@ -107,7 +132,7 @@ def substituted(kind: Any, filled: dict[Any, Any]) -> Any:
     """Return a type with its type variables replaced."""
     if isinstance(kind, TypeVar):
         return filled.get(kind, kind)
-    parameters = getattr(kind, "__parameters__", ())
+    parameters = type_parameters(kind)
     if not filled or not parameters:
         return kind
     return kind[tuple(filled.get(parameter, parameter) for parameter in parameters)]

@@ -17,6 +17,7 @@ class Sliding:
     """Window that holds at every time t the rows of (t − size, t]; a row entering and a row leaving are both changes."""
 
     size_ms: int
+    closes_by_time: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"sliding({self.size_ms} ms)"
@@ -55,6 +56,7 @@ class Session:
     """Window of a key's rows until none comes for `gap_ms`: [first, last + gap)."""
 
     gap_ms: int
+    closes_by_time: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"session(gap {self.gap_ms} ms)"

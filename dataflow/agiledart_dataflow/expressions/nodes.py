@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agiledart_dataflow.data.column_schema import ColumnKind
+from agiledart_dataflow.user_code.callables import name_of
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ValueType:
         return self.type | None if self.optional else self.type
 
     def __str__(self) -> str:
-        name = getattr(self.type, "__name__", str(self.type))
+        name = name_of(self.type, str(self.type))
         return f"{name} or None" if self.optional else str(name)
 
 

@@ -28,9 +28,9 @@ def _bools(array: Any) -> Any:
     return numbers_of(array)
 
 
-def _compare(name: str) -> Callable[..., Any]:
+def _compare(compare: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def kernel(kinds: Any, options: Any, a: Any, b: Any) -> Any:
-        return _bools(getattr(pc, name)(a, b))
+        return _bools(compare(a, b))
 
     return kernel
 
@@ -61,11 +61,11 @@ def _strip(kinds: Any, options: Any, a: Any) -> Any:
     return pc.ascii_trim(a, characters=" ")
 
 
-def _matches(name: str) -> Callable[..., Any]:
+def _matches(match: Callable[[Any, str], Any]) -> Callable[..., Any]:
     def kernel(kinds: Any, options: Any, a: Any, part: Any) -> Any:
         if not isinstance(part, str) or not isinstance(a, pa.Array):
             raise UnsupportedBatch
-        return _bools(getattr(pc, name)(a, pattern=part))
+        return _bools(match(a, part))
 
     return kernel
 
@@ -98,19 +98,19 @@ def _concat(kinds: Any, options: Any, a: Any, b: Any) -> Any:
 
 
 TEXT_KERNELS: dict[str, Callable[..., Any]] = {
-    "==": _compare("equal"),
-    "!=": _compare("not_equal"),
-    "<": _compare("less"),
-    "<=": _compare("less_equal"),
-    ">": _compare("greater"),
-    ">=": _compare("greater_equal"),
+    "==": _compare(lambda a, b: pc.equal(a, b)),
+    "!=": _compare(lambda a, b: pc.not_equal(a, b)),
+    "<": _compare(lambda a, b: pc.less(a, b)),
+    "<=": _compare(lambda a, b: pc.less_equal(a, b)),
+    ">": _compare(lambda a, b: pc.greater(a, b)),
+    ">=": _compare(lambda a, b: pc.greater_equal(a, b)),
     "+": _concat,
     "lower": _lower,
     "upper": _upper,
     "strip": _strip,
-    "contains": _matches("match_substring"),
-    "starts_with": _matches("starts_with"),
-    "ends_with": _matches("ends_with"),
+    "contains": _matches(lambda a, part: pc.match_substring(a, pattern=part)),
+    "starts_with": _matches(lambda a, part: pc.starts_with(a, pattern=part)),
+    "ends_with": _matches(lambda a, part: pc.ends_with(a, pattern=part)),
     "length": _length,
     "replace": _replace,
     "slice": _slice,

@@ -4,6 +4,9 @@ A source delivers columns when every step that it feeds begins with vectorised s
 comes first. The fields are a hint: a text outside them is still read when a step asks for it.
 """
 
+from typing import Any
+
+from agiledart_dataflow.aggregation.aggregators import ReadsValue
 from agiledart_dataflow.aggregation.named_running import NamedRunning
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowBuilder, RowExpression
 from agiledart_dataflow.graph.graph import Graph
@@ -77,7 +80,7 @@ def _taken(graph: Graph, step: Step) -> frozenset[str] | None:
         return None if fields_read_later is None else frozenset().union(fields_read_later & field_names, *taken)
     named = None if step.window is None else step.window.named
     if named is not None and isinstance(named.key, KeyExpression):
-        values = [part.value_of for part in named.aggregator.parts if hasattr(part, "value_of")]
+        values: list[Any] = [part.value_of for part in named.aggregator.parts if isinstance(part, ReadsValue)]
         return frozenset().union(*(part.fields for part in (*named.key.parts, *values)))
     if step.traits.stage == "sink" and step.connector is not None and step.connector.kind == "null":
         return frozenset()

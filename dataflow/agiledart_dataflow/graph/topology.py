@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
@@ -23,6 +23,7 @@ from agiledart_dataflow.plan.paths import AUTO
 from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.plan.stage_plan import suggestion
 from agiledart_dataflow.plan.step_parts import SourceParts
+from agiledart_dataflow.user_code.callables import code_of
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
@@ -282,7 +283,7 @@ def _annotated_row_type(connector: object) -> Any:
     if frame is None:
         return None
     function = frame.f_globals.get(frame.f_code.co_name)
-    if getattr(function, "__code__", None) is not frame.f_code:
+    if code_of(function) is not frame.f_code:
         return None
     names = [name for name, value in frame.f_locals.items() if value is connector]
     try:
@@ -291,7 +292,7 @@ def _annotated_row_type(connector: object) -> Any:
         return None
     for name in names:
         hint = hints.get(name)
-        if getattr(hint, "__origin__", None) is Source:
+        if get_origin(hint) is Source:
             return get_args(hint)[0]
     return None
 

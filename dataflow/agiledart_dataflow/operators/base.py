@@ -1,9 +1,10 @@
 """Interface of every operator, and the state methods of an operator whose whole state is in a store."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.batch import Held, Order
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.state.async_snapshot import AsyncSnapshot
 from agiledart_dataflow.state.dirty_keys import DirtyKeys, StateChanges
@@ -39,6 +40,26 @@ class Operator(OperatorState, Protocol):
     def state_keys(self) -> int:
         """Return the number of keys that have state."""
         ...
+
+
+@runtime_checkable
+class BatchOperator(Protocol):
+    """Operator that takes a batch in either form, rows or columns."""
+
+    def run_batch(self, held: Held, order: Order, watermark: Position) -> tuple[Held, Order]:
+        """Do the work of `run` on a batch as it came."""
+        ...
+
+
+@runtime_checkable
+class HasSides(Protocol):
+    """Operator that puts rows aside, for its side outputs.
+
+    Attributes:
+        sides: rows and their positions by the name of the output; the caller takes and clears them after each run.
+    """
+
+    sides: dict[str, tuple[list[Any], list[Any]]]
 
 
 class StoreBackedState(WithoutRest, Generic[S]):

@@ -19,6 +19,7 @@ from agiledart_dataflow.data.batch import Order, joined_order, listed
 from agiledart_dataflow.data.batch_forms import Form, columns_of, in_form
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy_module import lazy_import
+from agiledart_dataflow.user_code.callables import name_of
 from agiledart_dataflow.user_code.callsite import CallSite
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
@@ -39,8 +40,8 @@ def form_of(function: Callable[[Any], Any], where: CallSite) -> Form:
     hints.pop("return", None)
     hint = next(iter(hints.values()), None)
     origin = get_origin(hint) or hint
-    module = getattr(origin, "__module__", "").partition(".")[0]
-    name = getattr(origin, "__name__", "")
+    module = origin.__module__.partition(".")[0] if isinstance(origin, type) else ""
+    name = name_of(origin, "")
     if origin is None or (module == "pyarrow" and name == "RecordBatch"):
         return "arrow"
     if origin is dict or origin is Mapping or name == "Mapping":

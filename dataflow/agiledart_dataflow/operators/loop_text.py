@@ -51,7 +51,7 @@ class RowStep:
         function: row → what the kind says; None for a step that has only `inline` or `vector`.
         policy: reaction when it raises.
         inline: the same as text.
-        vector: the same over columns (`vector_chain.Vector`).
+        vector: the same over columns, `VectorWhere` or `VectorBuild`.
         enters: type of the rows that enter it; needed where rows must become columns.
     """
 

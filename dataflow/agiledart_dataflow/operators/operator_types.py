@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar, get_args, get_origin
 
-from agiledart_dataflow.data.schema import substituted
+from agiledart_dataflow.data.schema import substituted, type_parameters
 from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.user_code.callsite import CallSite
 
@@ -11,13 +11,13 @@ def base_arguments(cls: type, base: type) -> tuple[Any, ...]:
     """Return the arguments of a class's generic base, with the type variables that subclasses fill in; () when there are none."""
     filled: dict[Any, Any] = {}
     for parent in cls.__mro__:
-        for generic_base in getattr(parent, "__orig_bases__", ()):
+        for generic_base in vars(parent).get("__orig_bases__", ()):
             origin = get_origin(generic_base)
             arguments = tuple(substituted(part, filled) for part in get_args(generic_base))
             if origin is base:
                 return arguments
             if origin is not None:
-                filled |= dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
+                filled |= dict(zip(type_parameters(origin), arguments, strict=False))
     return ()
 
 

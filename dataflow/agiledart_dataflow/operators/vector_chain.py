@@ -1,7 +1,7 @@
 """`VectorChain`: stateless steps over `Columns`, one call of NumPy for each function of an expression."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Order
@@ -20,14 +20,6 @@ else:
 
 class NeedsRows(Exception):
     """Error of a batch of columns (user code raised, a division by zero); nothing was counted, and the batch is unchanged."""
-
-
-class Vector(Protocol):
-    """Effect of a step on columns; `RowStep.vector`."""
-
-    def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
-        """Return the rows that leave the step, and what goes with them."""
-        ...
 
 
 class VectorWhere:

@@ -322,7 +322,7 @@ class WriterAbilities:
 
     @property
     def emits_at_once(self) -> bool:
-        """Whether readers may see rows of an epoch that is not committed."""
+        """Report whether readers may see rows of an epoch that is not committed."""
         return self.at_once is not None and self.at_once.emits_at_once
 
     @property

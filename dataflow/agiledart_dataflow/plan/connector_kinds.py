@@ -6,7 +6,7 @@ Packages add kinds by entry points in the groups `agiledart.sources` and `agiled
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
 
@@ -60,6 +60,43 @@ class ConnectorKind:
     needs: str = ""
     opens: str = ""
     probes: str = ""
+
+
+@runtime_checkable
+class OpensSource(Protocol):
+    """Plugin that opens a source; a plain function that makes lines is the other kind of source."""
+
+    def open_source(self, connector: Connector, row_type: Any) -> SourceReader:
+        """Return a reader, as `SourcePlugin.open_source`."""
+        ...
+
+
+@runtime_checkable
+class HasApiVersion(Protocol):
+    """Plugin that says for which version of the interface it is made."""
+
+    api_version: int
+
+
+@runtime_checkable
+class HasDescription(Protocol):
+    """Plugin with a description in a few words."""
+
+    what: str
+
+
+@runtime_checkable
+class HasOptions(Protocol):
+    """Plugin that names its options."""
+
+    options: tuple[str, ...]
+
+
+@runtime_checkable
+class HasGuarantee(Protocol):
+    """Plugin that declares its guarantee for rows after a crash."""
+
+    guarantee: Guarantee
 
 
 class SourcePlugin(Protocol):

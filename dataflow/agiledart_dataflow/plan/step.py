@@ -85,8 +85,8 @@ def need_of(step: Step) -> Carries:
     """Return the data that a step needs beside each row: the need of its kind, reduced where its parts allow."""
     if step.traits.stage == "sink" and read_time_index(step.row_type) is None:
         return "rows"  # otherwise latencies are sampled by the source and number of the record behind a result
-    if step.traits.path_by_window and step.window is not None and getattr(step.window.window, "closes_by_time", False):
-        return "times" if getattr(step.window.aggregator, "commutative", False) else "positions"
+    if step.traits.path_by_window and step.window is not None and step.window.window.closes_by_time:
+        return "times" if step.window.aggregator.commutative else "positions"
     return step.traits.needs
 
 

@@ -137,7 +137,7 @@ class SourceInstance:
 
     @property
     def reader_abilities(self) -> ReaderAbilities:
-        """Return what its reader can do besides."""
+        """Return the abilities of its reader."""
         return self._abilities
 
     @property

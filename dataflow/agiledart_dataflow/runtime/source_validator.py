@@ -37,7 +37,7 @@ class SourceValidator:
     Args:
         step: the source's.
         reader: carries out its connector.
-        abilities: what the reader can do besides.
+        abilities: of the reader.
         clock: its event time; queues rows that cannot go at once.
         paces: rows wait for their time.
         has_letters: a side output reads dead letters of this source.

@@ -7,6 +7,7 @@ from agiledart_dataflow.aggregation.make_operator import MakeStore
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.position import Position, final_behind, is_final
+from agiledart_dataflow.operators.base import BatchOperator, HasSides
 from agiledart_dataflow.operators.segments import Run
 from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.plan.connectors import SinkWriter
@@ -52,8 +53,9 @@ class StageSteps:
         self.counts: dict[str, StepCounts] = {}
         self.errors = StepErrors(program, stage, outbox, self.counts)
         self.operator = self.errors.operator = program.operator(stage, self.errors.on_operator_error, make_store)
-        self.run_batch = getattr(self.operator, "run_batch", None)
-        self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self.operator, "sides", {})
+        operator: object = self.operator
+        self.run_batch = operator.run_batch if isinstance(operator, BatchOperator) else None
+        self._sides: dict[str, tuple[list[Any], list[Any]]] = operator.sides if isinstance(operator, HasSides) else {}
         self._segments = program.segments(stage, self.errors.on_step_error)
         head = program.steps(stage)[0]
         self.counted = StepCounts()

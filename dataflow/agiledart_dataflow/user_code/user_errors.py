@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from agiledart_dataflow.user_code.callables import code_of, unwrapped
 from agiledart_kernel.errors import UserCodeError
 
 NO_RECORD: Any = object()
@@ -14,6 +15,13 @@ EXPRESSION_FILE = "<expression>"
 
 MAX_RECORD_TEXT = 200
 MAX_ERROR_TEXT = 300
+
+
+@runtime_checkable
+class _WrapsOperator(Protocol):
+    """Operator that does its work by another one."""
+
+    inner: object
 
 
 def bounded_repr(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
@@ -49,8 +57,8 @@ def _place(traceback: TracebackType | None, function: Callable[..., Any] | None)
 
     The innermost frame in the step's own file, else the innermost frame outside the engine.
     """
-    function = getattr(function, "__wrapped__", function)
-    own = getattr(getattr(function, "__code__", None), "co_filename", None)
+    code = None if function is None else code_of(unwrapped(function))
+    own = None if code is None else code.co_filename
     own_line = other_line = ""
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
@@ -80,7 +88,7 @@ def record_in(traceback: TracebackType | None, runner: object) -> Any:
 
     It is the local `row` in the innermost frame of a method of the operator, or of its `inner` operator.
     """
-    inner = getattr(runner, "inner", runner)
+    inner = runner.inner if isinstance(runner, _WrapsOperator) else runner
     record: Any = NO_RECORD
     while traceback is not None:
         names = traceback.tb_frame.f_locals

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -103,7 +104,7 @@ class LatencyLog:
     ) -> None:
         place = read_time_index(row_type)
         assert place is not None
-        self._field = fields_of(row_type)[place].name
+        self._read_time = attrgetter(fields_of(row_type)[place].name)
         self._name, self._sink, self._keeping, self._root, self._clock = name, sink, keeping, root, clock
         self.kept = self.lost = 0
         self._waiting: list[LatencySample] = []
@@ -133,7 +134,7 @@ class LatencyLog:
                     sources[source] if 0 <= source < len(sources) else "",
                     sequence,
                     ReadTime(now),
-                    round(max(0, now - getattr(row, self._field)) / 1e6, 6),
+                    round(max(0, now - self._read_time(row)) / 1e6, 6),
                 )
             )
 

@@ -183,7 +183,7 @@ class RunningInstance:
         has_begun: False for an instance of the next generation that waits for its state.
         has_handed_over: its generation has ended, and it has handed its state over.
         keys: samples the key groups of incoming rows; None where there are none or the sample has no use.
-        sink: what its writer can do besides.
+        sink: abilities of its writer.
         by_epoch: a sink that stays open at the end of its input, because the last epoch is committed later.
         unsaved: why it could not be saved at its last barrier; empty when it was saved.
         emitted_rows: count of the rows given to a sink that cannot abort them.
@@ -245,7 +245,7 @@ class RunningInstance:
 
     @property
     def reader_abilities(self) -> ReaderAbilities:
-        """What the reader of a source can do besides; nothing for other instances."""
+        """Abilities of the reader of a source; none for other instances."""
         return _NO_READER if self.source is None else self.source.reader_abilities
 
     @property

@@ -5,6 +5,7 @@ do the same, and `build_bundle` does it there. The program that runs a bundle co
 digest.
 """
 
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -214,7 +215,7 @@ def _run_module(modules: UserModules, entry: str, display_name: str) -> ModuleTy
 
 
 def _named(module: ModuleType, name: str, place: str) -> Topology | Callable[..., Any]:
-    value = getattr(module, name, None)
+    value = vars(module).get(name)
     if isinstance(value, Topology) or (callable(value) and not isinstance(value, type)):
         return value
     candidates = _builders(module)
@@ -232,7 +233,7 @@ def _builders(module: ModuleType) -> list[str]:
     names = []
     for name, value in vars(module).items():
         own = callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
-        returns = getattr(value, "__annotations__", {}).get("return") if own else None
+        returns = inspect.get_annotations(value).get("return") if own else None
         if isinstance(value, Topology) or returns in (Topology, "Topology"):
             names.append(name)
     return names

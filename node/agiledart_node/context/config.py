@@ -160,8 +160,8 @@ class NodeConfig:
         if self.scheduler_scope not in ("zone", "region"):
             raise ConfigurationError(f"scheduler_scope = {self.scheduler_scope!r}: must be zone or region")
         for name in _COUNTS:
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name} = {getattr(self, name)}: must be at least 1")
+            if (count := getattr(self, name)) < 1:
+                raise ConfigurationError(f"{name} = {count}: must be at least 1")
         if self.max_pending < 0:
             raise ConfigurationError(f"max_pending = {self.max_pending}: must be at least 0")
         if not 0 < self.capacity_check_interval_ns <= self.pending_timeout_ns:

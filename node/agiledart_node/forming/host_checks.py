@@ -1,7 +1,7 @@
 """Checks of hosts for a dry run: whether the code loads, and whether sources and sinks would open. Nothing keeps running."""
 
 from agiledart_kernel.instants import SECOND, Duration
-from agiledart_kernel.machine import Completed
+from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
@@ -95,5 +95,6 @@ class HostChecks:
         if isinstance(answer, Completed) and isinstance(answer.result, HostChecked):
             checked = answer.result
         else:
-            checked = HostChecked(0, getattr(answer, "reason", "") or "it could not be checked")
+            reason = answer.reason if isinstance(answer, Failed) else ""
+            checked = HostChecked(0, reason or "it could not be checked")
         self._context.send(sender, HostChecked(message.request, checked.refusal, checked.connectors))

@@ -51,7 +51,8 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         return later if later.is_forgotten else earlier
     base, other = (earlier, later) if state_precedence(earlier) > state_precedence(later) else (later, earlier)
     if other.assignment and not base.assignment:
-        base = msgspec.structs.replace(base, **{name: getattr(other, name) for name in _PLACES})
+        places = msgspec.structs.asdict(other)
+        base = msgspec.structs.replace(base, **{name: places[name] for name in _PLACES})
     changed = {
         "history": merged_history(base.history, other.history),
         "stopping": base.stopping or other.stopping,
@@ -60,7 +61,8 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         "rivals": merged_rivals(base.rivals, other.rivals),
         "signed_entries": merged_signed_entries(base.signed_entries, other.signed_entries),
     }
-    if all(getattr(base, name) == value for name, value in changed.items()):
+    before = msgspec.structs.asdict(base)
+    if all(before[name] == value for name, value in changed.items()):
         return base
     return msgspec.structs.replace(base, **changed)
 

@@ -149,7 +149,8 @@ def without_unproven_rights(
         "stopping": record.stopping and is_ordered,
         "is_unverified": record.is_unverified or (record.state == STOPPED and not is_ordered),
     }
-    if all(getattr(record, name) == value for name, value in changed.items()):
+    before = msgspec.structs.asdict(record)
+    if all(before[name] == value for name, value in changed.items()):
         return record
     return msgspec.structs.replace(record, **changed)
 

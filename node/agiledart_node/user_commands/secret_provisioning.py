@@ -7,7 +7,7 @@ when its secret is set, and the secret would go to the first user to submit some
 
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Duration
-from agiledart_kernel.machine import Completed
+from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_kernel.signed_commands import parse_signed_command
@@ -104,7 +104,8 @@ class SecretProvisioning:
         answer = answers.get(number)
         if isinstance(answer, Completed):
             return ""
-        return getattr(answer, "reason", "") or f"{context.me.name} could not store it"
+        reason = answer.reason if isinstance(answer, Failed) else ""
+        return reason or f"{context.me.name} could not store it"
 
     async def answer_agent(self, sender: Peer, message: QuerySecrets) -> None:
         """Answer another agent with the secrets stored here."""

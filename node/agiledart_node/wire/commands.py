@@ -6,7 +6,7 @@ request with any number of `ControlProgress` and exactly one `ControlAnswer` or 
 JSON document; its schema is in `docs/reference/control-api.md`.
 """
 
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
 
@@ -459,3 +459,13 @@ VERB_BY_COMMAND: dict[type, str] = {
     Secrets: "secrets",
 }
 """The row of `permissions.VERBS` for each command; a command without one is refused."""
+
+
+@runtime_checkable
+class _NamesApplication(Protocol):
+    name: str
+
+
+def named_application(command: Command) -> str:
+    """Return the name in a command: of an application, or of what else it is about; empty when it has none."""
+    return command.name if isinstance(command, _NamesApplication) else ""

@@ -100,17 +100,6 @@ class Leases:
         agreed = self._view.agreed
         agreed.predecessor.last_received_at = agreed.successor.last_received_at = self._view.now
 
-    def note_alive(self, sender: Peer) -> None:
-        """Note a sign of life of a neighbour; a message of its later incarnation ends the earlier one."""
-        agreed = self._view.agreed
-        for side in (agreed.predecessor, agreed.successor):
-            peer = side.peer
-            if peer is not None and peer.node == sender.node:
-                if peer.incarnation == sender.incarnation:
-                    side.last_received_at = self._view.now
-                elif peer.incarnation < sender.incarnation:
-                    lose(agreed, peer)
-
     # ---- granting
 
     def on_renew(self, sender: Peer, message: RenewLease) -> None:

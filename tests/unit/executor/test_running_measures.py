@@ -6,6 +6,7 @@ import pytest
 
 from agiledart_dataflow.counts.interval_measures import MEASURES
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
+from agiledart_dataflow.plan.connector_abilities import ReaderAbilities
 from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_kernel.instants import SECOND
 
@@ -14,7 +15,7 @@ class Counting:
     """In the place of an instance or a source: counts of an even flow."""
 
     queued_rows = 0
-    reader = None  # no report says whether its outer output is blocked
+    reader_abilities = ReaderAbilities()  # no report says whether its outer output is blocked
 
     def __init__(self, *, is_source: bool) -> None:
         self.at = 0.0

@@ -1,5 +1,6 @@
 """`agiledart token`: create, list, show and revoke join tokens."""
 
+import dataclasses
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -173,7 +174,7 @@ def show(text: str, output: str) -> int:
 
     now = int(time.time())
     described = describe(parse_token(read_token(text)), now)
-    response = {name: getattr(described, name) for name in described.__slots__}
+    response = dataclasses.asdict(described)
     if output == "json":
         print_json(response)
     else:
