@@ -38,7 +38,7 @@ from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
 from agiledart_dataflow.data.schema import Alias, ReadTime, Retained, Topic
 from agiledart_dataflow.event_time.windows import counted, hopping, session, sliding, tumbling
-from agiledart_dataflow.expressions.aggregates import count
+from agiledart_dataflow.expressions.aggregates import count, window_end, window_start
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
 from agiledart_dataflow.graph.streams import KeyedStream, PaneStream, SlidingStream, Stream
 from agiledart_dataflow.graph.topology import Topology
@@ -115,4 +115,6 @@ __all__ = [
     "tcp",
     "tumbling",
     "when",
+    "window_end",
+    "window_start",
 ]

@@ -58,7 +58,7 @@ class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
             context.emit(self._pane(key, payload, window_state))
 
     def _pane(self, key: Any, end: int, state: Any) -> Pane[Any, Any]:
-        pane = Pane(key, end - self._window.size_ms, end, self._aggregator.result(state))
+        pane = Pane(key, self._window.start_of(end), end, self._aggregator.result(state))
         return pane if self._flat is None else self._flat(pane)
 
     def to_plain(self, state: State) -> Any:

@@ -9,7 +9,6 @@ the same order. END_OF_INPUT closes all panes. The source has sorted rows within
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
-from math import gcd
 from operator import add, iadd, lt
 from typing import Any, Final
 
@@ -70,7 +69,6 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         self._counts_only = self._kept is not None and not self._kept.values
         self._single = window.size_ms == window.every_ms
         self._hops = window.size_ms > window.every_ms
-        self._step_ms = gcd(window.size_ms, window.every_ms)
         self.store = OpenWindows(
             codec,
             positions=positions,
@@ -145,14 +143,14 @@ class PaneWindow(StoreBackedState[OpenWindows]):
 
     def panes_at(self, time_ms: int) -> tuple[Any, ...]:
         """Return the panes that hold a time (in the loop's form), and the bounds between which they stay the same."""
-        lo = time_ms - time_ms % self._step_ms
+        lo, hi = self._window.bounds(time_ms)
         open_panes: list[Any] = []
         for end in self._window.ends(time_ms):
             pane = self.store.open(end)
             open_panes.append((pane, self._firsts[end]) if self._positions else pane)
         if not self._single:
-            return open_panes, lo, lo + self._step_ms
-        return (*open_panes[0], lo, lo + self._step_ms) if self._positions else (open_panes[0], lo, lo + self._step_ms)
+            return open_panes, lo, hi
+        return (*open_panes[0], lo, hi) if self._positions else (open_panes[0], lo, hi)
 
     def _new_pane(self) -> dict[Any, Any]:
         return defaultdict(int) if self._counts_only else {}
@@ -164,7 +162,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
     def _close(self, end: int, out: list[Any], at: list[Any]) -> None:
         pane, firsts = self._panes.pop(end), self._firsts.pop(end)
         before = self._before.pop(end, {})
-        start = end - self._window.size_ms
+        start = self._window.start_of(end)
         new = tuple.__new__  # a Pane of four values, made without the call of its own __new__
         if self._on_operator_error is not None:
             self._close_carefully(end, pane, firsts, self._value_of(before), (out, at))
@@ -224,7 +222,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         self, end: int, pane: Any, firsts: Any, value_of: Callable[[Any, Any], Any], put: tuple[list[Any], list[Any]]
     ) -> None:
         """Put out the panes of a window whose values can be made; count and report the others."""
-        start = end - self._window.size_ms
+        start = self._window.start_of(end)
         entries: list[tuple[Any, Any]] = [(end, key) for key in pane]
         if self._positions:
             entries = list(zip(*self._placed(end, firsts), strict=True))

@@ -19,6 +19,7 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.grouping import grouped
 from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.event_time.windows import Panes
+from agiledart_dataflow.event_time.zone_days import DAY_MS
 from agiledart_dataflow.state.dirty_keys import MAX_DIRTY_KEYS, DirtyRows
 from agiledart_dataflow.state.open_windows import Anew
 
@@ -111,9 +112,9 @@ class VectorPanes:
         assert named.key is not None
         self._window = window
         self._key = named.key
+        self._named = named
         self._row_type = named.row_type
         self.values_kept = values_kept
-        self._step_ms = gcd(window.size_ms, window.every_ms)
         self.open: dict[int, OpenVectorWindow] = {}
         self._came: DirtyRows | None = None  # None: changes are not tracked, or are unknown
         self._most = 0  # limit of dirty rows
@@ -127,23 +128,24 @@ class VectorPanes:
         if any(value.kind == "object" or value.valid is not None for value in values):
             raise Unfit
         arrays = [value.values for value in values]
-        first, last = int(times.min()) // self._step_ms, int(times.max()) // self._step_ms
-        if first == last:
+        first, last = int(times.min()), int(times.max())
+        if last < self._window.bounds(first)[1]:
             self._put(first, keys, arrays, len(times))
             return
-        slots = times // self._step_ms
+        slots = _slots(self._window, times)
         if not bool((slots[1:] >= slots[:-1]).all()):
             order = np.argsort(slots, kind="stable")
             slots, keys, arrays = slots[order], [key.take(order) for key in keys], [array[order] for array in arrays]
+            times = times[order]
         cuts = [0, *(np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist(), len(slots)]
         for start, stop in pairwise(cuts):
             part = slice(start, stop)
             self._put(
-                int(slots[start]), [key.take(part) for key in keys], [array[part] for array in arrays], stop - start
+                int(times[start]), [key.take(part) for key in keys], [array[part] for array in arrays], stop - start
             )
 
-    def _put(self, slot: int, keys: list[Column], values: list["Array"], rows: int) -> None:
-        for end in self._window.ends(slot * self._step_ms):
+    def _put(self, time_ms: int, keys: list[Column], values: list["Array"], rows: int) -> None:
+        for end in self._window.ends(time_ms):
             window = self.open.get(end)
             if window is None:
                 window = self.open[end] = OpenVectorWindow()
@@ -223,7 +225,10 @@ class VectorPanes:
     def _result(self, end: int, window: OpenVectorWindow) -> Columns:
         schema = schema_of(self._row_type)
         keys, numbers, count, counts = self.merged(window)
-        made = [*keys, Column("int", np.full(count, end - self._window.size_ms)), Column("int", np.full(count, end))]
+        start = self._window.start_of(end)
+        made = [*keys, Column("int", np.full(count, start)), Column("int", np.full(count, end))]
+        texts = self._named.texts(start, end)
+        made += [column_of(schema.fields[len(made) + number], [text] * count) for number, text in enumerate(texts)]
         sums: dict[int, Any] = {}
         for part in self.values_kept.parts:
             into = schema.fields[len(made)]
@@ -312,6 +317,21 @@ class VectorPanes:
             for piece in window.pieces
             for number in Column(self._fields[value].kind, piece.values[value]).to_list()
         ]
+
+
+def _slots(window: Panes, times: "Array") -> "Array":
+    """Return a number for each time, equal for times that the same windows hold, in order of the times."""
+    if type(window) is Panes:
+        slots: Array = (times - window.origin_ms) // gcd(window.size_ms, window.every_ms)
+        return slots
+    limits: list[int] = []
+    for day in np.unique(times // DAY_MS).tolist():  # each day's own limits: the days between two rows may be many
+        first, following = window.bounds(day * DAY_MS)
+        limits.append(first)
+        while following < (day + 1) * DAY_MS:
+            limits.append(following)
+            following = window.bounds(following)[1]
+    return np.searchsorted(np.unique(np.array(limits, np.int64)), times, side="right")
 
 
 def fitting(field: ColumnField, values: list[Any]) -> Column:

@@ -47,12 +47,15 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
 class SourceCounts(msgspec.Struct, array_like=True):
     """Counts of the lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
 
+    Where steps run at the source, the rows that they made, `made`, stand beside the lines.
+
     Attributes:
         spooled: records that are in the spool now; `spooled_ever`: that went through it.
         dead_letters: malformed lines that went to the side output.
         early: records (of those counted above) whose clock was too fast, so that they waited for their time.
         before: lines that an earlier run has read, after which this one began; in none of the others.
         lost_behind: number of lines after which this attempt began without the log that held the later ones; None: it did not.
+        steps: counts of the steps that run before its rows have event times, by name, in order.
     """
 
     lines: int = 0
@@ -68,6 +71,12 @@ class SourceCounts(msgspec.Struct, array_like=True):
     dead_letters: int = 0
     before: int = 0
     lost_behind: int | None = None
+    steps: dict[str, StepCounts] = {}
+
+    @property
+    def made(self) -> int:
+        """Number of rows that these steps made beyond those that they took; below zero: that they dropped."""
+        return sum(counts.rows_out - counts.rows_in for counts in self.steps.values())
 
     @property
     def malformed_records(self) -> int:

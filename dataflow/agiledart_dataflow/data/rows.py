@@ -1,6 +1,9 @@
 """Rows that built-in steps put out. They are NamedTuples: they travel, compare and print like any row of the user's."""
 
-from typing import Generic, NamedTuple, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Final, Generic, NamedTuple, TypeVar
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,6 +57,16 @@ class Pane(NamedTuple, Generic[K, V]):
     start_ms: int
     end_ms: int
     value: V
+
+    @property
+    def start(self) -> datetime:
+        """The start, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.start_ms)
+
+    @property
+    def end(self) -> datetime:
+        """The end, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.end_ms)
 
 
 class Joined(NamedTuple, Generic[K, L, R]):

@@ -17,6 +17,13 @@ class NoSuchMethod(TopologyError, AttributeError):
     """Error: expressions have no such method. Also an AttributeError, so that `hasattr` works."""
 
 
+_BESIDE = {
+    "count": "count() counts rows and stands alone: .aggregate(…, n=count())",
+    "filter": ".where(expression) of a stream keeps the rows for which it is true",
+}
+"""Words that are no methods of an expression → what is meant."""
+
+
 class Expression:
     """A value of each row. Made by `col`, `lit` and `when`, joined by Python's operators (`&`, `|`, `~` for and, or, not)."""
 
@@ -44,6 +51,8 @@ class Expression:
             """Raise an error with the user's line for an unknown method; names that begin with `_` are Python's own."""
             if name.startswith("_"):
                 raise AttributeError(f"'Expression' object has no attribute {name!r}", name=name, obj=self)
+            if name in _BESIDE:
+                raise NoSuchMethod(f"{call_site()}  an expression has no method {name!r}: {_BESIDE[name]}")
             known = [method for method in dir(Expression) if not method.startswith("_") and method != "node"]
             close = get_close_matches(name, known, 1)
             meant = f"did you mean .{close[0]}(…)?" if close else f"it has {', '.join(known)}"

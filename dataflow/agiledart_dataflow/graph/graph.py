@@ -109,8 +109,16 @@ class Graph:
         """Reject windows over rows without event times, at the line of the window: they would never close."""
         timeless: dict[int, str] = {}
         for step in self.steps:
+            if step.is_at_source:
+                self._check_alone(step)
             if step.source is not None and step.function is no_time:
                 timeless[step.index] = step.name
+                if "clock" in step.source.clock or "idle_timeout_ms" in step.source.clock:
+                    option = "clock" if "clock" in step.source.clock else "idle_timeout"
+                    raise step.where.error(
+                        f"source {step.name!r} has {option}=, and its rows have no event times that could pass by a clock:"
+                        " give it event_time=…, or leave it out"
+                    )
             for before in step.inputs:
                 if before in timeless:
                     timeless[step.index] = timeless[before]
@@ -118,6 +126,16 @@ class Graph:
                 source = timeless[step.index]
                 raise step.where.error(
                     f"{step.name!r} uses event time, and the rows of source {source!r} have none: give it event_time=…"
+                )
+
+    def _check_alone(self, step: Step) -> None:
+        """Reject another reader of the rows that enter a step at the source: they have no times yet."""
+        (before,) = step.inputs
+        for other in self.steps:
+            if before in other.inputs and other is not step and not other.is_side:
+                raise other.where.error(
+                    f"{other.name!r} reads the rows of {self.steps[before].name!r}, which have no times before"
+                    f" {step.name!r}: let it read the rows of the step with event_time="
                 )
 
 

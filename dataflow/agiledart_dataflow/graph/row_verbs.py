@@ -4,14 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agiledart_dataflow.data.inference import UnknownTypeError, element_type, is_lambda, return_annotation, traced_type
+from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph.graph import Rows
+from agiledart_dataflow.graph.source_times import with_times
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.step_parts import RowParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_options
 
 
-def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: Any, on_error: ErrorPolicy) -> Rows:
+def mapped(
+    rows: Rows,
+    function: Callable[..., Any],
+    name: str | None,
+    returns: Any,
+    on_error: ErrorPolicy,
+    event_time: Any = None,
+) -> Rows:
     """Return the rows that a function makes, one of each row."""
     where = call_site()
     name = step_name(function, name, "map", where)
@@ -21,7 +30,8 @@ def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: 
             returns = traced_type(function, rows.type)
         except UnknownTypeError as error:
             raise where.error(_ask_returns("map", name, error)) from None
-    return rows.add(name, "map", returns, function=function, options=policy, on_error=on_error)
+    made = rows.add(name, "map", returns, function=function, options=policy, on_error=on_error)
+    return with_times(made, event_time, where)
 
 
 def filtered(rows: Rows, function: Callable[..., Any], name: str | None, on_error: ErrorPolicy) -> Rows:
@@ -34,7 +44,12 @@ def filtered(rows: Rows, function: Callable[..., Any], name: str | None, on_erro
 
 
 def flat_mapped(
-    rows: Rows, function: Callable[..., Any], name: str | None, returns: Any, on_error: ErrorPolicy
+    rows: Rows,
+    function: Callable[..., Any],
+    name: str | None,
+    returns: Any,
+    on_error: ErrorPolicy,
+    event_time: Any = None,
 ) -> Rows:
     """Return the rows that a function makes, none, one or many of each row."""
     where = call_site()
@@ -47,7 +62,7 @@ def flat_mapped(
             raise where.error(_ask_returns("flat_map", name, error)) from None
         annotated = returns
     policy = policy_options(on_error, where)
-    return rows.add(
+    made = rows.add(
         name,
         "flat_map",
         annotated if returns is None else returns,
@@ -56,6 +71,7 @@ def flat_mapped(
         on_error=on_error,
         rows=RowParts(many=many),
     )
+    return with_times(made, event_time, where)
 
 
 def union(rows: Rows, others: Sequence[object], name: str) -> Rows:
@@ -86,10 +102,20 @@ def sink(rows: Rows, name: str, connector: object, at: str | None) -> None:
     rows.add(name, "sink", rows.type, connector=connector, at=connector.at if at is None else at)
 
 
+_OF_EXPRESSIONS = {
+    "filter": "use .where(…), which keeps the rows for which the expression is true",
+    "map": "use .with_columns(name=…) to add fields, or .select(…) to choose them",
+    "flat_map": "use .where(…), .with_columns(name=…) or .select(…)",
+}
+"""Verb of functions → the verb that takes expressions."""
+
+
 def step_name(function: Any, name: str | None, verb: str, where: CallSite) -> str:
     """Return the name of a step that is made from a function: the given one, or the function's own."""
     if isinstance(function, str):
         raise where.error(f'{verb} takes the function first, then the name: .{verb}(function, name="{function}")')
+    if isinstance(function, Expression):
+        raise where.error(f"{verb}() takes a function of a row, not an expression: {_OF_EXPRESSIONS[verb]}")
     if not callable(function):
         raise where.error(f"{verb}() takes a function of a row, not {function!r}")
     if name is not None:

@@ -6,6 +6,7 @@ from agiledart_dataflow.data.rows import DeadLetter, Either
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.graph.graph import Rows, needs_name
+from agiledart_dataflow.graph.source_times import timed_source
 from agiledart_dataflow.user_code.callsite import call_site
 
 MAX_TAG = 64
@@ -16,6 +17,8 @@ def late(rows: Rows, name: str) -> Rows:
     """Return the rows that came too late for the step."""
     where = call_site()
     step = rows.step
+    if (source := timed_source(rows.graph, step)) is not None:
+        return _beside(Rows(rows.graph, source), name, "late", rows.type)
     if step.source is not None:
         return _beside(rows, name, "late", rows.type)
     if step.window is not None and isinstance(step.window.window, Panes) and step.window.window.lateness_ms:

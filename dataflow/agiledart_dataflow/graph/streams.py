@@ -5,7 +5,7 @@ contain the checks and the steps of each verb.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -16,7 +16,6 @@ from agiledart_dataflow.event_time.windows import ClosingWindow, Panes, Sliding
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
-from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import KeyedRows, Rows
 from agiledart_dataflow.graph.keyed_verbs import Keep, StateOptions, itself
 from agiledart_dataflow.graph.missing_verbs import missing_verbs
@@ -25,6 +24,7 @@ from agiledart_dataflow.operators.patterns import Never
 from agiledart_dataflow.plan.connectors import Sink
 from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
+from agiledart_dataflow.user_code.explained_calls import explained
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -68,14 +68,20 @@ class Stream(Generic[T]):
         *,
         returns: type[U] | None = None,
         on_error: ErrorPolicy = "fail",
+        event_time: "Callable[[U], datetime | int] | str | Expression | None" = None,
     ) -> "Stream[U]":
         """Replace each row by the function's result. The new type comes from the function's annotation, or from `returns`.
 
         `on_error`, here and in `filter` and `flat_map`, decides about a row at which the function raises. `fail`: the application
         fails. `skip`: the row is dropped and counted. `dead_letter`: the row is counted and put aside with the error;
         `.errors(name)` reads it.
+
+        `event_time`, here and in `flat_map`, takes the event times from the new rows, as a source does from its own: for rows
+        that have none before, such as lines of text. The step then runs at its source, which must have no event times, and only
+        steps of single rows may stand between. The source's `max_out_of_order`, `idle_timeout`, `clock` and `max_ahead` hold for
+        these times; `.late(name)` behind the step reads the late rows.
         """
-        return Stream(row_verbs.mapped(self._rows, function, name, returns, on_error))
+        return Stream(row_verbs.mapped(self._rows, function, name, returns, on_error, event_time))
 
     def filter(
         self, function: Callable[[T], object], name: str | None = None, *, on_error: ErrorPolicy = "fail"
@@ -91,6 +97,7 @@ class Stream(Generic[T]):
         *,
         returns: type[U] | None = None,
         on_error: ErrorPolicy = "fail",
+        event_time: "Callable[[U], datetime | int] | str | Expression | None" = None,
     ) -> "Stream[U]": ...
     @overload
     def flat_map(
@@ -100,15 +107,16 @@ class Stream(Generic[T]):
         *,
         returns: type[U] | None = None,
         on_error: ErrorPolicy = "fail",
+        event_time: "Callable[[U], datetime | int] | str | Expression | None" = None,
     ) -> "Stream[U]": ...
     def flat_map(
-        self, function: Any, name: Any = None, *, returns: Any = None, on_error: Any = "fail"
+        self, function: Any, name: Any = None, *, returns: Any = None, on_error: Any = "fail", event_time: Any = None
     ) -> "Stream[Any]":
         """Replace each row by one or none (`-> X | None`), or by any number of rows (`-> Iterable[X]`, `list[X]` …).
 
         With a lambda, `returns=X` gives the type of the rows, and the lambda returns an iterable of them.
         """
-        return Stream(row_verbs.flat_mapped(self._rows, function, name, returns, on_error))
+        return Stream(row_verbs.flat_mapped(self._rows, function, name, returns, on_error, event_time))
 
     def union(self, *others: "Stream[T]", name: str) -> "Stream[T]":
         """Merge the rows of several streams of one type, in order of position."""

@@ -9,7 +9,6 @@ from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
 from agiledart_dataflow.event_time.event_times import event_times
 from agiledart_dataflow.expressions.expression import Expression
-from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import Graph, span_ms
 from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.graph.streams import Stream
@@ -25,6 +24,7 @@ from agiledart_dataflow.plan.stage_plan import suggestion
 from agiledart_dataflow.plan.step_parts import SourceParts
 from agiledart_dataflow.user_code.callables import code_of
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
+from agiledart_dataflow.user_code.explained_calls import explained
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import milliseconds
@@ -298,7 +298,7 @@ def _annotated_row_type(connector: object) -> Any:
 
 
 def _type_of_first(connector: Connector) -> Any:
-    """Return the type of a list's first row; the last resort for tests that hand in a list."""
+    """Return the type of a list's first row, or text for `lines`; the last resort where the builder names no type."""
     if connector.kind == "list" and len(connector.payload):
         return type(connector.payload[0])
-    return None
+    return str if connector.kind == "lines" else None

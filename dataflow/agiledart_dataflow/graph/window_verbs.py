@@ -37,7 +37,8 @@ def aggregated(
     flat: Callable[[Any], Any] | None = None
     named = None
     if results:
-        named = named_window(name, keyed.key_of, keyed.key_type, keyed.type, results, where)
+        assert not isinstance(window, Sliding)  # its verb takes one aggregate only
+        named = named_window(name, keyed.key_of, keyed.key_type, keyed.type, results, where, window.time_text)
         aggregator, row_type, flat = named.aggregator, named.row_type, named.flat
         step_option = ("results", repr(sorted(results.items())))
     else:

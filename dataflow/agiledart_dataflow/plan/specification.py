@@ -24,6 +24,9 @@ LATENESS: Final = "lateness_ms"
 """Option of a window that accepts late rows for a while."""
 
 
+AT_SOURCE: Final = "at_source"
+"""Option of a step that runs in the instance of its source, before the rows get their event times."""
+
 PATHS = "paths"
 """Option of a step with the paths that its rows may take to other nodes."""
 
@@ -81,6 +84,11 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def side(self) -> str:
         """Tag of the side output that it takes from the step before it; "" for all other steps."""
         return self.option("tag")
+
+    @property
+    def is_at_source(self) -> bool:
+        """True for a step that runs in the instance of its source, before the rows get their event times."""
+        return bool(self.option(AT_SOURCE))
 
     @property
     def panes(self) -> Panes | None:

@@ -93,12 +93,13 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
     groups: list[list[StepSpecification]] = []
     group_of: dict[int, list[StepSpecification]] = {}
     for step in specification.steps:
-        joins = False
-        if step.traits.is_stateless:
+        joins = step.is_at_source
+        if step.traits.is_stateless and not joins:
             (before,) = step.inputs
             upstream = specification.steps[before]
             consumers = [consumer for consumer in specification.consumers(before) if not consumer.side]
-            joins = upstream.traits.stage != "source" and len(consumers) == 1 and step.at == upstream.at
+            is_source = upstream.traits.stage == "source" or upstream.is_at_source
+            joins = not is_source and len(consumers) == 1 and step.at == upstream.at
         if joins:
             group = group_of[step.inputs[0]]
         else:

@@ -8,7 +8,7 @@ from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.data.schema import SchemaError, check_travels, read_time_index
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_dataflow.plan.specification import Options, StepSpecification
+from agiledart_dataflow.plan.specification import AT_SOURCE, Options, StepSpecification
 from agiledart_dataflow.plan.step_kinds import StepKind, kind_named
 from agiledart_dataflow.plan.step_parts import RowParts, SourceParts, StateParts, TopParts, WindowParts
 from agiledart_dataflow.user_code.callsite import CallSite
@@ -54,6 +54,16 @@ class Step:
             return ()
         given = () if self.state is None else self.state.key_functions
         return given or (self.keying.function,)
+
+    @property
+    def is_side(self) -> bool:
+        """True for a side output of another step."""
+        return any(name == "tag" for name, _ in self.options)
+
+    @property
+    def is_at_source(self) -> bool:
+        """True for a step that runs in the instance of its source, before the rows get their event times."""
+        return any(name == AT_SOURCE for name, _ in self.options)
 
     @property
     def skips_failed_rows(self) -> bool:

@@ -1,6 +1,6 @@
 """Ledger of all records. `audit` names each place where an application's counts do not add up; `summarise` adds them up.
 
-    a source    lines = records + late + malformed + shed + spooled + waiting
+    a source    lines + rows that steps at the source made = records + late + malformed + shed + spooled + waiting
     a step      in = out + filtered + skipped + dead letters + late, where one row makes at most one
     with state  in = taken + filtered + skipped + dead letters + late; rows taken come out of running values at once, of tumbling
                 and hopping windows by the end, and none stay there
@@ -69,7 +69,7 @@ def misses(instance: InstanceStatistics) -> list[str]:
 def _of_instance(known: dict[str, StepSpecification], instance: InstanceStatistics) -> list[str]:
     imbalances: list[str] = []
     if instance.source is not None:
-        (name,) = instance.steps or ("source",)
+        name = next(iter(instance.steps), "source")
         imbalances += _of_source(name, instance.source)
     names = list(instance.steps)
     for name, counts in instance.steps.items():
@@ -81,7 +81,7 @@ def _of_instance(known: dict[str, StepSpecification], instance: InstanceStatisti
                 imbalances.append(
                     f"{name} {instance.index}: {instance.state_keys} keys are left in windows after the end of the input"
                 )
-    for before, after in pairwise(names):
+    for before, after in pairwise(names if instance.source is None else instance.source.steps):
         put_out, took = instance.steps[before].rows_out, instance.steps[after].rows_in
         if put_out != took:
             imbalances.append(f"{after} {instance.index}: took {took} of the {put_out} rows that {before} put out")
@@ -102,10 +102,11 @@ def _of_source(name: str, counts: SourceCounts) -> list[str]:
         "spooled": counts.spooled,
         "waiting": counts.waiting,
     }
-    if counts.lines == sum(parts.values()):
+    if counts.lines + counts.made == sum(parts.values()):
         return []
     words = " + ".join(f"{number} {part}" for part, number in parts.items() if number)
-    return [f"{name}: {counts.lines} lines, but {words or 'nothing'} is {sum(parts.values())}"]
+    lines = f"{counts.lines} lines" + (f" and {counts.made:+} rows of its steps" if counts.made else "")
+    return [f"{name}: {lines}, but {words or 'nothing'} is {sum(parts.values())}"]
 
 
 def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
@@ -135,7 +136,7 @@ def _of_outputs(plan: StagePlan, instance: InstanceStatistics) -> list[str]:
     if not instance.steps:
         return []
     imbalances: list[str] = []
-    last, counts = list(instance.steps.items())[-1]
+    last, counts = list(instance.steps.items())[0 if instance.source is not None else -1]
     for edge in plan.outgoing(instance.stage):
         sent = sum(rows for number, _, rows in instance.sent if number == edge.index)
         step, _, tag = edge.side.rpartition("/")
@@ -147,7 +148,10 @@ def _of_outputs(plan: StagePlan, instance: InstanceStatistics) -> list[str]:
             copies = len(plan.targets(edge.index, instance.index)) if edge.partitioning == "broadcast" else 1
             expected = counts.rows_out * copies
         elif tag == ERRORS and step in instance.steps:
-            expected = instance.steps[step].dead_letters if instance.source is None else instance.source.dead_letters
+            of_source = instance.source is not None and step == last
+            expected = (
+                instance.source.dead_letters if instance.source and of_source else instance.steps[step].dead_letters
+            )
         else:
             continue
         if sent != expected:

@@ -71,7 +71,11 @@ class Program:
         planned_edge = self.plan.edges[edge]
         if planned_edge.side:  # a side output has rows of its own
             return self.steps(planned_edge.target)[0].row_type
-        return self.topology.steps[self.plan.stages[planned_edge.source].steps[-1]].row_type
+        return self.output_type(planned_edge.source)
+
+    def output_type(self, stage: int) -> Any:
+        """Return the type of the rows that leave a stage."""
+        return self.steps(stage)[-1].row_type
 
     def codec(self, edge: int) -> BatchCodec:
         """Return the codec for batches of an edge."""
@@ -119,7 +123,8 @@ class Program:
         dropped.
         """
         steps = [self._row_step(step) for step in self.steps(stage) if step.traits.loop is not None]
-        return Segments(steps, self.plan.carries(stage), on_error) if steps else None
+        is_source = self.plan.stages[stage].kind == "source"  # its rows carry nothing before they have times
+        return Segments(steps, "rows" if is_source else self.plan.carries(stage), on_error) if steps else None
 
     def _row_step(self, step: Step) -> RowStep:
         parts, loop = step.rows or RowParts(), step.traits.loop

@@ -37,6 +37,7 @@ from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.runtime.intake import Intake
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.runtime.source_steps import SourceSteps
 from agiledart_dataflow.runtime.source_validator import SourceValidator
 from agiledart_dataflow.runtime.stage_steps import RowTap
 from agiledart_kernel.limits import MAX_BATCH_ROWS
@@ -94,7 +95,7 @@ class SourceInstance:
         self.finished = False
         self.file = step.connector.path if step.connector.kind in _OF_FILES else ""
         self._name = step.name
-        self._row_type = step.row_type
+        self._row_type = program.output_type(stage)
         self._carries = program.plan.carries(stage)
         self._reader, self._abilities = reader, ReaderAbilities.of(reader)
         self._intake = intake
@@ -111,12 +112,23 @@ class SourceInstance:
             self._abilities.event_clock.use_event_clock(self._clock)
         self._pacer = Pacer(step.name, step.connector.option("speed"))
         has_letters = self._outbox.edge_of(f"{step.name}/{ERRORS}") is not None
+        has_steps = len(program.steps(stage)) > 1
+        self._steps = SourceSteps(program, stage, self._outbox, stamps=reader.stamps) if has_steps else None
+        self._last_step = program.steps(stage)[-1].name
         self._validator = SourceValidator(
-            step, reader, self._abilities, self._clock, paces=self._pacer.paces, has_letters=has_letters
+            step,
+            reader,
+            self._abilities,
+            self._clock,
+            paces=self._pacer.paces,
+            has_letters=has_letters,
+            steps=self._steps,
         )
         waits = self._pacer.paces or self._clock.sorts
-        self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
-        is_simple = not (waits or self._clock.advances_by_clock or self._validator.has_check or has_letters)
+        self._stamp = stamper(self._row_type) if waits or not (reader.stamps or has_steps) else None
+        is_simple = not (
+            waits or self._clock.advances_by_clock or self._validator.has_check or has_letters or has_steps
+        )
         self._is_plain = is_simple and self._stamp is None and intake is None
         self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
@@ -199,7 +211,12 @@ class SourceInstance:
         if self._may_be_late and count:
             held, order = self._put_late_aside(as_rows(held), listed(order))
         self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
-        letters = self._validator.bad.take_letters()
+        letters: list[tuple[str, DeadLetter[Any]]] = [
+            (f"{self._name}/{ERRORS}", letter) for letter in self._validator.bad.take_letters()
+        ]
+        self._counts.dead_letters += len(letters)
+        if self._steps is not None:
+            letters += self._steps.take_letters()
         if letters:
             watermark = self._put_letters_aside(letters, int(times[-1]) if count else None)
         else:
@@ -246,7 +263,7 @@ class SourceInstance:
             if reading is None:
                 reading = self._validator.read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
-            held, times = self._validator.validated(reading.rows, (reading.came_ns or wall_ns) // 1_000_000)
+            held, times = self._validator.validated(reading.rows, reading.came_ns or wall_ns)
             if type(held) is list and len(held) > max_rows:  # more than were requested
                 self._clock.due.extend(zip(times, held, strict=True))
                 held = []
@@ -296,11 +313,16 @@ class SourceInstance:
 
     def show(self, taps: Mapping[str, RowTap]) -> None:
         """Give the rows that leave this step to its tap from now on; to none when `taps` has none for it."""
-        self._tap = taps.get(self._name)
+        self._tap = taps.get(self._last_step)
+        if self._steps is not None:
+            self._steps.show({name: tap for name, tap in taps.items() if name != self._last_step})
 
     def take_messages(self, *, at_end: bool = False) -> list[str]:
         """Return new messages for users about the input: malformed records, a header."""
-        return self._validator.bad.take() + (self._validator.bad.rest(self._validator.lines) if at_end else [])
+        texts = self._validator.bad.take() + (self._validator.bad.rest(self._validator.lines) if at_end else [])
+        if self._steps is not None:
+            texts += self._steps.reports.take() + (self._steps.reports.rest() if at_end else [])
+        return texts
 
     def drain(self) -> None:
         """Act as if the input had ended here. Rows already read still go out, at once, so the ledger adds up."""
@@ -325,7 +347,7 @@ class SourceInstance:
         return InstanceStatistics(
             stage=self.stage,
             index=0,
-            steps={self._name: StepCounts(counts.lines, counts.records, 0)},
+            steps={self._name: StepCounts(counts.lines, counts.records, 0), **counts.steps},
             source=counts,
             queued_rows=waiting,
             event_time=reached(self._watermark),
@@ -387,6 +409,8 @@ class SourceInstance:
             counts.lines + counts.before,
             counts.malformed,
         )
+        if self._steps is not None:
+            self._steps.restore(counts.steps)
         self._clock.early, counts.early = counts.early, 0
         for index, by_ms, aside in lates:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
@@ -406,6 +430,8 @@ class SourceInstance:
             before = self._validator.lines - len(self._clock.due) - len(self._clock.sorting)
             self._counts = SourceCounts(paced=self._pacer.paces, before=max(0, before))
             self._validator.bad.reasons = {}
+            if self._steps is not None:
+                self._steps.restore({})
             self._clock.early = 0
             self.finished, self._resends_watermark = False, True
         else:
@@ -419,6 +445,7 @@ class SourceInstance:
             lines=self._validator.lines - self._counts.before,
             malformed=dict(self._validator.bad.reasons),
             waiting=waiting,
+            steps={} if self._steps is None else {n: msgspec.structs.replace(c) for n, c in self._steps.counts.items()},
         )
 
     def _numbered(self, times: Any, held: Held) -> Any:
@@ -444,13 +471,13 @@ class SourceInstance:
         self._outbox.put_aside(f"{self._name}/{LATE}", aside, aside_order)
         return rows, order
 
-    def _put_letters_aside(self, letters: list[DeadLetter[str]], last_ms: int | None) -> Position:
+    def _put_letters_aside(self, letters: list[tuple[str, DeadLetter[Any]]], last_ms: int | None) -> Position:
         """Put dead letters behind the records that were sent before them, at their time; return the new watermark."""
         if last_ms is None:
             last_ms = max(end_of_time(self._watermark)[0], BEFORE_ALL_MS)
         order = self._numbered([last_ms] * len(letters), letters)
-        self._counts.dead_letters += len(letters)
-        self._outbox.put_aside(f"{self._name}/{ERRORS}", letters, [None] * len(letters) if order is None else order)
+        for (side, letter), at in zip(letters, repeat(None) if order is None else order, strict=False):
+            self._outbox.put_aside(side, [letter], [at])
         return self._complete(last_ms)
 
     def _complete(self, last_ms: int | None) -> Position:

@@ -20,6 +20,7 @@ from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.runtime.malformed_records import MalformedRecords
+from agiledart_dataflow.runtime.source_steps import SourceSteps
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.instants import event_time
@@ -41,6 +42,7 @@ class SourceValidator:
         clock: its event time; queues rows that cannot go at once.
         paces: rows wait for their time.
         has_letters: a side output reads dead letters of this source.
+        steps: the steps that make its rows from those that it reads, before they have times; None: there are none.
 
     Attributes:
         lines: read so far; `bad`: the malformed records among them.
@@ -60,6 +62,7 @@ class SourceValidator:
         *,
         paces: bool,
         has_letters: bool = False,
+        steps: SourceSteps | None = None,
     ) -> None:
         assert step.function is not None
         assert step.source is not None
@@ -70,6 +73,7 @@ class SourceValidator:
         self._times_of_columns: Callable[[Any], Any] | None = step.source.times_of_columns
         self._time_of: Callable[[Any], Any] = step.function
         self._check: Callable[[Any], str | None] | None = step.source.check
+        self._steps = steps
         of_connector = POLICIES[0] if step.connector is None else step.connector.option(MALFORMED, POLICIES[0])
         policy = step.source.malformed or of_connector
         if policy not in POLICIES:
@@ -144,13 +148,18 @@ class SourceValidator:
     def _fail(self, text: str) -> None:
         raise OperationFailed(f"{self._name}: a malformed record, and malformed=fail allows none: {text}")
 
-    def validated(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
+    def validated(self, held: Held, came_ns: int) -> tuple[Held, Any]:
         """Validate rows: return those that may go at once with their times, usually all; queue the others."""
         if not len(held):
             return [], []
+        if self._steps is not None:
+            held = self._steps.run(self._accepted(as_rows(held)), came_ns)
+            if not held:
+                return [], []
+        wall_ms = came_ns // 1_000_000
         if type(held) is not list and self._times_of_columns is None:
             held = as_rows(held)
-        if not (self._clock.sorts or self._clock.due or self._check or self._paces):
+        if not (self._clock.sorts or self._clock.due or self._check_at_times or self._paces):
             times = self.times_if_ordered(held)
             if times is not None:
                 return held, times
@@ -160,10 +169,11 @@ class SourceValidator:
     def _validate_each(self, rows: list[Any], wall_ms: int) -> None:
         row: Any = None
         late = self._clock.late
+        check = self._check_at_times
         try:
             for row in rows:
                 detail = ""
-                objection = None if self._check is None else self._check(row)
+                objection = None if check is None else check(row)
                 if objection is None:
                     try:
                         time_ms = checked_time(event_time(self._time_of(row)))
@@ -172,15 +182,42 @@ class SourceValidator:
                     else:
                         objection = self._clock.accept(time_ms, row, wall_ms)
                 if objection is not None:
-                    text = self.bad.refuse(str(objection), row, detail)
-                    if self._fails:
-                        self._fail(text)
+                    self._refuse(objection, row, detail)
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._time_of, error, row) from error
         if self._clock.late > late and not self._has_reported_future:
             self._look_for_future(wall_ms)
+
+    @property
+    def _check_at_times(self) -> Callable[[Any], str | None] | None:
+        """The user's check, where the rows that get times are those that were read."""
+        return self._check if self._steps is None else None
+
+    def _accepted(self, rows: list[Any]) -> list[Any]:
+        """Return the rows that the user's check accepts, of those that steps at the source take."""
+        if self._check is None:
+            return rows
+        accepted: list[Any] = []
+        row: Any = None
+        try:
+            for row in rows:
+                objection = self._check(row)
+                if objection is None:
+                    accepted.append(row)
+                else:
+                    self._refuse(objection, row)
+        except AgileDartError:
+            raise
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+            raise user_code_error(self._name, self._check, error, row) from error
+        return accepted
+
+    def _refuse(self, objection: object, row: Any, detail: str = "") -> None:
+        text = self.bad.refuse(str(objection), row, detail)
+        if self._fails:
+            self._fail(text)
 
     def _look_for_future(self, wall_ms: int) -> None:
         """Report a row far in the future: such a row makes all later ones late, and users would look for the fault in those."""

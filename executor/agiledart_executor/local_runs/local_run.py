@@ -180,7 +180,11 @@ class _LocalExecution:
                             endpoint.connector, endpoint.row_type, columns=endpoint.columns, wanted=endpoint.wanted
                         )
                         self._readers.append(reader)
-                        intake = open_intake(self.program.steps(stage.index)[0], Path(tempfile.gettempdir()))
+                        intake = open_intake(
+                            self.program.steps(stage.index)[0],
+                            Path(tempfile.gettempdir()),
+                            self.program.output_type(stage.index),
+                        )
                         self._sources.append(SourceInstance(self.program, stage.index, reader, intake))
                         continue
                     writer = None

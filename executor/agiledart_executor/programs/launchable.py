@@ -216,7 +216,8 @@ class Launchable:
         """Make a source's instance; raises as `instance`."""
         endpoint, step = self.program.endpoint(stage), self.program.steps(stage)[0]
         has_log = by_epoch and needs_log(step, self.delivery)
-        intake = None if by_epoch else open_intake(step, work_folder(_ROOT, self.application) / "spool")
+        spool = work_folder(_ROOT, self.application) / "spool"
+        intake = None if by_epoch else open_intake(step, spool, self.program.output_type(stage))
         reader = open_source(
             endpoint.connector,
             endpoint.row_type,

@@ -2,6 +2,7 @@
 
 import stat
 from pathlib import Path
+from typing import Any
 
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.overload import SPOOL, Overload
@@ -10,12 +11,13 @@ from agiledart_dataflow.runtime.intake import Intake
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
-def open_intake(step: Step, directory: Path) -> Intake | None:
+def open_intake(step: Step, directory: Path, row_type: Any = None) -> Intake | None:
     """Open the intake that a source's overload policy requires; None for the policy that blocks.
 
     Args:
         step: the source.
         directory: for a spool; created when it is missing.
+        row_type: type of the rows that wait; None: that of the step's own rows.
 
     Raises:
         ConfigurationError: rows of a file would be shed although a file can wait.
@@ -25,9 +27,10 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
     if overload.blocks:
         return None
     assert step.connector is not None
+    row_type = step.row_type if row_type is None else row_type
     if overload.policy != SPOOL:
         _refuse_shedding_a_file(step.connector, overload)
-        return Intake(step.name, step.row_type, overload)
+        return Intake(step.name, row_type, overload)
     from agiledart_executor.spool.spool_log import (
         SpoolLog,
     )  # tempfile and its imports cost a megabyte, so only sources that spool import them
@@ -37,7 +40,7 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise OperationFailed(f"the spool's directory {directory} cannot be made: {reason}") from None
-    return Intake(step.name, step.row_type, overload, SpoolLog(directory, overload.spool_bytes))
+    return Intake(step.name, row_type, overload, SpoolLog(directory, overload.spool_bytes))
 
 
 def _refuse_shedding_a_file(connector: Connector, overload: Overload) -> None:

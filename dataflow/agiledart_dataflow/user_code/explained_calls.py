@@ -18,23 +18,34 @@ def explained(kind: C) -> C:
     return kind
 
 
-def _explained(method: Callable[..., Any], verb: str) -> Callable[..., Any]:
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def explained_function(function: F) -> F:
+    """Wrap a function as `explained` wraps methods."""
+    return _explained(function, function.__name__, first=0)
+
+
+def _explained(method: F, verb: str, first: int = 1) -> F:
     @wraps(method)
     def call(*arguments: Any, **keywords: Any) -> Any:
         try:
             return method(*arguments, **keywords)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the method was never entered
-                why = call_error(method, arguments, keywords) or str(error)
+                why = call_error(method, arguments, keywords, first) or str(error)
                 raise call_site().error(f"{verb}() {why}") from None
             raise
 
-    return call
+    return call  # type: ignore[return-value]  # it takes what the method takes
 
 
-def call_error(method: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
-    """Return the reason that a method cannot be called with these arguments; empty when it is unknown."""
-    parameters = list(inspect.signature(method).parameters.values())[1:]
+def call_error(method: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], first: int = 1) -> str:
+    """Return the reason that a method cannot be called with these arguments; empty when it is unknown.
+
+    `first`: number of its first parameters that the user does not write.
+    """
+    parameters = list(inspect.signature(method).parameters.values())[first:]
     names = [
         parameter.name
         for parameter in parameters
@@ -47,7 +58,7 @@ def call_error(method: Callable[..., Any], arguments: tuple[Any, ...], keywords:
         close = get_close_matches(unknown[0], names, 1)
         return f"has no argument {unknown[0]!r}{f': did you mean {close[0]}?' if close else '.'} {takes}"
     by_place = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-    given = len(arguments) - 1
+    given = len(arguments) - first
     if given > len(by_place):
         return f"takes {len(by_place)} arguments without a name, and here are {given}. {takes}"
     if twice := [name for name in by_place[:given] if name in keywords]:
