@@ -285,6 +285,7 @@ def _settings(master: str, log_file: str | None, java: Java | None = None, short
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' if " " in option else option for option in jvm),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -26,23 +26,25 @@ class DefaultSource(DataSource):
         return "agiledart"
 
     def schema(self) -> "StructType":
-        """Return the columns of the sink's rows, as an agent describes them."""
-        from pyspark_agiledart import connection
+        """Return the columns of the logs' rows, as agents describe them."""
         from pyspark_agiledart.arrow_columns import spark_schema
-        from pyspark_agiledart.types import parse_schema
+        from pyspark_agiledart.log_group import LogGroup, joined_fields
+        from pyspark_agiledart.row_columns import chosen_schema
 
         options = self._options()
-        client = connection.open_client(options, min(options.agent_timeout_s, 10.0))
+        logs = LogGroup(options, min(options.agent_timeout_s, 10.0))
         try:
-            return spark_schema(parse_schema(client.locate(options.sink).schema))
+            fields = joined_fields(logs.schemas())
         finally:
-            client.close()
+            logs.close()
+        return chosen_schema(spark_schema(fields), options.metadata, options.columns)
 
     def reader(self, schema: "StructType") -> "BatchReader":
         """Return a reader of the log as a table."""
-        from pyspark_agiledart.batch_reader import BatchReader
+        from pyspark_agiledart.batch_reader import BatchReader, FilteringBatchReader
 
-        return BatchReader(self._options(), schema)
+        options = self._options()
+        return FilteringBatchReader(options, schema) if options.push_filters else BatchReader(options, schema)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":  # noqa: N802  Spark's name
         """Return a reader of the log as a stream."""

@@ -5,14 +5,16 @@ ten times as fast as Python rows in Spark. Times without a zone are taken as UTC
 places, a `ReadTime` is a timestamp.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from pyspark_agiledart.row_filter import IS_NULL, Condition, rows_that_match
 from pyspark_agiledart.types import Fields, FieldType
 
 if TYPE_CHECKING:
@@ -79,29 +81,52 @@ class RowReader:
     Args:
         fields: of the log's rows.
         wanted: Spark's schema: that of the log, or one from the user, with columns chosen by name.
+        where: conditions of the rows to return.
+        added: names of columns that `batch` gets besides the rows.
+        is_one_of_several: the log is one of several: a field that it lacks is null, and one of another type is refused.
 
-    Raises `ConfigurationError` when `wanted` names a field that the log does not have.
+    Raises `ConfigurationError` when `wanted` or `where` names a field that the log does not have.
     """
 
-    def __init__(self, fields: Fields, wanted: "StructType") -> None:
+    def __init__(
+        self,
+        fields: Fields,
+        wanted: "StructType",
+        where: Sequence[Condition] = (),
+        added: Collection[str] = (),
+        is_one_of_several: bool = False,
+    ) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         places = {name: index for index, (name, _) in enumerate(fields)}
-        missing = [field.name for field in wanted.fields if field.name not in places]
-        if missing:
+        names = [field.name for field in wanted.fields if field.name not in added]
+        missing = [name for name in (*names, *(part.field for part in where)) if name not in places]
+        if missing and not is_one_of_several:
             raise ConfigurationError(
                 f"The log has no field {', '.join(missing)}; it has {', '.join(places)}. Leave .schema(…) out, or name these."
             )
         own = to_arrow_schema(spark_schema(fields), timezone="UTC")
-        self._width = len(fields)
-        self._chosen = [places[field.name] for field in wanted.fields]
-        self._names = [fields[index][1].name for index in self._chosen]
-        self._convert = [_column_converter(fields[index][1]) for index in self._chosen]
-        self._own = [own.field(index).type for index in self._chosen]
         self._schema = to_arrow_schema(wanted, timezone="UTC")
+        self._where = tuple(where)
+        self._used = {places[name] for name in (*names, *(part.field for part in where)) if name in places}
+        self._kinds = {name: fields[index][1].name for name, index in places.items()}
+        self._convert = {name: _column_converter(fields[index][1]) for name, index in places.items()}
+        self._own = {name: own.field(index).type for name, index in places.items()}
+        self._places = places
         self._fields = fields
-        self._decoder = _rows_decoder(fields, texts=True)
+        if is_one_of_several:
+            self._check_types(names)
+        self._decoder = _rows_decoder(fields, self._used, texts=True)
         self._has_texts = True
+
+    def _check_types(self, names: Sequence[str]) -> None:
+        for name in names:
+            wanted = self._schema.field(name).type
+            if name in self._own and self._own[name] != wanted:
+                raise ConfigurationError(
+                    f"the field {name} is {self._own[name]} in it and {wanted} in the query, whose logs it joined. Rename the "
+                    f"field, or read the log apart"
+                )
 
     def read(self, body: bytes, skip: int = 0, keep: int | None = None) -> "pyarrow.RecordBatch":
         """Return the rows of one stored batch, `keep` of them after the first `skip`. Raises `OperationFailed`."""
@@ -112,27 +137,69 @@ class RowReader:
         rows = self._decode(body)
         return rows[skip : None if keep is None else skip + keep] if skip or keep is not None else rows
 
-    def batch(self, rows: list[Any]) -> "pyarrow.RecordBatch":
-        """Return rows of one or several stored batches by columns. Raises `OperationFailed`."""
+    def batch(self, rows: list[Any], added: "Mapping[str, pyarrow.Array] | None" = None) -> "pyarrow.RecordBatch":
+        """Return rows of one or several stored batches by columns, those that match the conditions. Raises `OperationFailed`.
+
+        Args:
+            added: columns of the same length that do not come from the rows.
+        """
         import pyarrow
 
-        columns = list(zip(*rows, strict=True)) if rows else [()] * self._width
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(self._fields)
+        extra = dict(added or {})
         try:
-            arrays = [self._array(columns[index], number) for number, index in enumerate(self._chosen)]
+            if self._where:
+                columns, extra, count = self._matching(columns, extra, len(rows))
+            else:
+                count = len(rows)
+            arrays = [
+                extra[field.name] if field.name in extra else self._array(columns, field, count)
+                for field in self._schema
+            ]
         except (pyarrow.ArrowException, msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
             raise OperationFailed(f"A row of the log does not fit into Spark's columns: {error}") from None
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _array(self, values: Sequence[Any], number: int) -> Any:
+    def _matching(
+        self, columns: Sequence[Sequence[Any]], extra: "dict[str, pyarrow.Array]", count: int
+    ) -> "tuple[Sequence[Sequence[Any]], dict[str, pyarrow.Array], int]":
+        """Return the rows that match the conditions, and their number."""
         import pyarrow
 
-        array = _at_once(self._names[number], values, self._own[number])
+        known = [part for part in self._where if part.field in self._places]
+        if any(part.operator != IS_NULL for part in self._where if part.field not in self._places):
+            mask = pyarrow.array([False] * count, pyarrow.bool_())  # the field is null in each row of this log
+        elif known:
+            mask = rows_that_match(known, {part.field: self._own_array(columns, part.field) for part in known})
+        else:
+            return columns, extra, count
+        chosen = mask.to_pylist()
+        left = sum(chosen)
+        if left == count:
+            return columns, extra, count
+        picked: list[Sequence[Any]] = [
+            list(compress(column, chosen)) if index in self._used else () for index, column in enumerate(columns)
+        ]
+        return picked, {name: array.filter(mask) for name, array in extra.items()}, left
+
+    def _array(self, columns: Sequence[Sequence[Any]], field: "pyarrow.Field", count: int) -> Any:
+        import pyarrow
+
+        if field.name not in self._places:
+            return pyarrow.nulls(count, field.type)
+        array = self._own_array(columns, field.name)
+        return array if array.type == field.type else array.cast(field.type)
+
+    def _own_array(self, columns: Sequence[Sequence[Any]], name: str) -> Any:
+        import pyarrow
+
+        values = columns[self._places[name]]
+        array = _at_once(self._kinds[name], values, self._own[name])
         if array is None:
-            if (convert := self._convert[number]) is not None:
+            if (convert := self._convert[name]) is not None:
                 values = [None if value is None else convert(value) for value in values]
-            array = pyarrow.array(values, type=self._own[number])
-        wanted = self._schema.field(number).type
-        return array if array.type == wanted else array.cast(wanted)
+            array = pyarrow.array(values, type=self._own[name])
+        return array
 
     def _decode(self, body: bytes) -> list[Any]:
         try:
@@ -142,7 +209,7 @@ class RowReader:
             if not self._has_texts:
                 raise OperationFailed(f"A batch of the log holds no rows of its schema: {error}") from None
         self._has_texts = False  # times with zones are no texts; from now on all are decoded one by one
-        self._decoder = _rows_decoder(self._fields, texts=False)
+        self._decoder = _rows_decoder(self._fields, self._used, texts=False)
         return self._decode(body)
 
 
@@ -163,11 +230,14 @@ def _at_once(name: str, values: Sequence[Any], own: Any) -> Any:
     return None
 
 
-def _rows_decoder(fields: Fields, *, texts: bool) -> Any:
-    """Return the decoder of rows. `texts`: times without a zone remain texts for Arrow."""
+def _rows_decoder(fields: Fields, used: Collection[int], *, texts: bool) -> Any:
+    """Return the decoder of rows; fields that are not used stay undecoded. `texts`: times without a zone remain texts for Arrow."""
     several: Any = list
     row: Any = tuple
-    kinds = [_text(kind) if texts and kind.name == "datetime" else _decoded(kind) for _, kind in fields]
+    kinds = [
+        (_text(kind) if texts and kind.name == "datetime" else _decoded(kind)) if index in used else msgspec.Raw
+        for index, (_, kind) in enumerate(fields)
+    ]
     return msgspec.msgpack.Decoder(several[row[tuple(kinds)]])
 
 

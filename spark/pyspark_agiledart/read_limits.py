@@ -6,6 +6,9 @@ A partition with few rows leaves its share of a limit to the others.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+K = TypeVar("K", str, int)
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class RetainedRange:
     committed: int
 
 
-def admitted(start: Mapping[int, int], ends: Mapping[int, int], max_rows: int = 0) -> dict[int, int]:
+def admitted(start: Mapping[K, int], ends: Mapping[K, int], max_rows: int = 0) -> dict[K, int]:
     """Return the end of the next micro-batch.
 
     Args:
@@ -36,7 +39,7 @@ def admitted(start: Mapping[int, int], ends: Mapping[int, int], max_rows: int = 
     return {partition: begin[partition] + shares[partition] for partition in sorted(begin)}
 
 
-def fair_shares(waiting: Mapping[int, int], budget: int) -> dict[int, int]:
+def fair_shares(waiting: Mapping[K, int], budget: int) -> dict[K, int]:
     """Return a max-min fair division of a budget: no partition gets more than its waiting rows, and the rest is shared equally."""
     shares = dict.fromkeys(waiting, 0)
     open_ones = sorted((number, partition) for partition, number in waiting.items())
@@ -47,7 +50,7 @@ def fair_shares(waiting: Mapping[int, int], budget: int) -> dict[int, int]:
     return shares
 
 
-def ends_within(max_bytes: int, stored: "Mapping[int, Iterator[tuple[int, int]]]") -> dict[int, int]:
+def ends_within(max_bytes: int, stored: "Mapping[K, Iterator[tuple[int, int]]]") -> dict[K, int]:
     """Return the end of each partition so that all stored batches together have at most `max_bytes`.
 
     Only whole stored batches count; the partition with the fewest bytes so far is next. The first batch is always admitted, even a
@@ -59,7 +62,7 @@ def ends_within(max_bytes: int, stored: "Mapping[int, Iterator[tuple[int, int]]]
     Returns:
         The partitions with rows, and their ends.
     """
-    ends: dict[int, int] = {}
+    ends: dict[K, int] = {}
     taken = dict.fromkeys(stored, 0)
     total = 0
     while taken:

@@ -5,11 +5,12 @@ Options contain names, never a secret: the token itself stays in a file, or in `
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agiledart_kernel.errors import ConfigurationError
+from pyspark_agiledart.row_filter import Condition, parse_where
 
 TOKEN_VARIABLE: Final = "AGILEDART_TOKEN"
 """Environment variable with a token, used without a token file."""
@@ -18,6 +19,9 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 READ_COMMITTED: Final = "read-committed"
 READ_LATEST: Final = "read-latest"
+WAIT: Final = "wait"
+SKIP: Final = "skip"
+FAIL: Final = "fail"
 
 DEFAULT_WAIT_MS: Final = 500
 """Default of `waitMs`: idle queries send four requests a second at most. Source: measurement of the prototype (187 without it)."""
@@ -31,6 +35,7 @@ DEFAULT_AGENT_TIMEOUT_S: Final = 60.0
 _KNOWN: Final = (
     *("sink", "bootstrap", "tokenFile", "identityFile", "startingOffsets", "maxRowsPerBatch"),
     *("maxBytesPerBatch", "failOnDataLoss", "isolation", "waitMs", "agentTimeout"),
+    *("metadata", "columns", "where", "pushFilters", "unreachable"),
 )
 _SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB)?\Z", re.IGNORECASE)
 _FACTORS: Final = {
@@ -53,43 +58,65 @@ class ReaderOptions:
     """Options of one source.
 
     Attributes:
-        sink: name of the log.
+        sink: name of the log, or names separated by commas.
         bootstrap: agents to ask, `host:port`; () for those that the token names.
         token_file: file with a token, which each process uses to join; "" for the environment variable.
         identity_file: file with a reader's identity, instead of a token.
-        starting: `earliest`, `latest`, or partition → first offset.
+        starting: `earliest`, `latest`, or key of a partition (`sink/0`) → first offset.
         max_rows, max_bytes: limits of one micro-batch; 0 for no limit.
         fail_on_loss: end the query when retention removed rows before they were read.
         wait_ms: longest wait of an agent for new rows.
         agent_timeout_s: seconds for which a task retries while the agent is unreachable.
         latest: also read uncommitted rows, which a recovery may remove.
+        metadata: add the columns of `metadata_columns`: where a row comes from.
+        columns: the columns to read; () for all.
+        where: conditions of the rows to read, joined by AND.
+        push_filters: also take Spark's own filters, in batches.
+        unreachable: of several logs: `wait`, `skip` or `fail` when the agent of one is away.
     """
 
     sink: str
     bootstrap: tuple[str, ...] = ()
     token_file: str = ""
     identity_file: str = ""
-    starting: str | Mapping[int, int] = EARLIEST
+    starting: str | Mapping[str, int] = EARLIEST
     max_rows: int = 0
     max_bytes: int = 0
     fail_on_loss: bool = True
     wait_ms: int = DEFAULT_WAIT_MS
     agent_timeout_s: float = DEFAULT_AGENT_TIMEOUT_S
     latest: bool = False
+    metadata: bool = False
+    columns: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    push_filters: bool = False
+    unreachable: str = WAIT
 
-    def key(self, partition: int) -> str:
-        """Return a partition's key in Spark's offsets: the log's name and a number, never an address."""
-        return f"{self.sink}/{partition}"
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Return the names of the logs, in the order of the option."""
+        return tuple(dict.fromkeys(name.strip() for name in self.sink.split(",") if name.strip()))
 
-    def partition(self, key: str) -> int:
-        """Return the partition of a key of Spark's offsets. Raises `ConfigurationError` for another log's."""
+    def check_key(self, key: str) -> str:
+        """Return a key of Spark's offsets. Raises `ConfigurationError` when it belongs to a log that this query does not read."""
         name, _, number = key.rpartition("/")
-        if name != self.sink or not number.isdigit():
+        if name not in self.sinks or not number.isdigit():
             raise ConfigurationError(
                 f"The checkpoint belongs to another sink: it has the offset {key!r}, this query reads {self.sink!r}. "
                 f"Give each query a checkpointLocation of its own."
             )
-        return int(number)
+        return key
+
+
+def offset_key(sink: str, partition: int) -> str:
+    """Return a partition's key in Spark's offsets: the log's name and a number, never an address."""
+    return f"{sink}/{partition}"
+
+
+def log_and_partition(key: str) -> tuple[str, int]:
+    """Return the log and the partition of a key of Spark's offsets."""
+    name, _, number = key.rpartition("/")
+    return name, int(number)
 
 
 def parse_options(given: Mapping[str, str]) -> ReaderOptions:
@@ -119,13 +146,18 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
         bootstrap=_addresses(texts.get("bootstrap", "")),
         token_file=texts.get("tokenFile", ""),
         identity_file=texts.get("identityFile", ""),
-        starting=_starting(texts.get("startingOffsets", EARLIEST), sink),
+        starting=_starting(texts.get("startingOffsets", EARLIEST), sink.split(",")),
         max_rows=_whole(texts, "maxRowsPerBatch", 0 if "maxBytesPerBatch" in texts else DEFAULT_MAX_ROWS, 1 << 62),
         max_bytes=_size(texts, "maxBytesPerBatch"),
         fail_on_loss=_flag(texts, "failOnDataLoss", True),
         latest=_choice(texts, "isolation", READ_COMMITTED, READ_LATEST) == READ_LATEST,
         wait_ms=_whole(texts, "waitMs", DEFAULT_WAIT_MS, MAX_WAIT_MS),
         agent_timeout_s=_span(texts, "agentTimeout", DEFAULT_AGENT_TIMEOUT_S),
+        metadata=_flag(texts, "metadata", False),
+        columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
+        where=parse_where(texts.get("where", "")),
+        push_filters=_flag(texts, "pushFilters", False),
+        unreachable=_choice(texts, "unreachable", WAIT, SKIP, FAIL),
     )
 
 
@@ -138,23 +170,23 @@ def _addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-def _starting(text: str, sink: str) -> str | dict[int, int]:
+def _starting(text: str, sinks: Sequence[str]) -> str | dict[str, int]:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
-    wanted = f'startingOffsets is earliest, latest, or JSON such as {{"{sink}/0": 1200}}, not {text!r}'
+    wanted = f'startingOffsets is earliest, latest, or JSON such as {{"{sinks[0]}/0": 1200}}, not {text!r}'
     try:
         document = json.loads(text)
     except ValueError:
         raise ConfigurationError(wanted) from None
     if not isinstance(document, dict) or not document:
         raise ConfigurationError(wanted)
-    offsets: dict[int, int] = {}
+    offsets: dict[str, int] = {}
     for key, value in document.items():
         name, _, number = key.rpartition("/")
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if name not in ("", sink) or not number.isdigit() or not whole:
+        if (name or sinks[0]) not in sinks or not number.isdigit() or not whole or (not name and len(sinks) > 1):
             raise ConfigurationError(wanted)
-        offsets[int(number)] = value
+        offsets[offset_key(name or sinks[0], int(number))] = value
     return offsets
 
 

@@ -88,6 +88,20 @@ def test_a_batch_read_brings_every_row_once(written: Written, spark: Any) -> Non
     assert frame.where("read_at > timestamp'2020-01-01'").count() == len(written.rows)
 
 
+def test_rows_say_where_they_come_from_and_conditions_are_applied_at_the_source(written: Written, spark: Any) -> None:
+    more = {"metadata": "true", "where": "total_cents >= 1000", "pushFilters": "true"}
+    frame = spark.read.format("agiledart").options(**written.options(**more)).load()
+    rows = frame.where("start_cell like '1%' and _partition < 2").select("_log", "_partition", "_offset", "total_cents")
+    read = rows.toArrow().to_pylist()
+    plain = spark.read.format("agiledart").options(**written.options(metadata="true")).load()
+    plain = plain.where("total_cents >= 1000 and start_cell like '1%' and _partition < 2").select(*rows.columns)
+    wanted = plain.toArrow().to_pylist()
+    key = lambda row: (row["_partition"], row["_offset"])  # noqa: E731
+    assert sorted(read, key=key) == sorted(wanted, key=key)
+    assert 0 < len(read) < len(written.rows)
+    assert len({key(row) for row in read}) == len(read)
+
+
 @pytest.mark.slow
 def test_tables_equal_those_of_a_plain_program(written: Written, spark: Any, tmp_path: Path) -> None:
     outcome = run_job(spark, JOBS["busiest-routes"], reader=written.options(), results=str(tmp_path))

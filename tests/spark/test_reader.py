@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -23,6 +24,7 @@ from agiledart_sink_log.protocol import DAMAGED, NOT_ALLOWED, StoredBatch
 from pyspark_agiledart import DefaultSource
 from pyspark_agiledart.arrow_columns import spark_schema
 from pyspark_agiledart.batch_reader import BatchReader
+from pyspark_agiledart.ranges import LogRange
 from pyspark_agiledart.read_limits import admitted, ends_within, fair_shares
 from pyspark_agiledart.reader_options import ReaderOptions, parse_options
 from pyspark_agiledart.stream_reader import StreamReader
@@ -55,6 +57,10 @@ def rows_of(reader: StreamReader | BatchReader, planned: Any) -> list[tuple[str,
     return found
 
 
+def ranges_of(planned: Any) -> list[LogRange]:
+    return [part for task in planned for part in task.ranges]
+
+
 def test_the_source_imports_little() -> None:
     """Spark's look-up imports it where one exception hides all Python sources."""
     code = (
@@ -71,7 +77,7 @@ def test_schema_and_batch(log: FakeLog) -> None:
     assert source.schema().simpleString() == "struct<taxi:string,number:bigint,fare:double>"
     reader = source.reader(source.schema())
     planned = reader.partitions()
-    assert [(one.partition, one.start, one.end) for one in planned] == [(0, 0, 9), (1, 0, 1)]
+    assert [(one.partition, one.start, one.end) for one in ranges_of(planned)] == [(0, 0, 9), (1, 0, 1)]
     assert rows_of(reader, planned) == [("p0", number) for number in range(9)] + [("p1", 0)]
     assert list(reader.read(InputPartition(None))) == []
 
@@ -218,7 +224,7 @@ def test_missing_rows_do_not_count_against_a_limit(log: FakeLog, capsys: pytest.
         reader = stream(failOnDataLoss="false", **limit)
         end = reader.latestOffset(at, reader.getDefaultReadLimit())
         assert end["trips/0"] in (7, 9)
-        assert reader.partitions(at, end)[0].start == 5  # type: ignore[attr-defined]
+        assert ranges_of(reader.partitions(at, end))[0].start == 5
         assert "5 rows (0 to 5) of the sink trips/0 are gone" in capsys.readouterr().err
         strict = stream(**limit)
         with pytest.raises(OperationFailed, match=r"5 rows \(0 to 5\) of the sink trips/0 were removed"):
@@ -277,7 +283,7 @@ def test_rows_removed_by_retention(log: FakeLog, capsys: pytest.CaptureFixture[s
         stream().partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
     reader = stream(failOnDataLoss="false")
     planned: Any = reader.partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
-    assert [(one.start, one.end) for one in planned] == [(3, 9), (0, 1)]
+    assert [(one.start, one.end) for one in ranges_of(planned)] == [(3, 9), (0, 1)]
     assert "3 rows (0 to 3) of the sink trips/0 are gone" in capsys.readouterr().err
 
 
@@ -287,7 +293,7 @@ def test_rows_removed_between_planning_and_reading(log: FakeLog, capsys: pytest.
         planned: Any = reader.partitions({"trips/0": log.first.get(0, 0)}, {"trips/0": 9})
         if expected is None:
             log.trim(0, 5)
-            planned[0].start = 0
+            planned[0].ranges = (replace(planned[0].ranges[0], start=0),)
             with pytest.raises(OperationFailed, match="failOnDataLoss"):
                 rows_of(reader, planned)
         else:
@@ -328,10 +334,10 @@ def test_a_restarted_log_is_detected(log: FakeLog) -> None:
 def test_a_pickled_reader_holds_no_connection(log: FakeLog) -> None:
     reader: Any = stream()
     reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())
-    assert reader.__getstate__()["_client"] is None
-    assert reader._client is not None
+    assert reader.__getstate__()["_logs"] is None
+    assert reader._logs is not None
     reader.stop()
-    assert reader._client is None
+    assert reader._logs is None
     assert log.asked[-1] == "close"
 
 

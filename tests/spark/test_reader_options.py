@@ -3,7 +3,7 @@
 import pytest
 
 from agiledart_kernel.errors import ConfigurationError
-from pyspark_agiledart.reader_options import ReaderOptions, parse_options
+from pyspark_agiledart.reader_options import ReaderOptions, log_and_partition, offset_key, parse_options
 
 
 def test_names_are_case_insensitive_and_values_are_texts() -> None:
@@ -30,7 +30,7 @@ def test_the_path_of_load_names_the_sink() -> None:
 
 
 def test_offsets_are_parsed_from_json_with_or_without_the_name() -> None:
-    assert parse_options({"sink": "t", "startingOffsets": '{"t/0": 5, "1": 7}'}).starting == {0: 5, 1: 7}
+    assert parse_options({"sink": "t", "startingOffsets": '{"t/0": 5, "1": 7}'}).starting == {"t/0": 5, "t/1": 7}
     assert parse_options({"sink": "t", "startingOffsets": "LATEST"}).starting == "latest"
 
 
@@ -66,6 +66,6 @@ def test_a_secret_is_refused_and_not_echoed(name: str) -> None:
 
 def test_a_checkpoint_of_another_sink_is_refused() -> None:
     options = ReaderOptions("trips")
-    assert options.partition(options.key(3)) == 3
+    assert log_and_partition(options.check_key(offset_key("trips", 3))) == ("trips", 3)
     with pytest.raises(ConfigurationError, match="another sink"):
-        options.partition("rides/0")
+        options.check_key("rides/0")

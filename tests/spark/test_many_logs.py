@@ -1,0 +1,237 @@
+"""Several logs as one table, where rows come from, and the choice of columns and rows; without a JVM."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, IsNotNull, StringContains
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_sink_log.client import SinkLogError
+from agiledart_sink_log.protocol import UNKNOWN_SINK, EndsReply, Fetched, Located
+from pyspark_agiledart import DefaultSource, connection
+from pyspark_agiledart.batch_reader import BatchReader
+from pyspark_agiledart.reader_options import ReaderOptions
+from pyspark_agiledart.row_filter import COMPARISONS, parse_where, rows_that_match
+from pyspark_agiledart.types import FieldType
+from tests.spark.fake_log import FakeLog, away
+
+
+class Logs:
+    """Several fake logs behind one client; some may be away, or not there yet."""
+
+    def __init__(self, logs: dict[str, FakeLog]) -> None:
+        self.logs, self.away, self.absent = logs, set[str](), set[str]()
+
+    def _log(self, sink: str) -> FakeLog:
+        if sink in self.absent or sink not in self.logs:
+            raise SinkLogError(f"There is no log {sink}.", UNKNOWN_SINK)
+        if sink in self.away:
+            raise away()
+        return self.logs[sink]
+
+    def locate(self, sink: str) -> Located:
+        return self._log(sink).locate(sink)
+
+    def ends(
+        self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
+    ) -> EndsReply:
+        return self._log(sink).ends(sink, wait_ms, after, uncommitted=uncommitted)
+
+    def fetch(self, sink: str, partition: int, offset: int, **options: Any) -> Fetched:
+        return self._log(sink).fetch(sink, partition, offset, **options)
+
+    def close(self) -> None: ...
+
+
+PORTO = (("taxi", FieldType("string")), ("number", FieldType("int")), ("tip", FieldType("float", True)))
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
+    made = Logs({"york": FakeLog(partitions=2), "porto": FakeLog(partitions=1, fields=PORTO)})
+    for number in range(5):
+        made.logs["york"].append(number % 2, [("y", number, float(number))])
+    made.logs["porto"].append(0, [("p", 10, None), ("q", 11, 0.5)])
+    opened: Callable[[ReaderOptions, float], Any] = lambda options, patience: made  # noqa: E731
+    monkeypatch.setattr(connection, "open_client", opened)
+    return made
+
+
+def source(**options: str) -> DefaultSource:
+    return DefaultSource(CaseInsensitiveDict({"sink": "york, porto", "waitMs": "0", "agentTimeout": "0s", **options}))
+
+
+def table(**options: str) -> list[dict[str, Any]]:
+    made = source(**options)
+    reader = made.reader(made.schema())
+    return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def test_fields_of_one_log_are_null_for_the_others(logs: Logs) -> None:
+    assert source().schema().simpleString() == "struct<taxi:string,number:bigint,fare:double,tip:double>"
+    rows = table()
+    assert sorted(row["number"] for row in rows) == [0, 1, 2, 3, 4, 10, 11]
+    assert [(row["fare"], row["tip"]) for row in rows if row["number"] == 11] == [(None, 0.5)]
+
+
+def test_a_changed_type_is_refused_and_both_logs_are_named(logs: Logs) -> None:
+    logs.logs["porto"].fields = (("taxi", FieldType("int")),)
+    with pytest.raises(ConfigurationError, match=r"taxi is string in the log york and int in the log porto"):
+        source().schema()
+
+
+def test_a_stream_goes_on_without_a_log_and_is_exact_once_it_is_back(
+    logs: Logs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = source()
+    schema = made.schema()
+    reader = made.streamReader(schema)
+    logs.away.add("porto")
+    logs.logs["porto"].first = {0: 1}  # joins with its first retained row
+    at = reader.initialOffset()
+    seen: Counter[int] = Counter()
+    for step in range(4):
+        if step == 1:
+            logs.away.clear()
+        if step == 2:
+            logs.away.add("york")
+            logs.logs["porto"].append(0, [("p", 12, 0.1)])
+        if step == 3:
+            logs.away.clear()
+            logs.logs["york"].append(0, [("y", 5, 0.1)])
+        end = reader.latestOffset(json.loads(json.dumps(at)), ReadAllAvailable())
+        assert set(at) <= set(end)
+        for task in reader.partitions(at, end):
+            for batch in reader.read(task):
+                seen.update(batch.column("number").to_pylist())
+        at = end
+    assert seen == Counter([0, 1, 2, 3, 4, 5, 11, 12])
+    said = capsys.readouterr().err
+    assert "the log porto is away; reading goes on without it" in said
+    assert "the log york is there again after" in said
+
+
+def test_a_table_without_a_log_needs_consent(logs: Logs, capsys: pytest.CaptureFixture[str]) -> None:
+    made = source()
+    schema = made.schema()
+    logs.away.add("porto")
+    with pytest.raises(OperationFailed, match=r"1 of the logs cannot be read: porto \(for 0 s\)"):
+        made.reader(schema).partitions()
+    assert len(table(unreachable="skip")) == 5
+    assert "the log porto is away" in capsys.readouterr().err
+    with pytest.raises(OperationFailed, match="porto"):
+        source(unreachable="fail").streamReader(schema).initialOffset()
+
+
+def test_a_log_that_appears_joins_a_stream(logs: Logs) -> None:
+    logs.absent.add("porto")
+    made = source(startingOffsets="earliest")
+    reader = made.streamReader(source(sink="york").schema())
+    at = reader.initialOffset()
+    assert at == {"york/0": 0, "york/1": 0}
+    logs.absent.clear()
+    assert reader.latestOffset(at, ReadAllAvailable()) == {"york/0": 3, "york/1": 2, "porto/0": 2}
+
+
+def test_rows_say_where_they_come_from(logs: Logs) -> None:
+    rows = table(metadata="true")
+    assert Counter((row["_log"], row["_partition"]) for row in rows) == {
+        ("york", 0): 3,
+        ("york", 1): 2,
+        ("porto", 0): 2,
+    }
+    assert [row["_offset"] for row in rows if row["_log"] == "porto"] == [0, 1]
+    assert {row["_node"] for row in rows} == {"a1"}
+    assert all(row["_stored_at"].year == 1970 for row in rows)
+    assert len({(row["_log"], row["_partition"], row["_offset"]) for row in rows}) == 7
+    logs.logs["porto"].fields = (("_log", FieldType("string")),)
+    with pytest.raises(ConfigurationError, match="field _log of its own"):
+        source(metadata="true").schema()
+
+
+def test_many_small_ranges_share_tasks(logs: Logs) -> None:
+    for number in range(200):
+        logs.logs[f"site-{number}"] = FakeLog(partitions=1)
+        logs.logs[f"site-{number}"].append(0, [("s", number, 0.0)] * (number % 7 + 1))
+    made = source(sink=",".join(f"site-{number}" for number in range(200)))
+    reader = made.reader(made.schema())
+    tasks = reader.partitions()
+    assert len(tasks) == 64
+    read = Counter(row["number"] for task in tasks for batch in reader.read(task) for row in batch.to_pylist())
+    assert read == Counter({number: number % 7 + 1 for number in range(200)})
+
+
+def test_columns_and_conditions(logs: Logs) -> None:
+    assert table(columns="number, _offset", metadata="true", where="number >= 2 AND taxi LIKE 'y%'") == [
+        {"number": 2, "_offset": 1},
+        {"number": 4, "_offset": 2},
+        {"number": 3, "_offset": 1},
+    ]
+    assert [row["number"] for row in table(columns="number", where="tip IS NOT NULL")] == [11]  # york has no tip
+    assert sorted(row["number"] for row in table(where="tip IS NULL")) == [0, 1, 2, 3, 4, 10]
+    with pytest.raises(ConfigurationError, match="columns names fares; the log has taxi, number, fare, tip"):
+        source(columns="fares").schema()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("number", "it ends too early"),
+        ("number > 1 OR number < 5", "'OR' stands where AND should be"),
+        ("taxi LIKE '%x'", "LIKE takes a prefix"),
+        ("number ~ 3", "is not understood"),
+    ],
+)
+def test_a_condition_that_is_not_understood_shows_an_example(text: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match="Write it as in where=") as caught:
+        parse_where(text)
+    assert reason in str(caught.value)
+
+
+def test_a_literal_of_another_type_is_refused(logs: Logs) -> None:
+    with pytest.raises(ConfigurationError, match="number is int64, and 'x' is no value of that type"):
+        table(sink="york", where="number = 'x'")
+
+
+def test_filters_of_spark_are_applied_and_returned(logs: Logs) -> None:
+    made = source(sink="york", pushFilters="true")
+    reader: Any = made.reader(made.schema())
+    filters = [GreaterThan(("number",), 2), In(("taxi",), ("y",)), IsNotNull(("fare",)), StringContains(("taxi",), "y")]
+    filters.append(EqualTo(("_offset",), 1))
+    assert list(reader.pushFilters(filters)) == filters
+    read = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    assert sorted(row["number"] for row in read) == [3, 4]
+    plain = source(sink="york")
+    assert (
+        type(plain.reader(plain.schema())) is BatchReader
+    )  # Spark refuses a reader with filters while its setting is off
+
+
+ROUNDED = st.floats(-2, 2).map(lambda number: round(number, 1))
+VALUES = st.one_of(
+    st.none(), st.sampled_from([float("nan"), float("inf"), -0.0, 0.0]), st.floats(-3, 3).map(lambda x: round(x, 1))
+)
+
+
+@given(st.lists(VALUES, max_size=20), st.sampled_from(COMPARISONS), ROUNDED)
+def test_comparisons_are_those_of_spark(values: list[float | None], sign: str, limit: float) -> None:
+    """Null matches nothing; NaN is greater than every number and equal to none of them."""
+
+    def matches(value: float | None) -> bool:
+        if value is None:
+            return False
+        order = 1 if value != value else (value > limit) - (value < limit)
+        return {"=": order == 0, "!=": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[
+            sign
+        ]
+
+    column = pyarrow.array(values, pyarrow.float64(), from_pandas=False)
+    found = rows_that_match(parse_where(f"x {sign} {limit}"), {"x": column}).to_pylist()
+    assert found == [matches(value) for value in values]
