@@ -65,6 +65,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "agiledart_cli.verbs.experiment:experiment",
         "Repeat the measurements of the papers on this machine.",
     ),
+    "place": (
+        "agiledart_cli.verbs.placement.place_verb:place",
+        "Compute where operators should run, off line, and compare strategies.",
+    ),
     "simulate": ("agiledart_cli.verbs.simulate:simulate", "Run a simulated ring with faults, repeatable from a seed."),
     "token": ("agiledart_cli.verbs.access.join_tokens:token", "Create join tokens, list their members, revoke them."),
 }

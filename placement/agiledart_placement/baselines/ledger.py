@@ -2,11 +2,14 @@
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.problem.request import Obstacle, Placement, PlacementRequest, StageDemand
+from agiledart_placement.problem.problem import demand_of
+from agiledart_placement.problem.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
 
 STRICT, SHARED, UNBALANCED = range(3)
 """Levels of relaxation: all rules apply; several instances of one application may share a node; a node may exceed the balance
 rule."""
+
+_ROUNDING = 1e-9
 
 RELAXED_RULES = ("", "same application", "balance")
 
@@ -26,12 +29,15 @@ class NoCapacity(OperationFailed):
 class Ledger:
     """Count of instances per node, including those of this placement; it decides which nodes are full."""
 
-    __slots__ = ("_held", "_request", "_taken", "away", "nodes", "relaxed")
+    __slots__ = ("_applications", "_held", "_request", "_taken", "_use", "away", "nodes", "relaxed")
 
     def __init__(self, request: PlacementRequest) -> None:
         self._request = request
         self._held = {node: state.operators for node, state in request.hosts.items()}
         self._taken = {node: state.has_application for node, state in request.hosts.items()}
+        self._use = {node: dict(state.used) for node, state in request.hosts.items() if state.resources}
+        """Amounts in use by node and resource; empty where nodes only count instances."""
+        self._applications: dict[NodeId, int] = {}
         self.nodes: dict[tuple[int, int], NodeId] = {}
         self.relaxed = STRICT
         self.away: dict[tuple[int, int], tuple[NodeId, Obstacle]] = {}
@@ -43,12 +49,22 @@ class Ledger:
                 for index in range(stage.parallelism):
                     self.nodes[stage.stage, index] = stage.pinned
                     self._held[stage.pinned] = self.operators(stage.pinned) + 1
+                    self._consume(stage, stage.pinned)
 
     def put(self, stage: StageDemand, index: int, node: NodeId) -> None:
         """Assign a node to one instance."""
         self.nodes[stage.stage, index] = node
         self._held[node] = self.operators(node) + 1
         self._taken[node] = True
+        self._consume(stage, node)
+
+    def _consume(self, stage: StageDemand, node: NodeId) -> None:
+        use = self._use.get(node)
+        if use is not None:
+            for resource, amount in demand_of(stage, self._request.hosts[node]).items():
+                use[resource] = use.get(resource, 0.0) + amount
+        if self._request.is_exclusive:
+            self._applications[node] = stage.application
 
     def operators(self, node: NodeId) -> int:
         """Return the number of instances that the node holds now."""
@@ -85,9 +101,23 @@ class Ledger:
             return Obstacle.LEAVING
         if state.unfit is not None:
             return state.unfit
-        if self._held[node] >= state.capacity:
+        if self._held[node] >= state.capacity or self._lacks_resources(state, stage):
             return Obstacle.FULL
+        if stage.candidates is not None and node not in stage.candidates:
+            return Obstacle.TAG
+        if self._applications.get(node, stage.application) != stage.application:
+            return Obstacle.SHARED
+        if (stage.zone and stage.zone != state.zone) or state.availability <= 0:
+            return Obstacle.TAG
         return Obstacle.TAG if any(tag not in state.offers for tag in stage.needs) else None
+
+    def _lacks_resources(self, state: HostState, stage: StageDemand) -> bool:
+        use = self._use.get(state.node, {})
+        share = 1.0 - self._request.headroom
+        return any(
+            use.get(resource, 0.0) + amount > state.resources.get(resource, 0.0) * share + _ROUNDING
+            for resource, amount in demand_of(stage, state).items()
+        )
 
     def relax(self, level: int) -> None:
         """Record that a rule was relaxed."""

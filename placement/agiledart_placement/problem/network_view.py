@@ -129,6 +129,10 @@ class TableNetwork:
         """Return the links with figures of their own; see `NetworkView`."""
         return self._links
 
+    def is_measured(self, a: NodeId, b: NodeId) -> bool:
+        """Return whether the table has the delay of this pair."""
+        return bool(self._table) and a in self._row and b in self._row
+
     @property
     def default(self) -> LinkFigures | None:
         """Return the figures of pairs without link; None: there are none."""

@@ -47,6 +47,6 @@ class Objective:
 
 
 def unknown_name(name: str, known: tuple[str, ...]) -> str:
-    """Return the end of a message about an unknown name: what exists, and what was perhaps meant."""
+    """Return the end of a message about an unknown name: the known ones, and the closest."""
     close = get_close_matches(name, known, 1)
     return f"use one of {', '.join(known)}.{f' Did you mean {close[0]}?' if close else ''}"

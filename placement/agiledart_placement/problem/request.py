@@ -142,7 +142,7 @@ class PlacementRequest:
         loads: load of each edge, in their order; empty: one row of one byte per second on each.
         network: links of the nodes; None: nothing is known of them.
         headroom: share of every capacity that must stay free.
-        objective: what the placement should be good at; None: the strategy's own.
+        objective: the aim; None: the strategy's own.
         start: present placement, (stage, index) → node.
         seed: of all random choices.
         time_is_up: says that the search must end with what it has.
@@ -166,7 +166,7 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """How a strategy came to its placement.
+    """Course of the search for a placement.
 
     Args:
         status: `optimal`, `sampled` (optimal among chosen candidates), `time_limit`, `heuristic`, `infeasible`.
@@ -178,7 +178,7 @@ class SearchReport:
         candidates: `all`, or how they were chosen.
         virtual: (stage, index) → position in the latency space before mapping.
         seconds: of the solver; None: the strategy has no solver.
-        notes: what a user should know of the result.
+        notes: remarks for the user.
         figures: further figures of the search, such as the size of a model.
     """
 
@@ -197,7 +197,7 @@ class SearchReport:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Assignment of all instances to nodes.
+    """MovableAssignment of all instances to nodes.
 
     Args:
         nodes: (stage, index) → node, every instance of every stage.

@@ -1,10 +1,11 @@
 """Contract of a placement strategy."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agiledart_placement.problem.request import Placement, PlacementRequest
 
 
+@runtime_checkable
 class PlacementStrategy(Protocol):
     """Rule that chooses a node for each instance. Total and deterministic: the same request gives the same placement.
 

@@ -83,6 +83,11 @@ class Matrix:
         """Return the same sites without nodes."""
         return Matrix(self._one_way_ns, self._local_ns)
 
+    def delays_ms(self) -> list[list[float]]:
+        """Return the times between sites in milliseconds, row = from; of a site to itself 0."""
+        rows = self._one_way_ns
+        return [[0.0 if a == b else ns / MILLISECOND for b, ns in enumerate(row)] for a, row in enumerate(rows)]
+
     @property
     def sites(self) -> int:
         """Return the number of sites."""
@@ -103,10 +108,14 @@ class Matrix:
         return self._local_ns if here == there else self._one_way_ns[here][there]
 
 
-def load(path: Path, most_sites: int = 500) -> Matrix:
-    """Load measured round trips from a file; raise ConfigurationError when it cannot be read as such."""
+def load(path: Path, most_sites: int = 500, time_slice: int | None = None) -> Matrix:
+    """Load measured round trips from a file, of a parquet file one time slice (None: the first).
+
+    Raises:
+        ConfigurationError: the file cannot be read as such.
+    """
     try:
-        rows = _parquet(path) if path.suffix == ".parquet" else _text(path)
+        rows = _parquet(path, time_slice) if path.suffix == ".parquet" else _text(path)
     except (OSError, ValueError, KeyError, EOFError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"latency file {path}: {error}") from None
     rows = [row[:most_sites] for row in rows[:most_sites]]
@@ -141,13 +150,15 @@ def _pairs(header: list[str], lines: Iterator[list[str]]) -> list[list[float]]:
     return [[times.get((a, b), times.get((b, a), 0.0)) for b in sites] for a in sites]
 
 
-def _parquet(path: Path) -> list[list[float]]:
+def _parquet(path: Path, time_slice: int | None) -> list[list[float]]:
     try:
         from pyarrow import parquet
     except ImportError:
         raise ValueError("reading parquet needs pyarrow: pip install agiledart[spark]") from None
     table = parquet.read_table(path).to_pylist()
-    first = min(row["slice"] for row in table)
-    rows = sorted((row for row in table if row["slice"] == first), key=lambda row: row["src"])
+    chosen = min(row["slice"] for row in table) if time_slice is None else time_slice
+    rows = sorted((row for row in table if row["slice"] == chosen), key=lambda row: row["src"])
+    if not rows:
+        raise ValueError(f"there is no slice {chosen}")
     columns = sorted((name for name in rows[0] if name.startswith("d")), key=lambda name: int(name[1:]))
     return [[float(row[name] or 0.0) for name in columns] for row in rows]

@@ -1,0 +1,87 @@
+"""Files of `agiledart place`: networks, topologies and results, read from disk and written."""
+
+import json
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_placement.files.document_reader import parse_json
+from agiledart_placement.files.network_file import NetworkDescription, node_id_of_name, read_network
+from agiledart_placement.files.topology_file import TopologyDescription, read_topology
+from agiledart_placement.problem.network_view import TableNetwork
+from agiledart_placement.problem.request import HostState
+
+LARGEST_FILE = 256 * 2**20
+MOST_NODES = 5_000
+
+
+def load_network(path: str | Path, capacity: Mapping[str, float] | None = None) -> NetworkDescription:
+    """Return the network of a file.
+
+    Args:
+        path: JSON, or measured round trips as `agiledart simulate --latencies` reads them.
+        capacity: capacity of every node of a file that has none; None: unlimited.
+
+    Raises:
+        ConfigurationError: the file cannot be read; the message names the place and the value.
+    """
+    file = Path(path)
+    if file.suffix == ".json":
+        return read_network(_json(file), str(path))
+    return measured_network(file, capacity)
+
+
+def measured_network(
+    path: Path, capacity: Mapping[str, float] | None = None, nodes: int = MOST_NODES, time_slice: int | None = None
+) -> NetworkDescription:
+    """Return the first nodes of a file of measured round trips, named n0, n1 …; a link has half the round trip as delay."""
+    from agiledart_simulation.world.latency_models import load
+
+    delays = load(path, nodes, time_slice).delays_ms()
+    return table_network(delays, str(path), capacity)
+
+
+def table_network(
+    delays_ms: list[list[float]], name: str, capacity: Mapping[str, float] | None = None
+) -> NetworkDescription:
+    """Return a network of equal nodes n0, n1 … with these one-way delays."""
+    ids = {f"n{number}": node_id_of_name(f"n{number}") for number in range(len(delays_ms))}
+    hosts = {
+        node: HostState(node, capacity=2**31, name=name, resources=dict(capacity or {})) for name, node in ids.items()
+    }
+    table = [array("d", row) for row in delays_ms]
+    return NetworkDescription(name, hosts, ids, TableNetwork({}, table=table, order=tuple(hosts)))
+
+
+def load_topology(path: str | Path) -> TopologyDescription:
+    """Return the topology of a JSON file. Raises ConfigurationError with the place and the value."""
+    return read_topology(_json(Path(path)), str(path))
+
+
+def load_document(path: str | Path) -> Any:
+    """Return the JSON value of a file. Raises ConfigurationError."""
+    return _json(Path(path))
+
+
+def save_document(path: str | Path, document: object) -> None:
+    """Write a JSON document. Raises ConfigurationError when the file cannot be written."""
+    try:
+        Path(path).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}.") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file that is not too large. Raises ConfigurationError."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ConfigurationError(f"{path}: it has more than {LARGEST_FILE // 2**20} MB.")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}.") from None
+
+
+def _json(path: Path) -> Any:
+    return parse_json(read_bytes(path), str(path))
