@@ -77,8 +77,8 @@ SOURCES: Final = {
             "serial_line.serial_listener:open_source", "serial_line.serial_listener:probe",
         ),
         ConnectorKind(
-            "sql", "rows of a table, in the order of a growing column", _AGAIN, ("cursor", "poll", "table"),
-            "sql", "sqlalchemy", "sql.sql_reader:open_source", "sql.table_probe:probe",
+            "sql", "rows of a table, in the order of growing columns", _AGAIN, ("cursor", "poll", "table"),
+            "sql", "sqlalchemy", "sql.sql_reader:open_source", "sql.table_probe:probe_source",
         ),
         ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"),
             opens="tcp.line_socket:open_source"),
@@ -163,7 +163,7 @@ SINKS: Final = {
         ConnectorKind(
             "sql", "a table of a database",
             _INSERTED,
-            ("create", "key", "table"), "sql", "sqlalchemy", "sql.sql_writer:open_sink", "sql.table_probe:probe",
+            ("create", "key", "table"), "sql", "sqlalchemy", "sql.sql_writer:open_sink", "sql.table_probe:probe_sink",
         ),
         ConnectorKind("stdout", "standard output", Guarantee("may repeat"), ("format",), opens="files.text_writer:open_sink"),
         ConnectorKind(

@@ -36,4 +36,8 @@ def decoded(
         except RecursionError:
             deep = MalformedError(FORM, f"nested too deeply: {bounded_repr(payload)}")
             refuse(malformed, deep, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
+        except Exception as error:  # noqa: BLE001  a format's fault with one payload costs that payload alone
+            text = f"cannot be read ({type(error).__name__}: {error}): {bounded_repr(payload)}"
+            fault = MalformedError(FORM, text)
+            refuse(malformed, fault, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
     return rows

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from agiledart_connectors.http.http_address import HttpAddress
-from agiledart_connectors.remote.delivery_queue import RetryLaterError
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_kernel.errors import OperationFailed, system_text
 
 SECONDS: Final = 15.0

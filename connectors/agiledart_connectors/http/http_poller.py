@@ -22,8 +22,8 @@ from agiledart_connectors.http.http_address import HttpAddress, client_context, 
 from agiledart_connectors.http.http_client import HttpClient, HttpResponse
 from agiledart_connectors.http.webhook import bearer
 from agiledart_connectors.options import SPANS_MS, ReadOptions, number, quantity
-from agiledart_connectors.remote.delivery_queue import RetryLaterError
 from agiledart_connectors.remote.payload_queue import PayloadQueue, PayloadQueueReader
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
@@ -62,16 +62,10 @@ class HttpPoller:
         self._was_answered = False
 
     def __call__(self, incoming: PayloadQueue) -> None:
-        """The thread. Raises `OperationFailed`: the server refuses the first question."""
+        """The thread. Raises `OperationFailed` (the server refuses the first question), `RetryLaterError` (it is away)."""
         try:
             while not incoming.is_closed:
-                try:
-                    more = self._once(incoming)
-                except RetryLaterError as error:
-                    if not incoming.report_failure(str(error), error.after):
-                        return
-                    continue
-                if more:
+                if self._once(incoming):
                     continue
                 if not self._seconds or not incoming.pause(self._seconds):
                     return

@@ -17,6 +17,7 @@ import json
 import os
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections import deque
@@ -29,8 +30,9 @@ from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExampl
 from agiledart_connectors.credentials import secret
 from agiledart_connectors.http.http_address import HttpAddress, http_address, server_context
 from agiledart_connectors.options import ReadOptions, flag, number
+from agiledart_connectors.remote.thread_errors import ThreadErrors, fault_text
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
 DEFAULT_MAX_BODY_BYTES: Final = 1 << 20
 MAX_BODY_BYTES_LIMIT: Final = 64 << 20
@@ -51,6 +53,8 @@ SAFE_SECONDS: Final = 30.0
 """Timeout for rows to get on their way; then the answer is 503, and the client sends again."""
 
 _RETRY_SECONDS: Final = 1
+_LOOK_SECONDS: Final = 0.2
+_MAX_NOTES: Final = 20
 _LINED: Final = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -118,7 +122,10 @@ class _Server(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a client that went away."""
+        """Ignore a client that went away; note anything else."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            self.source.note(f"POST {self.source.path}: {fault_text(error)}; the client got no answer")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -212,6 +219,7 @@ class PushReader:
         self.holds = False
         self._left: list[Any] = []
         self._too_large: list[int] = []
+        self._notes: list[str] = []
         self._closed = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         context = server_context(connector) if address.tls else None
@@ -223,9 +231,31 @@ class PushReader:
                 f"{connector.kind}: cannot listen on {address.server}: {error.strerror or error}"
             ) from None
         self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, args=(0.2,), name="http source", daemon=True).start()
+        self._errors = ThreadErrors(f"the port {self.port}")
+        self._failure: AgileDartError | None = None
+        threading.Thread(target=self._serve, name="http source", daemon=True).start()
 
     # ---- for the server's threads
+
+    def _serve(self) -> None:
+        """Accept clients until the reader is closed."""
+        while not self._closed:
+            try:
+                self._server.serve_forever(_LOOK_SECONDS)
+            except BaseException as error:  # noqa: BLE001  a thread that ended unseen would look like a source without clients
+                verdict = self._errors.verdict(error)
+                if isinstance(verdict, AgileDartError):
+                    self._failure = verdict
+                    self.note("")
+                    return
+                self.note(str(verdict))
+
+    def note(self, text: str) -> None:
+        """Tell users."""
+        with self._lock:
+            if not self._closed:
+                self._notes = [*self._notes[-_MAX_NOTES:], *filter(None, [text])]
+                os.eventfd_write(self._wake, 1)
 
     def is_authorised(self, authorization: str) -> bool:
         """Return whether this header proves that the client may post."""
@@ -257,6 +287,11 @@ class PushReader:
         with self._lock:
             self._clear()
             too_large, self._too_large = self._too_large, []
+            notes, self._notes = self._notes, []
+        if self._failure is not None and not self._waiting and not self._left:
+            raise self._failure
+        for note in notes:
+            self._examples.note(note)
         for size in too_large:
             malformed[SIZE] = malformed.get(SIZE, 0) + 1
             limit = f"a body of {size:,} bytes; at most {self.max_body:,} are taken"

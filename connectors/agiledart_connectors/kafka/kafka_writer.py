@@ -32,8 +32,9 @@ from agiledart_connectors.kafka import kafka_client
 from agiledart_connectors.kafka.kafka_address import KafkaAddress, kafka_address
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import number
-from agiledart_connectors.remote.delivery_queue import MAX_AT_ONCE, DeliveryQueueWriter, RetryLaterError
+from agiledart_connectors.remote.delivery_queue import MAX_AT_ONCE, DeliveryQueueWriter
 from agiledart_connectors.remote.row_ids import NAME, RowIds, ids_of
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_dataflow.data.schema import fields_of, is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed

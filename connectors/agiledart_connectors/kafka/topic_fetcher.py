@@ -26,6 +26,7 @@ from agiledart_connectors.kafka import kafka_client
 from agiledart_connectors.kafka.kafka_address import KafkaAddress
 from agiledart_connectors.kafka.message_queue import MAX_AT_ONCE, MessageQueue
 from agiledart_connectors.kafka.partitions import PartitionMerge, TopicOffsets, TopicSelection, new_partitions
+from agiledart_connectors.remote.thread_errors import ThreadErrors, fault_text
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 POLL_SECONDS: Final = 0.5
@@ -74,6 +75,7 @@ class TopicFetcher:
         self._lock = threading.Lock()
         self._to_commit: dict[int, int] = {}
         self._reported_commit_failure = ""
+        self._errors = ThreadErrors(address.broker)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -110,8 +112,8 @@ class TopicFetcher:
             failure = OperationFailed(f"{self._address.broker}: reading was given up")
         except AgileDartError as error:
             failure = error
-        except Exception as error:  # noqa: BLE001  a library's
-            failure = OperationFailed(f"{self._address.broker}: {type(error).__name__}: {error}")
+        except BaseException as error:  # noqa: BLE001  a thread that ended unseen would look like an idle topic
+            failure = OperationFailed(f"{self._address.broker}: {fault_text(error)}")
         self._message_queue.end(failure)
 
     async def _until_the_end(self) -> None:
@@ -124,9 +126,17 @@ class TopicFetcher:
             try:
                 is_over = await self._session()
             except BrokersUnreachableError as error:
-                wait = self._message_queue.health.report_failure(str(error), what=error.what)
-                self._message_queue.wake_reader()
-                await asyncio.sleep(wait)
+                await self._pause(str(error), error.what)
+            except Exception as error:
+                verdict = self._errors.verdict(error)
+                if isinstance(verdict, AgileDartError):
+                    raise verdict from error
+                await self._pause(str(verdict))
+
+    async def _pause(self, why: str, what: str = "") -> None:
+        wait = self._message_queue.health.report_failure(why, what=what)
+        self._message_queue.wake_reader()
+        await asyncio.sleep(wait)
 
     async def _session(self) -> bool:
         """Read from one consumer until all is read. Raises `BrokersUnreachableError`."""
@@ -229,6 +239,7 @@ class TopicFetcher:
                 await asyncio.sleep(FULL_QUEUE_PAUSE_SECONDS)
                 silent_since = time.monotonic()
             if await self._poll_once(consumer):
+                self._errors.on_answer()
                 silent_since = time.monotonic()
             if self._merged is not None and await self._has_merged_all(consumer):
                 await self._commit(consumer)

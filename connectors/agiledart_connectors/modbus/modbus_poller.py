@@ -4,7 +4,8 @@
     modbus:/dev/ttyUSB0?map=plant.toml&unit=3&baud=9600&mode=8E1       RTU, over a serial line
 
 `map` names the file that says which registers hold what (`register_map.py`); its names fill the row's fields, `at` is when it was
-read. A device that does not answer is asked again, ever later; readings that were due meanwhile are missed.
+read. A device that does not answer is asked again, ever later; readings that were due meanwhile are missed. An answer that is too
+short gives None where the field allows it, else the reading is malformed (`answer`).
 """
 
 import math
@@ -15,14 +16,21 @@ from typing import Any, Final
 import msgspec
 from pymodbus.client import ModbusSerialClient, ModbusTcpClient
 from pymodbus.exceptions import ModbusException
+from pymodbus.pdu import ExceptionResponse
 
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.modbus.register_map import DeviceValue, RegisterRead, read_map
 from agiledart_connectors.options import SPANS_MS, ReadOptions, number, quantity
 from agiledart_connectors.remote.payload_queue import PayloadQueue, PayloadQueueReader
+from agiledart_connectors.remote.thread_errors import RetryLaterError, fault_text
 from agiledart_connectors.serial_line.line_mode import line_mode
+from agiledart_dataflow.data.inference import optional_stripped
+from agiledart_dataflow.data.schema import fields_of, is_named_tuple
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+ANSWER: Final = "answer"
+"""Reason of a reading that a device answered with too little."""
 
 SECONDS: Final = 3.0
 DEFAULT_POLL_SECONDS: Final = 1.0
@@ -43,10 +51,11 @@ class ModbusPoller:
 
     Args:
         connector: where the device is.
+        row_type: of its rows; where it allows None, a value that a device did not give is None.
         clock: nanoseconds since 1970.
     """
 
-    def __init__(self, connector: Connector, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, connector: Connector, row_type: Any, clock: Callable[[], int] = time.time_ns) -> None:
         self.name, self._client = client_of(connector)
         if not connector.option("map"):
             raise ConfigurationError(
@@ -57,47 +66,64 @@ class ModbusPoller:
         self._seconds = quantity(connector, "poll", SPANS_MS, "1s") / 1_000 or DEFAULT_POLL_SECONDS
         self._clock = clock
         self._has_answered = False
+        names = {value.name for register_read in self._questions for value in register_read.values}
+        types = {field.name: field.type for field in fields_of(row_type)} if is_named_tuple(row_type) else {}
+        self._optional = {name for name in names if name not in types or optional_stripped(types[name]) != types[name]}
 
     def __call__(self, incoming: PayloadQueue) -> None:
+        """Read until the reader is closed. Raises `RetryLaterError` (no answer), `OperationFailed` (the map is wrong)."""
         try:
             due = time.monotonic()
             while not incoming.is_closed:
                 row = self._row(incoming)
+                self._has_answered = True
+                incoming.report_success()
                 if row is not None:
-                    self._has_answered = True
-                    incoming.report_success()
                     incoming.offer(msgspec.json.encode(row), self.name)
-                    due = max(due + self._seconds, time.monotonic())  # missed polls are not made up for
-                if row is not None and not incoming.pause(due - time.monotonic()):
+                due = max(due + self._seconds, time.monotonic())  # missed polls are not made up for
+                if not incoming.pause(due - time.monotonic()):
                     return
         finally:
             self._client.close()  # type: ignore[no-untyped-call]
 
     def _row(self, incoming: PayloadQueue) -> dict[str, Any] | None:
-        """A reading; None when there was none, after the time to wait."""
+        """Return a reading; None when an answer could not be read, which is counted."""
         at = self._clock()
         row: dict[str, Any] = {"at": at / 1e9}
+        faults: list[str] = []
+        is_lost = False
         for register_read in self._questions:
-            names = ", ".join(value.name for value in register_read.values[:3])
-            try:
-                if not self._client.connected and not self._client.connect():
-                    incoming.report_failure(f"{self.name} does not answer")
-                    return None
-                answer = self._read_registers(register_read)
-            except (ModbusException, OSError) as error:
-                self._client.close()  # type: ignore[no-untyped-call]
-                incoming.report_failure(f"{self.name} does not answer for {names} ({_reason(error)})")
-                return None
-            if answer.isError():
-                code = getattr(answer, "exception_code", 0)
-                why = f"{self.name} refuses {names}: {_REASONS.get(code, f'exception {code}')}"
-                if code in _WRONG and not self._has_answered:
-                    raise OperationFailed(why)
-                incoming.report_failure(why)
-                return None
+            answer = self._answer(register_read)
             for value in register_read.values:
-                row[value.name] = value_of(value, register_read, answer)
+                try:
+                    row[value.name] = value_of(value, register_read, answer)
+                except Exception as error:  # noqa: BLE001  what the library raises for what a device answers
+                    faults.append(f"{value.name}: {answer_fault(value, register_read, answer, error)}")
+                    row[value.name] = None
+                    is_lost = is_lost or value.name not in self._optional
+        if faults:
+            text = f"{self.name}: {'; '.join(faults[:3])}"
+            if not is_lost:
+                incoming.note(f"{text}; the row has None in its place")
+                return row
+            incoming.lose(ANSWER, text)
+            return None
         return row
+
+    def _answer(self, register_read: RegisterRead) -> Any:
+        names = ", ".join(value.name for value in register_read.values[:3])
+        try:
+            if not self._client.connected and not self._client.connect():
+                raise RetryLaterError(f"{self.name} does not answer")
+            answer = self._read_registers(register_read)
+        except (ModbusException, OSError) as error:
+            raise RetryLaterError(f"{self.name} does not answer for {names} ({_reason(error)})") from None
+        if isinstance(answer, ExceptionResponse):
+            why = f"{self.name} refuses {names}: {_REASONS.get(answer.exception_code, f'exception {answer.exception_code}')}"
+            if answer.exception_code in _WRONG and not self._has_answered:
+                raise OperationFailed(why)
+            raise RetryLaterError(why)
+        return answer
 
     def _read_registers(self, register_read: RegisterRead) -> Any:
         client = self._client
@@ -110,12 +136,23 @@ class ModbusPoller:
         return ask(register_read.address, count=register_read.count, device_id=self._unit)
 
 
+def answer_fault(value: DeviceValue, register_read: RegisterRead, answer: Any, error: Exception) -> str:
+    """Return what is wrong with an answer that does not hold a value."""
+    unit, came = ("register", answer.registers) if value.type else ("bit", answer.bits)
+    if len(came) < register_read.count:
+        asked = f"{register_read.count} {unit}{'' if register_read.count == 1 else 's'}"
+        return f"the device answered with {len(came)} {unit}{'' if len(came) == 1 else 's'} in place of {asked}"
+    return fault_text(error)
+
+
 def value_of(value: DeviceValue, register_read: RegisterRead, answer: Any) -> Any:
-    """A value out of an answer; None for a float that is no number."""
+    """Return a value out of an answer; None for a float that is no number. Raises IndexError: the answer is too short."""
     at = value.address - register_read.address
     if not value.type:
         return bool(answer.bits[at])
     registers = answer.registers[at : at + value.length]
+    if len(registers) < value.length:
+        raise IndexError(at)
     kind = ModbusTcpClient.DATATYPE[value.type.upper()]
     order: Any = value.words
     number: Any = ModbusTcpClient.convert_from_registers(registers, kind, word_order=order)
@@ -148,20 +185,19 @@ def client_of(connector: Connector) -> tuple[str, Client]:
 
 
 def _reason(error: Exception) -> str:
-    return str(
-        getattr(error, "strerror", None) or getattr(error, "string", "") or error or type(error).__name__
-    ).lower()
+    text = error.strerror if isinstance(error, OSError) else error.string if isinstance(error, ModbusException) else ""
+    return (text or str(error) or type(error).__name__).lower()
 
 
 def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) -> PayloadQueueReader:
     """The reader of a `modbus:` connector."""
-    asking = ModbusPoller(connector)
+    asking = ModbusPoller(connector, row_type)
     return PayloadQueueReader(asking.name, open_decoder("json", row_type), asking)
 
 
 def probe(connector: Connector, row_type: Any) -> str:
     """Does the device take calls? For `submit --dry-run`."""
-    asking = ModbusPoller(connector)
+    asking = ModbusPoller(connector, row_type)
     open_decoder("json", row_type)
     if not connector.path.startswith("//"):
         return line_mode(connector).checked()

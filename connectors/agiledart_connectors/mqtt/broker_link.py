@@ -17,7 +17,8 @@ from paho.mqtt.properties import Properties
 
 from agiledart_connectors.mqtt.broker_address import BrokerAddress
 from agiledart_connectors.mqtt.read_ahead import EagerClient
-from agiledart_kernel.errors import OperationFailed, system_text
+from agiledart_connectors.remote.thread_errors import ThreadErrors
+from agiledart_kernel.errors import AgileDartError, OperationFailed, system_text
 
 KEEP_ALIVE_SECONDS: Final = 30
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1, 30
@@ -36,6 +37,7 @@ class BrokerLink:
         session: keep a session under the client's identifier.
         on_connected: called by the link's thread with the client; subscribes.
         note: called when the link goes up or down.
+        fail: called by the link's thread with the reason, when it has ended for good.
         will: (topic, payload, qos, retain) that the broker publishes when this client vanishes without disconnecting.
 
     Raises:
@@ -48,11 +50,14 @@ class BrokerLink:
         *,
         session: bool,
         note: Callable[[str], None],
+        fail: Callable[[AgileDartError], None],
         on_connected: Callable[[paho.Client], None] | None = None,
         will: tuple[str, str, int, bool] | None = None,
     ) -> None:
         self.address = address
-        self._note = note
+        self._note, self._fail = note, fail
+        self._errors = ThreadErrors(f"the broker {address.broker}")
+        self.on_answer = self._errors.on_answer
         self._last_notice = ""
         self._away_since: float | None = time.monotonic()
         self._why, self._next_try, self._tries = "", 0.0, 0
@@ -64,6 +69,7 @@ class BrokerLink:
         client.reconnect_delay_set(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         if will is not None:
             client.will_set(*will)
+        client.on_thread_error = self._thread_error
         client.on_connect = self._connected
         client.on_connect_fail = self._failed
         client.on_disconnect = self._disconnected
@@ -121,6 +127,18 @@ class BrokerLink:
             self._notify(
                 f"the connection to {self.address.broker} broke ({reason}); trying again, ever later up to every 30 s"
             )
+
+    def _thread_error(self, error: BaseException) -> bool:
+        """An error left the thread: connect again, or end with it."""
+        verdict = self._errors.verdict(error)
+        self._is_away(str(verdict))
+        if isinstance(verdict, AgileDartError):
+            self._fail(verdict)
+            return False
+        self._notify(
+            f"the connection to {self.address.broker} broke ({verdict}); trying again, ever later up to every 30 s"
+        )
+        return True
 
     def _is_away(self, why: str) -> None:
         """Not connected, or still not; paho waits twice as long each time before it tries again."""

@@ -22,13 +22,13 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from agiledart_connectors.codecs.decoder import decoded
 from agiledart_connectors.codecs.formats import open_decoder
-from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExamples
+from agiledart_connectors.codecs.malformed_examples import FORM, SIZE, MalformedExamples
 from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address, check_filter
 from agiledart_connectors.mqtt.broker_link import MAX_UNACKNOWLEDGED, BrokerLink
 from agiledart_connectors.options import ReadOptions
 from agiledart_dataflow.data.schema import Retained, Topic, fields_of, is_named_tuple
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.errors import AgileDartError, ConfigurationError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 OVERFLOW: Final = "overflow"
@@ -37,13 +37,15 @@ MAX_WAITING: Final = 2 * MAX_UNACKNOWLEDGED
 
 
 class _MqttMessage(NamedTuple):
+    """A message that came. `fault`: why it can be no row, by reason and in words; it is acknowledged all the same."""
+
     topic: str
     payload: bytes
     mid: int
     qos: int
     retained: bool
     generation: int
-    oversize: int = 0
+    fault: tuple[str, str] = ("", "")
 
 
 class MqttReader:
@@ -74,7 +76,10 @@ class MqttReader:
         self._closed = False
         self._address = address
         has_session = bool(connector.option("session"))
-        self._link = BrokerLink(address, session=has_session, note=self._note, on_connected=self._subscribe)
+        self._failure: AgileDartError | None = None
+        self._link = BrokerLink(
+            address, session=has_session, note=self._note, fail=self._fail, on_connected=self._subscribe
+        )
         self._link.client.on_message = self._came
         self._link.client.on_subscribe = self._subscribed
         self._has_session = has_session
@@ -82,6 +87,8 @@ class MqttReader:
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}
+        if self._failure is not None and not self._left and not self._waiting:
+            raise self._failure
         if not self._left:
             if not self.holds:
                 self.acknowledge(self._takings)
@@ -137,10 +144,11 @@ class MqttReader:
             self._takings += 1
             self._unacknowledged.append((self._takings, taken))
         for message in taken:
-            if message.oversize:
-                malformed[SIZE] = malformed.get(SIZE, 0) + 1
-                self._examples.add(SIZE, f"{message.topic}:", f"a message of {message.oversize:,} bytes")
-        taken = [message for message in taken if not message.oversize]
+            reason, text = message.fault
+            if reason:
+                malformed[reason] = malformed.get(reason, 0) + 1
+                self._examples.add(reason, f"{message.topic}:", text, message.payload)
+        taken = [message for message in taken if not message.fault[0]]
         if not self._message_fields:
             payloads = [message.payload for message in taken]
             return decoded(
@@ -176,20 +184,30 @@ class MqttReader:
 
     def _came(self, _client: paho.Client, _data: Any, message: Any) -> None:
         payload = message.payload
+        self._link.on_answer()
+        try:
+            topic, fault = message.topic, ("", "")
+        except UnicodeDecodeError as error:
+            topic, fault = repr(bytes(error.object)), (FORM, "its topic is not UTF-8")
         with self._lock:
             full = len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES
             if full and not message.qos:
                 self._dropped += 1
                 return
-            size = len(payload)
-            oversize, payload = (size, b"") if size > MAX_LINE_BYTES else (0, payload)
+            if len(payload) > MAX_LINE_BYTES:
+                fault, payload = (SIZE, f"a message of {len(payload):,} bytes"), b""
             generation = self._link.generation
             self._waiting.append(
-                _MqttMessage(message.topic, payload, message.mid, message.qos, message.retain, generation, oversize)
+                _MqttMessage(topic, payload, message.mid, message.qos, message.retain, generation, fault)
             )
             self._bytes += len(payload)
             if len(self._waiting) == 1:
                 self._wake_reader()
+
+    def _fail(self, error: AgileDartError) -> None:
+        with self._lock:
+            self._failure = error
+            self._wake_reader()
 
     def _note(self, text: str) -> None:
         with self._lock:

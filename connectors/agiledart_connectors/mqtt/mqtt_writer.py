@@ -25,7 +25,7 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import fields_of
 from agiledart_dataflow.plan.connector_abilities import DeliveryCallback
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
     from agiledart_connectors.sink_origin import SinkOrigin
@@ -84,6 +84,7 @@ class MqttWriter:
         self._waiters: deque[tuple[int, DeliveryCallback]] = deque()  # message number up to which a caller waits
         self._waiting = threading.Lock()
         self._closed = False
+        self._failure: AgileDartError | None = None
         will = None
         if connector.option("will"):
             will = (
@@ -94,7 +95,7 @@ class MqttWriter:
             )
             if _FIELD.search(will[0]):
                 raise ConfigurationError(f"{connector.url()}: a last will is of no row: give will_topic=TOPIC")
-        self._link = BrokerLink(address, session=False, note=self._notices.append, will=will)
+        self._link = BrokerLink(address, session=False, note=self._notices.append, fail=self._fail, will=will)
         self._link.client.on_publish = self._taken
         self._link.client.max_queued_messages_set(0)  # bounded here
         self._link.client.max_inflight_messages_set(MAX_IN_FLIGHT)
@@ -106,13 +107,23 @@ class MqttWriter:
         return self._times.histogram
 
     def ready(self) -> bool:
-        """Return whether more rows may come."""
+        """Return whether more rows may come; `write` raises a failure."""
+        if self._failure is not None:
+            return True
         if len(self._queue) >= MAX_ROWS_WAITING:
             return False
         if self._address.qos:
             return True
         client = self._link.client
         return client.is_connected() and not client.want_write() and not self._queue
+
+    def _fail(self, error: AgileDartError) -> None:
+        self._failure = error
+        self._notify_waiters()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def take_notices(self) -> list[str]:
         """Return and forget notices for users about the link."""
@@ -123,6 +134,7 @@ class MqttWriter:
     def write(self, rows: list[Any]) -> None:
         while not self.ready():
             time.sleep(_PAUSE)  # only where no caller asks `ready` before: in a run of one process
+        self._check()
         now = self._times.count(rows)
         for row in rows:
             payload = self._render(row, now)
@@ -159,6 +171,7 @@ class MqttWriter:
         return self._link.client.is_connected()
 
     def _taken(self, *_: object) -> None:
+        self._link.on_answer()
         self._acknowledged += 1
         self._publish()
         if self._waiters:
@@ -180,13 +193,14 @@ class MqttWriter:
     def _notify_waiters(self) -> None:
         due = []
         with self._waiting:
-            while self._waiters and self._waiters[0][0] <= self._acknowledged:
+            while self._waiters and (self._failure is not None or self._waiters[0][0] <= self._acknowledged):
                 due.append(self._waiters.popleft()[1])
         for on_delivered in due:
-            on_delivered(None)
+            on_delivered(self._failure)
 
     def flush(self) -> None:
         """Messages leave by themselves; those that met a broken connection go again."""
+        self._check()
         self._publish()
 
     def connection_status(self) -> str:
@@ -198,11 +212,12 @@ class MqttWriter:
             return
         self._closed = True
         before, deadline = 0, time.monotonic() + END_SECONDS
-        while (left := self._left()) and time.monotonic() < deadline:
+        while (left := self._left()) and self._failure is None and time.monotonic() < deadline:
             time.sleep(_PAUSE)
             if left != before:
                 before, deadline = left, time.monotonic() + END_SECONDS
         self._link.close()
+        self._check()
         if left:
             raise OperationFailed(f"{left:,} messages were not taken by {self._address.broker} before the end")
 

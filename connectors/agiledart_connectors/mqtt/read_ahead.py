@@ -7,7 +7,7 @@ in one piece.
 
 import ssl
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import paho.mqtt.client as paho
@@ -48,7 +48,26 @@ class ReadAhead:
 
 
 class EagerClient(paho.Client):
-    """A client that reads ahead."""
+    """A client that reads ahead, and whose thread does not end with an error unseen.
+
+    Attributes:
+        on_thread_error: called in the thread with what it raised; returns whether to connect again.
+    """
+
+    on_thread_error: Callable[[BaseException], bool] | None = None
+
+    def _thread_main(self) -> None:
+        try:
+            while True:
+                try:
+                    self.loop_forever(retry_first_connection=True)
+                    return
+                except BaseException as error:  # noqa: BLE001  else the link would look as if it were idle
+                    if self.on_thread_error is None or not self.on_thread_error(error):
+                        return
+                    self._sock_close()  # paho waits, and then connects again
+        finally:
+            self._thread = None
 
     def _create_socket(self) -> Any:
         return ReadAhead(super()._create_socket())

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.remote.connection_health import ConnectionHealth
+from agiledart_connectors.remote.thread_errors import RetryLaterError, fault_text
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.plan.connector_abilities import DeliveryCallback
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -23,19 +24,6 @@ MAX_AT_ONCE: Final = 1_000
 
 END_SECONDS: Final = 10.0
 """Time that the end of the input waits for the receiver to take the next batch."""
-
-
-class RetryLaterError(Exception):
-    """The receiver of rows is away, or asks for a pause; the text says which and why.
-
-    Args:
-        after: seconds that it asks for; None: the usual back-off.
-        what: as of `ConnectionHealth.report_failure`.
-    """
-
-    def __init__(self, text: str, after: float | None = None, what: str = "") -> None:
-        super().__init__(text)
-        self.after, self.what = after, what
 
 
 class DeliveryQueue:
@@ -135,8 +123,8 @@ class DeliveryQueue:
             except AgileDartError as error:
                 self._fail(error)
                 return
-            except Exception as error:  # noqa: BLE001  a driver's
-                self._fail(OperationFailed(f"{self._name}: {type(error).__name__}: {error}"))
+            except BaseException as error:  # noqa: BLE001  a driver's; a thread that ended unseen would keep the rows for ever
+                self._fail(OperationFailed(f"{self._name}: {fault_text(error)}"))
                 return
             self._health.report_success()
             with self._changed:

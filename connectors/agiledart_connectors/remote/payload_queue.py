@@ -2,7 +2,8 @@
 
 The mirror of `DeliveryQueue`: the executor's loop never waits for a server, a device or a broker. The queue is bounded: when it is
 full, the thread waits too (`put`). Where the sender cannot wait (`offer`), the queue drops and counts the payload.
-`PayloadQueueReader` is the source around it: each kind of source says how payloads come, in a function that the thread runs.
+`QueuedReader` is the source around it: each kind of source says how payloads come, in a function that the thread runs (`run`), and
+what rows they hold. `ThreadErrors` says what follows an error of that function.
 """
 
 import contextlib
@@ -15,8 +16,9 @@ from typing import Any, Final, NamedTuple
 from agiledart_connectors.codecs.decoder import Decoder, decoded
 from agiledart_connectors.codecs.malformed_examples import MalformedExamples
 from agiledart_connectors.remote.connection_health import ConnectionHealth
+from agiledart_connectors.remote.thread_errors import RetryLaterError, ThreadErrors
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_kernel.errors import AgileDartError
 
 MAX_WAITING: Final = 8_192
 MAX_WAITING_BYTES: Final = 16 << 20
@@ -26,8 +28,10 @@ END_SECONDS: Final = 5.0
 """Time that closing waits for the thread."""
 
 
-class _Payload(NamedTuple):
-    data: bytes
+class Payload(NamedTuple):
+    """Data that arrived together, bytes or rows of a database, and their place for users."""
+
+    data: Any
     place: str
 
 
@@ -40,18 +44,21 @@ class PayloadQueue:
 
     Args:
         name: of the payloads' origin, for users.
+        max_waiting: payloads that may wait; 0: the usual bound.
 
     Attributes:
         health: status of the connection to the origin, set by the thread.
         is_closed: the reader was closed: the thread ends.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, max_waiting: int = 0) -> None:
         self.name = name
+        self._max_waiting = max_waiting or MAX_WAITING
+        self._errors = ThreadErrors(name)
         self.health = ConnectionHealth(f"{name} answers again")
         self.is_closed = False
         self._changed = threading.Condition()
-        self._waiting: deque[_Payload] = deque()
+        self._waiting: deque[Payload] = deque()
         self._bytes = 0
         self._lost: dict[str, tuple[int, str]] = {}
         self._failure: AgileDartError | None = None
@@ -60,7 +67,28 @@ class PayloadQueue:
 
     # ---- for the thread
 
-    def put(self, data: bytes, place: str) -> bool:
+    def run(self, work: Callable[["PayloadQueue"], None]) -> None:
+        """Call `work` until the input ends: when it returns, when the reader was closed, or with an error that no retry mends."""
+        while True:
+            try:
+                work(self)
+            except BaseException as error:  # noqa: BLE001  a thread that ended unseen would look like an idle source
+                verdict = self._errors.verdict(error)
+                if isinstance(verdict, AgileDartError):
+                    self.end(verdict)
+                    return
+                if not self._away(verdict):
+                    return
+            else:
+                self.end(None)
+                return
+
+    def _away(self, error: RetryLaterError) -> bool:
+        wait = self.health.report_failure(str(error), error.after, error.what)
+        self._wake_reader()
+        return self.pause(wait)
+
+    def put(self, data: Any, place: str) -> bool:
         """Hand over a payload; waits for room. False when the reader was closed meanwhile."""
         with self._changed:
             while self._is_full() and not self.is_closed:
@@ -88,9 +116,15 @@ class PayloadQueue:
 
     def report_success(self) -> None:
         """It answers."""
+        self._errors.on_answer()
         if self.health.why:
             self.health.report_success()
             self._wake_reader()
+
+    def note(self, text: str) -> None:
+        """Something that users should know."""
+        self.health.note(text)
+        self._wake_reader()
 
     def pause(self, seconds: float) -> bool:
         """Wait; False when the reader was closed meanwhile."""
@@ -99,7 +133,7 @@ class PayloadQueue:
 
     # ---- for the reader
 
-    def take(self, most: int) -> tuple[list[_Payload], dict[str, tuple[int, str]], bool]:
+    def take(self, most: int) -> tuple[list[Payload], dict[str, tuple[int, str]], bool]:
         """Return received payloads, losses (reason → how many, and the first in words), and whether nothing follows.
 
         Raises the thread's error once all payloads before it were taken.
@@ -141,12 +175,12 @@ class PayloadQueue:
         self._wake_reader()
 
     def _is_full(self) -> bool:
-        return len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES
+        return len(self._waiting) >= self._max_waiting or self._bytes >= MAX_WAITING_BYTES
 
-    def _take_in(self, data: bytes, place: str) -> bool:
+    def _take_in(self, data: Any, place: str) -> bool:
         if self.is_closed:
             return False
-        self._waiting.append(_Payload(data, place))
+        self._waiting.append(Payload(data, place))
         self._bytes += len(data)
         if len(self._waiting) == 1:
             self._wake_reader()
@@ -163,14 +197,14 @@ class PayloadQueue:
                 os.eventfd_write(self._wake, 1)
 
 
-class PayloadQueueReader:
-    """A source whose payloads a thread brings.
+class QueuedReader:
+    """A source whose payloads a thread brings. Kinds say which rows they hold (`rows_of`).
 
     Args:
         name: of what they come from, for users.
-        decoder: makes rows of them.
-        work: the thread; it ends when nothing follows, or when `is_closed`. Raises `OperationFailed` for what no retry mends.
+        work: function of the thread (`PayloadQueue.run`); it returns when nothing follows, or when `is_closed`.
         interrupt: called when the reader is closed, so that the thread does not wait for what may never come.
+        max_waiting: of the queue.
     """
 
     stamps = True
@@ -178,17 +212,24 @@ class PayloadQueueReader:
     def __init__(
         self,
         name: str,
-        decoder: Decoder,
         work: Callable[[PayloadQueue], None],
         interrupt: Callable[[], None] = _nothing,
+        max_waiting: int = 0,
     ) -> None:
-        self._decoder, self._interrupt = decoder, interrupt
-        self._examples = MalformedExamples()
-        self.on_malformed = self._examples.on_malformed
+        self._interrupt = interrupt
+        self.examples = MalformedExamples()
+        self.on_malformed = self.examples.on_malformed
         self._left: list[Any] = []
-        self._payload_queue = PayloadQueue(name)
-        self._thread = threading.Thread(target=self._run, args=(work,), name=f"incoming {name}", daemon=True)
+        self._payload_queue = PayloadQueue(name, max_waiting)
+        arguments = (work,)
+        self._thread = threading.Thread(
+            target=self._payload_queue.run, args=arguments, name=f"incoming {name}", daemon=True
+        )
         self._thread.start()
+
+    def rows_of(self, taken: list[Payload], wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        """Return the rows of payloads; count those that hold none, by reason."""
+        raise NotImplementedError
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}
@@ -197,17 +238,14 @@ class PayloadQueueReader:
             taken, lost, is_over = self._payload_queue.take(max_rows)
             drained = not taken
             for note in self._payload_queue.health.take_notices():
-                self._examples.note(note)
+                self.examples.note(note)
             for reason, (count, text) in lost.items():
                 malformed[reason] = count
-                self._examples.add(reason, "", text, None)
-            payloads = [payload.data for payload in taken]
-            self._left = decoded(
-                self._decoder, payloads, wall_ns, malformed, self._examples, lambda index: f"{taken[index].place}:"
-            )
+                self.examples.add(reason, "", text, None)
+            self._left = self.rows_of(taken, wall_ns, malformed)
         rows, self._left = self._left[:max_rows], self._left[max_rows:]
         lines = len(rows) + sum(malformed.values())
-        return Reading(rows, lines, malformed, is_over and not self._left, drained, self._examples.take())
+        return Reading(rows, lines, malformed, is_over and not self._left, drained, self.examples.take())
 
     def fileno(self) -> int:
         """Readable when payloads have come."""
@@ -220,12 +258,27 @@ class PayloadQueueReader:
     def close(self) -> None:
         self._payload_queue.close(self._thread, self._interrupt)
 
-    def _run(self, work: Callable[[PayloadQueue], None]) -> None:
-        try:
-            work(self._payload_queue)
-        except AgileDartError as error:
-            self._payload_queue.end(error)
-        except Exception as error:  # noqa: BLE001  a library's
-            self._payload_queue.end(OperationFailed(f"{self._payload_queue.name}: {type(error).__name__}: {error}"))
-        else:
-            self._payload_queue.end(None)
+
+class PayloadQueueReader(QueuedReader):
+    """A source whose payloads a format's decoder reads.
+
+    Args:
+        name, work, interrupt: as of `QueuedReader`.
+        decoder: makes rows of payloads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        decoder: Decoder,
+        work: Callable[[PayloadQueue], None],
+        interrupt: Callable[[], None] = _nothing,
+    ) -> None:
+        self._decoder = decoder
+        super().__init__(name, work, interrupt)
+
+    def rows_of(self, taken: list[Payload], wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        payloads = [payload.data for payload in taken]
+        return decoded(
+            self._decoder, payloads, wall_ns, malformed, self.examples, lambda index: f"{taken[index].place}:"
+        )

@@ -16,6 +16,7 @@ from agiledart_connectors.codecs.formats import UNLINED, open_decoder
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, TOO_LONG
 from agiledart_connectors.options import ReadOptions
 from agiledart_connectors.remote.payload_queue import PayloadQueue, PayloadQueueReader
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_connectors.serial_line.line_mode import LineMode, line_mode
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError
@@ -53,12 +54,11 @@ class SerialListener:
         self._count = 0
 
     def __call__(self, incoming: PayloadQueue) -> None:
-        while not incoming.is_closed:
-            try:
-                self._read(incoming)
-            except (OSError, serial.SerialException) as error:
-                if not incoming.report_failure(f"{self.mode.port} cannot be read ({_reason(error)})"):
-                    return
+        """Read until the reader is closed. Raises `RetryLaterError`: the line is not there."""
+        try:
+            self._read(incoming)
+        except (OSError, serial.SerialException) as error:
+            raise RetryLaterError(f"{self.mode.port} cannot be read ({_reason(error)})") from None
 
     def _read(self, incoming: PayloadQueue) -> None:
         mode = self.mode

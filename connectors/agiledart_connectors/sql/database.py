@@ -50,7 +50,7 @@ def reflected(engine: sa.Engine, connector: Connector) -> sa.Table:
 
 def error_text(error: BaseException) -> str:
     """Return a driver's error in one line, without statements and their values."""
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0][:300]
+    return str((isinstance(error, exc.DBAPIError) and error.orig) or error).strip().partition("\n")[0][:300]
 
 
 def names_of(connector: Connector, option: str) -> list[str]:

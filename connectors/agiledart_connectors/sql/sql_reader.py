@@ -1,238 +1,235 @@
-"""Source `sql:NAME?table=T&cursor=C`: the rows of a table in the order of a growing column.
+"""Source `sql:NAME?table=T&cursor=C`: the rows of a table in the order of growing columns.
 
     sql:plant?table=readings&cursor=id            to the end of the table: a bounded source, also for `reference` and `lookup`
     sql:plant?table=readings&cursor=id&poll=5s    then what is added, looked for every five seconds
+    sql:plant?table=readings&cursor=at,id         in the order of two columns
 
-The column must be unique and grow: a row added with a value below one already read is not seen. Columns fill the fields of their
-names, aliases too; a row that does not fit its type is malformed and counted. A thread reads ahead; the executor never waits.
+A row added with a cursor below one already read is not seen. Rows added with the last cursor are (`table_cursor.py`). Rows whose
+cursor is NULL are not read. Columns fill the fields of their names, aliases too. A row that does not fit its type is malformed
+and counted, and so is one that the driver cannot read. A thread reads ahead; the executor never waits.
 """
 
-import os
-import threading
-from collections.abc import Callable, Iterator
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from agiledart_connectors.codecs.malformed_examples import TYPE, MalformedExamples, bounded_repr
+from agiledart_connectors.codecs.malformed_examples import TYPE, MalformedError, bounded_repr
 from agiledart_connectors.options import SPANS_MS, ReadOptions, quantity
-from agiledart_connectors.sql.database import error_text, missing_columns, names_of, open_engine, reflected
-from agiledart_dataflow.data.inference import optional_stripped
-from agiledart_dataflow.data.schema import aliases_of, fields_of, is_dict, is_named_tuple
-from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_connectors.remote.payload_queue import Payload, PayloadQueue, QueuedReader
+from agiledart_connectors.remote.thread_errors import RetryLaterError, fault_text
+from agiledart_connectors.sql.database import AWAY, error_text, missing_columns, names_of, open_engine, reflected
+from agiledart_connectors.sql.row_maker import row_maker
+from agiledart_connectors.sql.table_cursor import TableCursor, comparable
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
 _AHEAD: Final = 4
 """Pieces read ahead."""
 
 _PIECE: Final = 1_000
-MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
+_MAX_ROW_CHARACTERS: Final = 65_536
 
 
-class SqlReader:
+class _UnreadableRow(NamedTuple):
+    """A row that the driver cannot read: its cursor (None: not even that), what is wrong, and the row as a text."""
+
+    key: tuple[Any, ...] | None
+    fault: str
+    record: str
+
+
+class SqlReader(QueuedReader):
     """Reads rows of a table."""
-
-    stamps = True
 
     def __init__(self, connector: Connector, row_type: Any) -> None:
         self._engine = open_engine(connector)
         self._name = f"{connector.path}.{connector.option('table')}"
-        table = reflected(self._engine, connector)
-        (cursor,) = names_of(connector, "cursor")[:1] or (_primary_key(table, connector),)
-        missing_columns(table, [cursor], connector)
-        self._cursor = table.c[cursor]
-        self._make, columns = _row_maker(table, row_type, connector)
-        self._query = sa.select(self._cursor.label("agiledart_cursor"), *columns).order_by(self._cursor)
+        try:
+            table = reflected(self._engine, connector)
+            self._cursor = cursor_of(table, connector, self._engine)
+            self._make, columns = row_maker(table, row_type, connector)
+        except BaseException:
+            self._engine.dispose()
+            raise
+        self._key_names = names_of(connector, "cursor") or [column.name for column in table.primary_key.columns]
+        dialect = self._engine.dialect.name
+        selected = [*self._cursor.fields, *(comparable(column, dialect) for column in columns)]
+        self._names = [*(column.name for column in columns)]
+        self._columns = [column.label(f"c{place}") for place, column in enumerate(selected)]
+        self._texts = [sa.cast(column, sa.Text) for column in columns]
+        self._query = sa.select(*self._columns)
         self._poll_seconds = quantity(connector, "poll", SPANS_MS, "5s") / 1_000
-        self._examples = MalformedExamples()
-        self.on_malformed = self._examples.on_malformed
-        self._changed = threading.Condition()
-        self._pieces: list[list[Any]] = []
-        self._failure: OperationFailed | None = None
-        self._is_over = self._closed = False
-        self._notices: list[str] = []
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._left: list[Any] = []
-        self._thread = threading.Thread(target=self._run, name=f"rows of {self._name}", daemon=True)
-        self._thread.start()
+        self._notes = [] if self._cursor.is_unique else [not_unique_text(self._name, self._key_names)]
+        self._nullable = [table.c[name] for name in self._key_names if table.c[name].nullable]
+        super().__init__(self._name, self._run, max_waiting=_AHEAD)
 
-    def read(self, max_rows: int, wall_ns: int) -> Reading:
-        malformed: dict[str, int] = {}
-        with self._changed:
-            self._clear()
-            if not self._left and self._pieces:
-                self._left = self._pieces.pop(0)
-                self._changed.notify_all()
-            if not self._left and self._failure is not None:
-                raise self._failure
-            for note in self._notices:
-                self._examples.note(note)
-            self._notices.clear()
-            exhausted = self._is_over and not self._pieces and len(self._left) <= max_rows
-            if self._pieces or len(self._left) > max_rows:
-                os.eventfd_write(self._wake, 1)
-        taken, self._left = self._left[:max_rows], self._left[max_rows:]
-        rows = []
-        for values in taken:
-            try:
-                rows.append(self._make(values, wall_ns))
-            except (msgspec.ValidationError, ValueError, TypeError, ArithmeticError) as error:
+    def rows_of(self, taken: list[Payload], wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        rows: list[Any] = []
+        before = len(self._cursor.fields)
+        for values in (values for piece in taken for values in piece.data):
+            if isinstance(values, _UnreadableRow):
                 malformed[TYPE] = malformed.get(TYPE, 0) + 1
-                place = f"{self._name} {self._cursor.name}={bounded_repr(values[0])}:"
-                self._examples.add(TYPE, place, str(error), repr(values[1:]))
-        waits = not taken and not exhausted
-        return Reading(rows, len(taken), malformed, exhausted, waits, self._examples.take())
+                self.examples.add(TYPE, self._place(values.key), values.fault, values.record)
+                continue
+            try:
+                rows.append(self._make(values[before:], wall_ns))
+            except Exception as error:  # noqa: BLE001  whatever a value is, it costs its row alone
+                reason, text = TYPE, fault_text(error)
+                if isinstance(error, MalformedError):
+                    reason, text = error.reason, error.text
+                malformed[reason] = malformed.get(reason, 0) + 1
+                self.examples.add(reason, self._place(values), text, repr(values[before:])[:_MAX_ROW_CHARACTERS])
+        return rows
 
-    def fileno(self) -> int:
-        """Readable when rows have come."""
-        return self._wake
+    def _place(self, key: tuple[Any, ...] | None) -> str:
+        if key is None:
+            return f"{self._name}:"
+        pairs = zip(self._key_names, key[: self._cursor.width], strict=True)
+        return f"{self._name} {', '.join(f'{name}={bounded_repr(value)}' for name, value in pairs)}:"
 
     def close(self) -> None:
-        if not self._closed:
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
-            self._thread.join(2.0)
-            self._engine.dispose()
-            os.close(self._wake)
+        super().close()
+        self._engine.dispose()
 
     # ---- the thread
 
-    def _run(self) -> None:
-        last: Any = None
-        pause = MIN_BACKOFF_SECONDS
-        away = ""
-        while not self._closed:
-            try:
-                for piece in self._pieces_after(last):
-                    last, pause = piece[-1][0], MIN_BACKOFF_SECONDS
-                    if not self._hand_over(piece):
-                        return
-            except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
-                if away != error_text(error):
-                    away = error_text(error)
-                    self._notify_user(
-                        f"{self._name} does not answer ({away}); trying again, ever later up to every 30 s"
-                    )
-                self._pause(pause)
-                pause = min(2 * pause, MAX_BACKOFF_SECONDS)
-                continue
-            except exc.SQLAlchemyError as error:
-                self._end(OperationFailed(f"{self._name} cannot be read: {error_text(error)}"))
-                return
-            if away:
-                away = ""
-                self._notify_user(f"{self._name} answers again")
-            if not self._poll_seconds:
-                self._end(None)
-                return
-            self._pause(self._poll_seconds)
-
-    def _pieces_after(self, last: Any) -> Iterator[list[Any]]:
-        query = self._query if last is None else self._query.where(self._cursor > last)
-        with self._engine.connect() as connection:
-            result = connection.execution_options(yield_per=_PIECE).execute(query)
-            for part in result.partitions(_PIECE):
-                yield [tuple(row) for row in part]
-
-    def _hand_over(self, piece: list[Any]) -> bool:
-        with self._changed:
-            while len(self._pieces) >= _AHEAD and not self._closed:
-                self._changed.wait()
-            if self._closed:
-                return False
-            self._pieces.append(piece)
-            os.eventfd_write(self._wake, 1)
-        return True
-
-    def _notify_user(self, text: str) -> None:
-        with self._changed:
-            if not self._closed:
-                self._notices = [*self._notices[-20:], text]
-                os.eventfd_write(self._wake, 1)
-
-    def _end(self, failure: OperationFailed | None) -> None:
-        with self._changed:
-            if not self._closed:
-                self._failure, self._is_over = failure, failure is None
-                os.eventfd_write(self._wake, 1)
-
-    def _pause(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, seconds)
-
-    def _clear(self) -> None:
+    def _run(self, incoming: PayloadQueue) -> None:
+        """Read until the reader is closed. Raises `RetryLaterError` (it is away), `OperationFailed` (it cannot be read)."""
         try:
-            os.eventfd_read(self._wake)
-        except BlockingIOError:
-            return
+            self._look_for_nulls()
+            for note in self._notes:
+                incoming.note(note)
+            self._notes = []
+            while not incoming.is_closed:
+                self._read_rest(incoming)
+                incoming.report_success()
+                if not self._poll_seconds or not incoming.pause(self._poll_seconds):
+                    return
+        except AWAY as error:
+            raise RetryLaterError(f"{self._name} does not answer ({error_text(error)})") from None
+        except exc.SQLAlchemyError as error:
+            raise OperationFailed(f"{self._name} cannot be read: {error_text(error)}") from None
+
+    def _look_for_nulls(self) -> None:
+        """Note that some rows have no cursor."""
+        for column in self._nullable:
+            with self._engine.connect() as connection:
+                first = connection.execute(sa.select(sa.literal(1)).where(column.is_(None)).limit(1)).first()
+            if first is not None:
+                self._notes.append(f"{self._name}: rows whose {column.name} is NULL are not read: it is their cursor")
+        self._nullable = []
+
+    def _read_rest(self, incoming: PayloadQueue) -> None:
+        """Read all rows that are there and were not read; those that raise are read one by one."""
+        more = True
+        while more and not incoming.is_closed:
+            try:
+                with self._engine.connect() as connection:
+                    rest = self._cursor.rest(self._query)
+                    result = connection.execution_options(yield_per=_PIECE).execute(rest)
+                    for part in result.partitions(_PIECE):
+                        if not self._hand_over(incoming, map(tuple, part)):
+                            return
+                more = False
+            except Exception as error:  # a driver's and SQLAlchemy's errors have no class in common
+                if not _is_of_a_row(error):
+                    raise
+                more = self._read_carefully(incoming)
+
+    def _read_carefully(self, incoming: PayloadQueue) -> bool:
+        """Read row by row where one raises, until behind it. Returns False when nothing follows."""
+        before, offset = self._cursor.last, 0
+        rest = self._cursor.rest(self._query)
+        while not incoming.is_closed:
+            rows = self._piece_of(rest, offset, _PIECE)
+            if not self._hand_over(incoming, rows):
+                return False
+            if len(rows) < _PIECE:
+                return False
+            if self._cursor.last != before:
+                return True
+            offset += len(rows)
+        return False
+
+    def _piece_of(self, rest: "sa.Select[Any]", offset: int, count: int) -> list[Any]:
+        """Return rows of a query, halved again and again down to those that raise."""
+        try:
+            with self._engine.connect() as connection:
+                return [tuple(row) for row in connection.execute(rest.limit(count).offset(offset))]
+        except Exception as error:
+            if not _is_of_a_row(error):
+                raise
+            if count == 1:
+                return [self._unreadable(rest.offset(offset).limit(1), error)]
+        first = self._piece_of(rest, offset, count // 2)
+        if len(first) < count // 2:
+            return first
+        return first + self._piece_of(rest, offset + count // 2, count - count // 2)
+
+    def _unreadable(self, row: "sa.Select[Any]", error: Exception) -> _UnreadableRow:
+        """Describe a row that raises."""
+        key = self._values_of(row, self._columns[: self._cursor.width])
+        fault, texts = fault_text(error), []
+        for name, column, text in zip(self._names, self._columns[len(self._cursor.fields) :], self._texts, strict=True):
+            (value,) = self._values_of(row, [text]) or ("?",)
+            texts.append(value)
+            try:
+                with self._engine.connect() as connection:
+                    connection.execute(row.with_only_columns(column, maintain_column_froms=True)).first()
+            except Exception as of_column:  # noqa: BLE001  any: it is what is described
+                fault = f"{name}: {bounded_repr(value)} cannot be read ({fault_text(of_column)})"
+        return _UnreadableRow(key, fault, repr(tuple(texts))[:_MAX_ROW_CHARACTERS])
+
+    def _values_of(self, row: "sa.Select[Any]", columns: list[Any]) -> tuple[Any, ...] | None:
+        try:
+            with self._engine.connect() as connection:
+                first = connection.execute(row.with_only_columns(*columns, maintain_column_froms=True)).first()
+        except Exception as error:
+            if isinstance(error, AWAY):
+                raise
+            return None
+        return None if first is None else tuple(first)
+
+    def _hand_over(self, incoming: PayloadQueue, rows: Iterable[Any]) -> bool:
+        """Queue the rows that were not read before. False: the reader was closed."""
+        cursor, width = self._cursor, self._cursor.width
+        new = []
+        for row in rows:
+            key = row.key if isinstance(row, _UnreadableRow) else row[:width]
+            if cursor.is_new(key, row):
+                new.append(row)
+        return not new or incoming.put(new, self._name)
 
 
-def _primary_key(table: sa.Table, connector: Connector) -> str:
-    keys = [column.name for column in table.primary_key.columns]
-    if len(keys) != 1:
+def _is_of_a_row(error: Exception) -> bool:
+    """Return whether an error may come of one row's values: of its conversion here, or of a computed column there."""
+    if isinstance(error, (*AWAY, AgileDartError, OSError)):
+        return False
+    return not isinstance(error, exc.SQLAlchemyError) or isinstance(error, exc.DataError)
+
+
+def cursor_of(table: sa.Table, connector: Connector, engine: sa.Engine) -> TableCursor:
+    """Return the cursor that a connector names, or that of the primary key. Raises `ConfigurationError`: there is none."""
+    names = names_of(connector, "cursor") or [column.name for column in table.primary_key.columns]
+    if not names:
         raise ConfigurationError(
             f"{connector.url()}: say by which growing column the rows are read, for example {connector.url()}&cursor=id"
         )
-    return str(keys[0])
+    missing_columns(table, names, connector)
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"{connector.url()}: cursor= names a column twice")
+    name = f"{connector.path}.{connector.option('table')}"
+    return TableCursor(name, table, names, engine.dialect.name)
 
 
-def _row_maker(table: sa.Table, row_type: Any, connector: Connector) -> tuple[Callable[[Any, int], Any], list[Any]]:
-    """(values of cursor and columns, wall time) → row, and the columns."""
-    if is_dict(row_type):
-        names = [str(column.name) for column in table.columns]  # SQLAlchemy has a kind of texts of its own
-        return lambda values, _: dict(zip(names, map(_as_json, values[1:]), strict=True)), list(table.columns)
-    fields = fields_of(row_type)
-    if not is_named_tuple(row_type):
-        raise ConfigurationError(f"{connector.url()}: rows are a NamedTuple or dict[str, Any], not {row_type!r}")
-    aliases = aliases_of(row_type)
-    known = {column.name: column for column in table.columns}
-    columns, kinds = [], []
-    for field in fields:
-        if field.is_read_time:
-            continue
-        column_name = next((name for name in (field.name, *aliases.get(field.name, ())) if name in known), "")
-        if not column_name:
-            raise ConfigurationError(
-                f"{connector.url()}: the table has no column {field.name}; there are {', '.join(known)}"
-            )
-        columns.append(known[column_name])
-        kinds.append(field)
-    places = [field.is_read_time for field in fields]
-
-    def make(values: Any, wall_ns: int) -> Any:
-        given = iter(zip(values[1:], kinds, strict=True))
-        return row_type(*(wall_ns if is_read else _converted(*next(given)) for is_read in places))
-
-    return make, columns
-
-
-def _converted(value: Any, field: Any) -> Any:
-    """A value as its field wants it. Raises what says that it does not fit."""
-    kind = optional_stripped(field.type)
-    if value is None and kind is field.type:
-        raise ValueError(f"{field.name} is NULL")
-    if value is None or type(value) is kind:
-        return value
-    if kind is float and isinstance(value, Decimal | int):
-        return float(value)
-    if kind is datetime and isinstance(value, date):
-        return datetime(value.year, value.month, value.day)  # noqa: DTZ001  rows' times are UTC without saying so
-    try:
-        return msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError:
-        raise ValueError(f"{field.name}: {bounded_repr(value)} is no {getattr(kind, '__name__', kind)}") from None
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON can hold it, for rows without types."""
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return float(value) if isinstance(value, Decimal) else value
+def not_unique_text(name: str, columns: list[str]) -> str:
+    """Return what users should know of a cursor that is not unique."""
+    return (
+        f"{name}: the cursor {','.join(columns)} is not unique: no key or unique index lies within it. Rows of the last value are"
+        " read again at each look, and those already read are left out; a key in it, such as cursor=at,id, avoids that"
+    )
 
 
 def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) -> SqlReader:

@@ -19,7 +19,8 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import flag
-from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter, RetryLaterError
+from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_connectors.sql.database import AWAY, error_text, missing_columns, names_of, open_engine, reflected
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.inference import optional_stripped
@@ -70,7 +71,7 @@ class SqlWriter(DeliveryQueueWriter):
         except AWAY as error:
             raise RetryLaterError(f"{self._name} does not take rows ({error_text(error)})") from None
         except exc.SQLAlchemyError as error:
-            if getattr(error, "connection_invalidated", False):
+            if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
                 raise RetryLaterError(f"{self._name} went away ({error_text(error)})") from None
             raise OperationFailed(f"{self._name} refuses a row: {error_text(error)}") from None
 

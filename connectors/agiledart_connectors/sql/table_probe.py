@@ -5,13 +5,30 @@ from typing import Any
 import sqlalchemy as sa
 
 from agiledart_connectors.options import flag
-from agiledart_connectors.sql.database import AWAY, error_text, open_engine, reflected
+from agiledart_connectors.sql.database import AWAY, error_text, names_of, open_engine, reflected
+from agiledart_connectors.sql.row_maker import row_maker
+from agiledart_connectors.sql.sql_reader import cursor_of
 from agiledart_connectors.sql.sql_writer import table_of
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import OperationFailed
 
 
-def probe(connector: Connector, row_type: Any) -> str:
+def probe_source(connector: Connector, row_type: Any) -> str:
+    """Check that the table can be reached, has the columns, and a cursor. Raises like opening."""
+    engine = open_engine(connector)
+    try:
+        table = reflected(engine, connector)
+        cursor = cursor_of(table, connector, engine)
+        row_maker(table, row_type, connector)
+        if cursor.is_unique:
+            return "table exists"
+        names = names_of(connector, "cursor")
+        return f"table exists; its cursor {','.join(names)} is not unique: with a key in it, rows of one value cost less to read"
+    finally:
+        engine.dispose()
+
+
+def probe_sink(connector: Connector, row_type: Any) -> str:
     """Check that the table can be reached, and describe it. Raises like opening."""
     engine = open_engine(connector)
     try:

@@ -17,6 +17,7 @@ from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import SIZE
 from agiledart_connectors.options import ReadOptions
 from agiledart_connectors.remote.payload_queue import PayloadQueue, PayloadQueueReader
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_connectors.websocket.websocket_session import AWAY, WebsocketSession, error_text
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.limits import MAX_LINE_BYTES
@@ -36,26 +37,23 @@ class WebsocketListener:
         self._ended = False
 
     def __call__(self, incoming: PayloadQueue) -> None:
-        while not incoming.is_closed:
-            try:
-                connection = self.session.connected()
-            except AWAY as error:
-                if not incoming.report_failure(f"{self.session.name} cannot be reached ({error_text(error)})"):
-                    return
-                continue
-            with self._lock:
-                self._connection = connection
-                is_late = self._ended
-            try:
-                if not is_late:
-                    self._receive(connection, incoming)
-            except ConnectionClosed as error:
-                if error.sent is not None and error.sent.code == _TOO_BIG:
-                    incoming.lose(SIZE, f"{self.session.name}: a message of more than {MAX_LINE_BYTES:,} bytes")
-                if not incoming.report_failure(f"{self.session.name} went away ({error_text(error)})"):
-                    return
-            finally:
-                connection.close()
+        """Receive until the reader is closed. Raises `RetryLaterError`: the server is not there, or went away."""
+        try:
+            connection = self.session.connected()
+        except AWAY as error:
+            raise RetryLaterError(f"{self.session.name} cannot be reached ({error_text(error)})") from None
+        with self._lock:
+            self._connection = connection
+            is_late = self._ended
+        try:
+            if not is_late:
+                self._receive(connection, incoming)
+        except ConnectionClosed as error:
+            if error.sent is not None and error.sent.code == _TOO_BIG:
+                incoming.lose(SIZE, f"{self.session.name}: a message of more than {MAX_LINE_BYTES:,} bytes")
+            raise RetryLaterError(f"{self.session.name} went away ({error_text(error)})") from None
+        finally:
+            connection.close()
 
     def interrupt(self) -> None:
         """End the receiving."""

@@ -13,7 +13,8 @@ from websockets.sync.client import ClientConnection
 
 from agiledart_connectors.codecs.rendering import json_of
 from agiledart_connectors.latency_recorder import LatencyRecorder
-from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter, RetryLaterError
+from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter
+from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_connectors.websocket.websocket_session import AWAY, PING_SECONDS, WebsocketSession, error_text
 from agiledart_dataflow.plan.connectors import Connector
 

@@ -13,13 +13,17 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="no SQLAlchemy here: pip install 'agiledart[sql]'")
 
+import sqlalchemy as sa
+
 from agiledart import Alias, Topology, collect
 from agiledart_connectors.opening import open_sink, open_source
 from agiledart_connectors.probing import probe_sink, probe_source
 from agiledart_connectors.remote import connection_health, delivery_queue
+from agiledart_connectors.sql import sql_reader
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from tests.unit.connectors.reading import Taken
 
 NOON = datetime.fromisoformat("2026-01-01T12:00:00")
 
@@ -192,6 +196,101 @@ def test_a_dry_run_reports_whether_the_table_exists(database: sqlite3.Connection
     write("sql:plant?table=minutes&create=1", [])
     assert probe_sink(making, Minute, {}).text == "table exists"
     assert "same effect" in probe_sink(making, Minute, {}).guarantee
-    assert probe_source(parse_connector("sql:plant?table=minutes&cursor=room"), Minute).text == "table exists"
+    told = probe_source(parse_connector("sql:plant?table=minutes&cursor=room"), Minute).text
+    assert told.startswith("table exists; its cursor room is not unique")
+    database.execute("create unique index rooms on minutes (room, start)")
+    assert probe_source(parse_connector("sql:plant?table=minutes&cursor=start,room"), Minute).text == "table exists"
+    with pytest.raises(ConfigurationError, match="say by which growing column"):
+        probe_source(parse_connector("sql:plant?table=minutes"), Minute)
     with pytest.raises(OperationFailed, match="has no table nothing"):
         probe_sink(parse_connector("sql:plant?table=nothing"), Minute, {})
+
+
+class Timed(NamedTuple):
+    at: datetime
+    name: str
+
+
+def polled(url: str, kind: Any) -> Taken:
+    return Taken(open_source(parse_connector(url), kind))
+
+
+def test_rows_added_with_the_last_value_of_the_cursor_are_read_once(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (at timestamp, name text)")
+    add = "insert into readings values ('2026-01-01 12:00:00', ?)"
+    database.executemany(add, [["a"], ["a"], ["b"]])
+    taken = polled("sql:plant?table=readings&cursor=at&poll=1s", Timed)
+    taken.until(lambda it: len(it.rows) == 3)
+    database.executemany(add, [["c"], ["a"]])
+    taken.until(lambda it: len(it.rows) == 5)
+    database.execute("insert into readings values ('2026-01-01 12:00:01', 'd')")
+    taken.until(lambda it: len(it.rows) == 6)
+    taken.reader.close()
+    assert sorted(row.name for row in taken.rows) == ["a", "a", "a", "b", "c", "d"]
+    assert "the cursor at is not unique" in taken.notes[0]
+
+
+def test_a_cursor_of_two_columns_orders_rows(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (at timestamp, name text, unique (name, at))")
+    add = "insert into readings values (?, ?)"
+    database.executemany(
+        add, [["2026-01-01 12:00:01", "a"], ["2026-01-01 12:00:00", "z"], ["2026-01-01 12:00:00", "b"]]
+    )
+    taken = polled("sql:plant?table=readings&cursor=at,name&poll=1s", Timed)
+    taken.until(lambda it: len(it.rows) == 3)
+    database.executemany(add, [["2026-01-01 12:00:01", "c"], ["2026-01-01 12:00:02", "a"]])
+    taken.until(lambda it: len(it.rows) == 5)
+    taken.reader.close()
+    assert [row.name for row in taken.rows] == ["b", "z", "a", "c", "a"]
+    assert taken.notes == []
+
+
+def test_rows_without_a_cursor_are_noted(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (at timestamp unique, name text)")
+    database.execute("insert into readings values (null, 'x'), ('2026-01-01', 'a')")
+    rows, _, told = read("sql:plant?table=readings&cursor=at", Timed)
+    assert [row.name for row in rows] == ["a"]
+    assert any("rows whose at is NULL are not read" in text for text in told)
+
+
+def test_times_of_a_column_become_utc_and_others_are_malformed(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (id integer primary key, at timestamp, name text)")
+    forms = ["2026-01-01T12:00:00Z", "2026-01-01 13:00:00+01:00", 1767268800, 1767268800000, "n/a", None, b"x", 1e300]
+    forms += ["0001-01-01T00:00:00+01:00"]
+    database.executemany("insert into readings (at, name) values (?, 'a')", [[form] for form in forms])
+    rows, malformed, told = read("sql:plant?table=readings", Timed)
+    assert rows == [Timed(NOON, "a")] * 4
+    assert malformed == {"time": 4, "type": 1}
+    assert "rows: plant.readings id=5: at: 'n/a' is no time" in told
+    rows, malformed, _ = read("sql:plant?table=readings", dict[str, Any])
+    assert [row["at"] for row in rows] == ["2026-01-01T12:00:00"] * 4 + [None]
+    assert malformed == {"time": 4}
+
+
+def test_a_value_that_the_driver_cannot_read_costs_its_row_alone(
+    database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Picky(sa.types.TypeDecorator[float]):
+        impl, cache_ok = sa.Float, True
+
+        def process_result_value(self, value: Any, dialect: Any) -> float:
+            if value < 0:
+                raise LookupError(f"{value} is below zero")
+            return float(value)
+
+    database.execute("create table readings (id integer primary key, celsius real, at timestamp)")
+    add = "insert into readings values (?, ?, '2026-01-01 12:00:00')"
+    bad = {3, 999, 1_000, 1_001, 2_500}
+    database.execute("begin")
+    database.executemany(add, [(number, -1 if number in bad else number) for number in range(1, 2_501)])
+    database.execute("commit")
+
+    def reflected(engine: sa.Engine, connector: Any) -> sa.Table:
+        columns = (sa.Column("id", sa.Integer, primary_key=True), sa.Column("celsius", Picky))
+        return sa.Table("readings", sa.MetaData(), *columns, sa.Column("at", sa.DateTime))
+
+    monkeypatch.setattr(sql_reader, "reflected", reflected)
+    rows, malformed, told = read("sql:plant?table=readings&cursor=id", Reading)
+    assert [row.number for row in rows] == [number for number in range(1, 2_501) if number not in bad]
+    assert malformed == {"type": 5}
+    assert "plant.readings id=3: celsius: '-1.0' cannot be read (LookupError: -1.0 is below zero)" in told[0]
