@@ -6,7 +6,12 @@ from importlib.metadata import entry_points
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_placement.baselines.along_path import AlongPath
+from agiledart_placement.baselines.r_storm import RStorm
+from agiledart_placement.baselines.random_placement import RandomPlacement
+from agiledart_placement.baselines.resource_aware import ResourceAware
 from agiledart_placement.baselines.round_robin import RoundRobin
+from agiledart_placement.baselines.single_node import SingleNode
+from agiledart_placement.baselines.traffic_aware import TrafficAware
 from agiledart_placement.integer_programme.odp import Odp
 from agiledart_placement.local_search.ant_system import AntSystem
 from agiledart_placement.local_search.hill_climbing import HillClimbing
@@ -38,6 +43,11 @@ class StrategyEntry:
 ENTRIES: dict[str, StrategyEntry] = {
     "along_path": StrategyEntry(AlongPath, is_live=True),
     "round_robin": StrategyEntry(RoundRobin, is_live=True),
+    "random": StrategyEntry(RandomPlacement),
+    "single_node": StrategyEntry(SingleNode),
+    "r_storm": StrategyEntry(RStorm),
+    "resource_aware": StrategyEntry(ResourceAware),
+    "traffic_aware": StrategyEntry(TrafficAware),
     "hill_climbing": StrategyEntry(HillClimbing),
     "ant_system": StrategyEntry(AntSystem),
     "hybrid": StrategyEntry(Hybrid),

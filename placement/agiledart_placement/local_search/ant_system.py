@@ -6,8 +6,8 @@ Source: spec of placement §5.4, Ecker et al. Departs: the paper prints no param
 from dataclasses import dataclass
 
 from agiledart_kernel.randomness import RandomStream
-from agiledart_placement.evaluation.movable_assignment import MovableAssignment, over
 from agiledart_placement.evaluation.evaluator import violations
+from agiledart_placement.evaluation.movable_assignment import MovableAssignment, over
 from agiledart_placement.evaluation.terms import Terms
 from agiledart_placement.local_search.hill_climbing import Clock, terms_of
 from agiledart_placement.local_search.move_table import common_candidates, is_better

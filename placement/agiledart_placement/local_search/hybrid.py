@@ -10,8 +10,8 @@ from agiledart_placement.local_search.move_table import is_better
 from agiledart_placement.problem.problem import Problem
 from agiledart_placement.problem.request import Placement, PlacementRequest, SearchReport
 
-ANT_ITERATIONS = 50
-"""Iterations of the ants, where a time limit does not end them first: half of those of the ant system alone."""
+ANT_ITERATIONS = 30
+"""Iterations of the ants, where a time limit does not end them first: fewer than those of the ant system alone."""
 
 
 class Hybrid:
