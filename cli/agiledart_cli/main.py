@@ -59,6 +59,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "config": ("agiledart_cli.verbs.config:config", "Show the settings of an agent on this machine."),
     "plugins": ("agiledart_cli.verbs.plugins:plugins", "List the available sources, sinks and formats."),
     "completion": ("agiledart_cli.verbs.completion:completion", "Print a completion script for a shell."),
+    "provision": (
+        "agiledart_cli.verbs.provisioning.provision_verbs:provision",
+        "Decide which machines to lease, off line.",
+    ),
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "Run PySpark jobs on the results in sink logs."),
     "spark": ("agiledart_cli.verbs.spark_servers:spark", "Stop the Spark that --keep-spark left running."),
     "experiment": (

@@ -15,6 +15,7 @@ SHARE = "share"
 PATHS = "paths."
 SCALING = "scaling."
 RECOVERY = "recovery."
+PROVISIONING = "provisioning."
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +280,36 @@ EXPERIMENTS = {
             faults=("kill", "power", "executor"),
             kills_replica_nodes=True,
             package=RECOVERY,
+        ),
+        Experiment(
+            "provisioning-cost",
+            "What do service levels cost with leases by billing time unit, beside a baseline that does not know units?",
+            "Hochreiner et al. (2017), tables 3 to 6",
+            x="btu_minutes",
+            y=("resource_cost", "total_near_real_time"),
+            unit="cost",
+            series=("pattern", "approach", "model"),
+            package=PROVISIONING,
+        ),
+        Experiment(
+            "provisioning-timeline",
+            "How do leased hosts and instances follow the load?",
+            "Hochreiner et al. (2017), figs. 8 to 11",
+            x="minute",
+            y=("machines", "hosts", "instances"),
+            unit="number",
+            series=("pattern", "approach", "btu_minutes"),
+            package=PROVISIONING,
+        ),
+        Experiment(
+            "provisioning-weights",
+            "Which constants of the BTU-based policy matter, and which would we choose?",
+            "Hochreiner et al. (2017), §7 (open question)",
+            x="value",
+            y=("total_near_real_time", "resource_cost"),
+            unit="cost",
+            series=("pattern", "constant"),
+            package=PROVISIONING,
         ),
     )
 }

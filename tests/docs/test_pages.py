@@ -25,7 +25,8 @@ README = ROOT / "README.md"
 TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 CONNECT = ROOT / "docs" / "how-to" / "connect-your-data.md"
 WRONG = ROOT / "docs" / "how-to" / "when-something-is-wrong.md"
-PAGES = [README, *TUTORIALS, CONNECT, WRONG, ROOT / "docs" / "how-to" / "spark.md"]
+PROVISIONING = ROOT / "docs" / "how-to" / "provisioning.md"
+PAGES = [README, *TUTORIALS, CONNECT, WRONG, PROVISIONING, ROOT / "docs" / "how-to" / "spark.md"]
 NOT_RUN = {
     ("README.md", "sudo apt-get install -y make"): "installs system packages",
     ("README.md", "sudo apt-get install -y mosquitto"): "installs system packages",
@@ -137,6 +138,12 @@ def test_the_blocks_of_a_page_run(page: Path, reader: tuple[Path, dict[str, str]
     for block in blocks_of(page):
         if block.language in ("python", "console") and not block.reason:
             block.run(folder, environment)
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_page_on_provisioning_run(tmp_path: Path) -> None:
+    for block in blocks_of(PROVISIONING):
+        block.run(tmp_path, environment_of(tmp_path))
 
 
 @pytest.mark.e2e

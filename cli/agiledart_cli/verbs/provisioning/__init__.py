@@ -1,0 +1,1 @@
+"""Verbs of `agiledart provision`: what to lease and release, off line."""

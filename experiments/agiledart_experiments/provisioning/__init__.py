@@ -1,0 +1,1 @@
+"""Experiments on provisioning by billing time units. Source: [Hochreiner 2017]."""

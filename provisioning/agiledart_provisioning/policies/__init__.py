@@ -1,0 +1,1 @@
+"""Shipped provisioning policies, one file each: `hosts` (the default on meshes), `btu` and `threshold`."""
