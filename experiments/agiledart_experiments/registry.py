@@ -283,7 +283,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "provisioning-cost",
-            "What do service levels cost with leases by billing time unit, beside a baseline that does not know units?",
+            "How much do service levels cost with leases by billing time unit, beside a baseline that does not know units?",
             "Hochreiner et al. (2017), tables 3 to 6",
             x="btu_minutes",
             y=("resource_cost", "total_near_real_time"),

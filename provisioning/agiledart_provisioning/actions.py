@@ -1,4 +1,4 @@
-"""What a policy wants done, with its reason, and the state that follows."""
+"""Actions of a policy with their reasons, and the state that follows from them."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -22,7 +22,7 @@ class Action:
     """One action. Actions of a round are done in their order.
 
     Attributes:
-        kind: what to do.
+        kind: the operation.
         host: the host that it concerns; of a migration, the target.
         why: reason for users.
         type_name: type of the instance; empty for leases, releases and extensions.

@@ -6,7 +6,7 @@ Source: [Hochreiner 2017] §4.3.
 from math import floor
 
 from agiledart_provisioning.actions import Action, ActionKind, Round
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.state import Host, ProvisioningState
 from agiledart_provisioning.utilities import INFEASIBLE, best_host, down_utility
 

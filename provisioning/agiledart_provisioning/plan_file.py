@@ -9,9 +9,9 @@ import msgspec
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.actions import Action
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings, settings_of
 from agiledart_provisioning.registry import policy_named
-from agiledart_provisioning.settings import ProvisioningSettings, settings_of
-from agiledart_provisioning.state import Host, Offer, OperatorType, ProvisioningState
+from agiledart_provisioning.state import Host, MachineOffer, OperatorType, ProvisioningState
 from agiledart_provisioning.upscaling import refuse_oversized
 from agiledart_provisioning.utilities import cost, down_utility, host_utility, up_trigger
 
@@ -114,7 +114,7 @@ def state_of(file: PlanFile) -> ProvisioningState:
             )
             for entry in file.hosts
         ),
-        Offer(offer.cpu, offer.memory, offer.cost),
+        MachineOffer(offer.cpu, offer.memory, offer.cost),
         violations=file.violations,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from agiledart_provisioning.policies.btu import BillingTimeUnits
 from agiledart_provisioning.policies.hosts import Hosts
 from agiledart_provisioning.policies.threshold import Threshold
 from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 
 _POLICIES: dict[str, Callable[[ProvisioningSettings], ProvisioningPolicy]] = {
     "hosts": Hosts,

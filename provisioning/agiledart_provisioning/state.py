@@ -32,7 +32,7 @@ class OperatorType:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class MachineOffer:
     """A kind of machine that can be leased.
 
     Attributes:
@@ -87,7 +87,7 @@ class ProvisioningState:
     btu_s: float
     types: tuple[OperatorType, ...]
     hosts: tuple[Host, ...]
-    offer: Offer
+    offer: MachineOffer
     waiting: tuple[str, ...] = ()
     violations: float = 0.0
 

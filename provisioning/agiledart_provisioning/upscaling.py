@@ -7,7 +7,7 @@ from collections import Counter
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_provisioning.actions import Action, ActionKind, Round
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.state import Host, OperatorType
 from agiledart_provisioning.utilities import best_host, down_utility, host_utility
 
@@ -71,5 +71,5 @@ def refuse_oversized(entry: OperatorType, cpu: float, memory: float) -> None:
     for need, capacity, unit in ((entry.cpu, cpu, "shares of CPU"), (entry.memory, memory, "MB of memory")):
         if need > capacity:
             raise ConfigurationError(
-                f"{entry.name} needs {need:g} {unit}; the largest machine on offer has {capacity:g}. Offer a larger one."
+                f"{entry.name} needs {need:g} {unit}; the largest machine on offer has {capacity:g}. MachineOffer a larger one."
             )

@@ -5,7 +5,7 @@ Source: [Hochreiner 2017] §4.
 
 from dataclasses import dataclass
 
-from agiledart_provisioning.settings import DURATIONS_KEPT, ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import DURATIONS_KEPT, ProvisioningSettings
 from agiledart_provisioning.state import Host, OperatorType, ProvisioningState
 
 INFEASIBLE = -1.0

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agiledart_provisioning.settings import ProvisioningSettings
-from agiledart_provisioning.state import Host, Offer, OperatorType, ProvisioningState
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
+from agiledart_provisioning.state import Host, MachineOffer, OperatorType, ProvisioningState
 from agiledart_provisioning.utilities import cost, down_utility, host_utility, predicted_duration, up_trigger
 
 SETTINGS = ProvisioningSettings()
@@ -15,7 +15,7 @@ TYPES = {
     "O3": OperatorType("O3", 100, 430, 68, 750),
     "O6": OperatorType("O6", 65, 440, 68, 600),
 }
-OFFER = Offer(4096, 7168, 6)
+OFFER = MachineOffer(4096, 7168, 6)
 
 
 def state(*hosts: Host, types: tuple[OperatorType, ...] = tuple(TYPES.values())) -> ProvisioningState:
@@ -47,7 +47,7 @@ def test_a_type_scales_up_when_its_trend_exceeds_the_bound_and_many_items_wait(
     assert answer.fires is fires
 
 
-def test_a_type_that_is_too_slow_now_scales_up_whatever_the_trend_says() -> None:
+def test_a_type_that_is_too_slow_now_scales_up_against_its_trend() -> None:
     entry = OperatorType("t", 1, 1, 1, 600, 700, (400,) * 5, 51)
     assert predicted_duration(entry.durations_ms) == pytest.approx(400)
     assert up_trigger(entry, SETTINGS).fires

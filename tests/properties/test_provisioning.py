@@ -7,22 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_kernel.randomness import RandomStream
-from agiledart_provisioning.actions import ActionKind, applied
+from agiledart_provisioning.actions import Action, ActionKind, applied
 from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.registry import POLICIES, policy_named
-from agiledart_provisioning.replay.cluster import Cluster, RandomDelays
-from agiledart_provisioning.replay.replay import Replay
-from agiledart_provisioning.replay.workload import VM, Workload, manufacturing, random_walk
-from agiledart_provisioning.settings import ProvisioningSettings
-from agiledart_provisioning.state import Host, Offer, OperatorType, ProvisioningState
+from agiledart_provisioning.replay.model_cluster import ModelCluster, RandomDelays
+from agiledart_provisioning.replay.replay_run import ReplayRun
+from agiledart_provisioning.replay.replay_workload import VM, ReplayWorkload, manufacturing, random_walk
+from agiledart_provisioning.state import Host, MachineOffer, OperatorType, ProvisioningState
 
 SETTINGS = ProvisioningSettings()
 
 
-def walk(seed: int, minutes: int) -> Workload:
+def walk(seed: int, minutes: int) -> ReplayWorkload:
     whole = manufacturing("stepwise")
     machines = random_walk(RandomStream(seed, "walk"))
-    return Workload(whole.types, whole.edges, whole.sources, machines, minutes * 60)
+    return ReplayWorkload(whole.types, whole.edges, whole.sources, machines, minutes * 60)
 
 
 class CheckedPolicy:
@@ -31,7 +31,7 @@ class CheckedPolicy:
     def __init__(self, inner: ProvisioningPolicy) -> None:
         self._inner = inner
 
-    def decide(self, state: ProvisioningState, random: RandomStream) -> tuple[object, ...]:
+    def decide(self, state: ProvisioningState, random: RandomStream) -> tuple[Action, ...]:
         actions = self._inner.decide(state, random)
         now = state
         for action in actions:
@@ -53,9 +53,11 @@ def check_capacity(state: ProvisioningState) -> None:
 def run_checked(seed: int, name: str, btu_minutes: int, failures: float, minutes: int) -> None:
     policy = CheckedPolicy(policy_named(name, SETTINGS))
     delays = RandomDelays(RandomStream(seed, "delays"), failures, failures)
-    replay = Replay(walk(seed, minutes), policy, Offer(VM.cpu, VM.memory, 1.0), btu_minutes * 60.0, seed, delays=delays)  # type: ignore[arg-type]  # the check returns what the policy returned
+    replay = ReplayRun(
+        walk(seed, minutes), policy, MachineOffer(VM.cpu, VM.memory, 1.0), btu_minutes * 60.0, seed, delays=delays
+    )
 
-    def look(cluster: Cluster, now: float) -> None:
+    def look(cluster: ModelCluster, now: float) -> None:
         serving = cluster.running(now)
         assert all(serving[entry.name] >= 1 for entry in manufacturing("stepwise").types)
 
@@ -117,7 +119,7 @@ def states(draw: st.DrawFn) -> ProvisioningState:
         images = frozenset(draw(st.sets(st.sampled_from([entry.name for entry in types]))))
         running = number == 0 or draw(st.booleans())
         hosts.append(Host(f"h{number}", 4_096, 7_168, 1, draw(st.integers(0, 1_200)), images, instances, running))
-    return ProvisioningState(600, 600, types, tuple(hosts), Offer(4_096, 7_168, 1))
+    return ProvisioningState(600, 600, types, tuple(hosts), MachineOffer(4_096, 7_168, 1))
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -13,9 +13,9 @@ from agiledart_experiments.provisioning.replays import (
     resource_cost,
 )  # fmt: skip
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
-from agiledart_provisioning.replay.replay import ReplayResult
-from agiledart_provisioning.replay.workload import PATTERNS
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
+from agiledart_provisioning.replay.replay_run import ReplayResult
+from agiledart_provisioning.replay.replay_workload import PATTERNS
 
 FLUID, ITEMS = "fluid", "items"
 

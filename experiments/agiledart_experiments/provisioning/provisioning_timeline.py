@@ -2,8 +2,8 @@
 
 from agiledart_experiments.provisioning.replays import BTU, BTU_MINUTES, THRESHOLD, replayed
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
-from agiledart_provisioning.replay.workload import PATTERNS
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
+from agiledart_provisioning.replay.replay_workload import PATTERNS
 
 PATTERNS_OF = {"small": ("stepwise",), "paper": tuple(PATTERNS)}
 

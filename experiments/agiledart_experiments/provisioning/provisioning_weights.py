@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agiledart_experiments.provisioning.replays import BTU, LEVELS, replayed
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 
 SWEPT: dict[str, tuple[float, ...]] = {
     "scaling_threshold": (10.0, 50.0, 100.0, 250.0, 1000.0),

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agiledart_kernel.randomness import RandomStream
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.registry import policy_named
-from agiledart_provisioning.replay.cluster import RandomDelays
 from agiledart_provisioning.replay.fluid_model import FluidModel
 from agiledart_provisioning.replay.item_model import ItemModel
-from agiledart_provisioning.replay.replay import Replay, ReplayResult
-from agiledart_provisioning.replay.workload import VM, manufacturing
-from agiledart_provisioning.settings import ProvisioningSettings
-from agiledart_provisioning.state import Offer
+from agiledart_provisioning.replay.model_cluster import RandomDelays
+from agiledart_provisioning.replay.replay_run import ReplayResult, ReplayRun
+from agiledart_provisioning.replay.replay_workload import VM, manufacturing
+from agiledart_provisioning.state import MachineOffer
 
 BTU, THRESHOLD = "btu", "threshold"
 BTU_MINUTES = (10, 30, 60)
@@ -74,8 +74,8 @@ def replayed(
     """
     model: Callable[..., FluidModel | ItemModel] = ItemModel if items else FluidModel
     delays = RandomDelays(RandomStream(seed, "delays"), 0.02, 0.02) if items else None
-    offer = Offer(VM.cpu, VM.memory, price_of(btu_minutes))
-    return Replay(
+    offer = MachineOffer(VM.cpu, VM.memory, price_of(btu_minutes))
+    return ReplayRun(
         manufacturing(pattern),
         policy_named(approach, settings),
         offer,

@@ -6,7 +6,7 @@ Source: [Hochreiner 2017] §4.
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.actions import Action, Round
 from agiledart_provisioning.downscaling import release_hosts_in_window
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.state import OperatorType, ProvisioningState
 from agiledart_provisioning.upscaling import Upscaler
 from agiledart_provisioning.utilities import up_trigger

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.actions import Action, ActionKind, Round
 from agiledart_provisioning.downscaling import hosts_in_window, release_or_extend
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.state import ProvisioningState
 
 

@@ -5,7 +5,7 @@ Source: [Hochreiner 2017] §5.3.
 
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.actions import Action, ActionKind, Round
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.state import Host, OperatorType, ProvisioningState
 from agiledart_provisioning.upscaling import refuse_oversized
 from agiledart_provisioning.utilities import host_utility

@@ -5,8 +5,8 @@ from math import inf
 from statistics import NormalDist
 
 from agiledart_kernel.randomness import RandomStream
+from agiledart_provisioning.replay.replay_workload import CONCURRENCY, ReplayWorkload
 from agiledart_provisioning.replay.service_levels import NOISE, ServiceLevels
-from agiledart_provisioning.replay.workload import CONCURRENCY, Workload
 
 _NORMAL = NormalDist(0.0, NOISE)
 
@@ -19,7 +19,7 @@ def noise(random: RandomStream) -> float:
 class FluidModel:
     """Queues of all types. `levels` counts items when they arrive, with the time that they will wait."""
 
-    def __init__(self, workload: Workload, random: RandomStream) -> None:
+    def __init__(self, workload: ReplayWorkload, random: RandomStream) -> None:
         self._workload, self._random = workload, random
         self._queues = {entry.name: 0.0 for entry in workload.types}
         self._waits_ms = dict.fromkeys(self._queues, 0.0)

@@ -6,14 +6,14 @@ from heapq import heappop, heappush, heapreplace
 
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.replay.fluid_model import noise
+from agiledart_provisioning.replay.replay_workload import CONCURRENCY, TICK_S, ReplayWorkload
 from agiledart_provisioning.replay.service_levels import ServiceLevels
-from agiledart_provisioning.replay.workload import CONCURRENCY, TICK_S, Workload
 
 
 class ItemModel:
     """Queues and servers of all types. Each instance is `CONCURRENCY` servers; a stopped one finishes the item that it serves."""
 
-    def __init__(self, workload: Workload, random: RandomStream) -> None:
+    def __init__(self, workload: ReplayWorkload, random: RandomStream) -> None:
         self._workload, self._random = workload, random
         self._waiting: dict[str, deque[float]] = {entry.name: deque() for entry in workload.types}
         self._free: dict[str, list[float]] = {entry.name: [] for entry in workload.types}

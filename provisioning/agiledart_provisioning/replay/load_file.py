@@ -9,8 +9,8 @@ import msgspec
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_provisioning.plan_file import OfferEntry, TypeEntry, check_offer, check_types, validation_text
-from agiledart_provisioning.replay.workload import Workload
-from agiledart_provisioning.state import Offer, OperatorType
+from agiledart_provisioning.replay.replay_workload import ReplayWorkload
+from agiledart_provisioning.state import MachineOffer, OperatorType
 from agiledart_provisioning.upscaling import refuse_oversized
 
 TYPES_FORMAT = "agiledart-provisioning-types/1"
@@ -31,7 +31,7 @@ class TypesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offer: OfferEntry
 
 
-def read_types_file(text: bytes) -> tuple[tuple[OperatorType, ...], Offer]:
+def read_types_file(text: bytes) -> tuple[tuple[OperatorType, ...], MachineOffer]:
     """Return the types of a file and its offer. Raises ConfigurationError; the message names the place in the file."""
     try:
         file = msgspec.json.decode(text, type=TypesFile)
@@ -44,7 +44,7 @@ def read_types_file(text: bytes) -> tuple[tuple[OperatorType, ...], Offer]:
     types = tuple(OperatorType(**msgspec.structs.asdict(entry)) for entry in file.types)
     for entry in types:
         refuse_oversized(entry, file.offer.cpu, file.offer.memory)
-    return types, Offer(file.offer.cpu, file.offer.memory, file.offer.cost)
+    return types, MachineOffer(file.offer.cpu, file.offer.memory, file.offer.cost)
 
 
 class LoadCurve:
@@ -73,7 +73,7 @@ class LoadCurve:
         return self._seconds[-1] if self._seconds else 0
 
 
-def read_load(lines: Iterable[str], types: tuple[OperatorType, ...]) -> Workload:
+def read_load(lines: Iterable[str], types: tuple[OperatorType, ...]) -> ReplayWorkload:
     """Return the workload of a load file with the columns `COLUMNS`. The first second becomes 0.
 
     Raises:
@@ -103,7 +103,7 @@ def read_load(lines: Iterable[str], types: tuple[OperatorType, ...]) -> Workload
     if first is None:
         raise ConfigurationError("the load file has no line with a rate")
     end = max(curve.last_second for curve in curves.values()) + 60
-    return Workload(types, (), {}, (1,), end, lambda name, second: curves[name].at(second))
+    return ReplayWorkload(types, (), {}, (1,), end, lambda name, second: curves[name].at(second))
 
 
 def _point(fields: list[str], number: int) -> tuple[int, str, float]:

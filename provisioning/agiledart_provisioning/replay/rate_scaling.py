@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from math import ceil
 
 from agiledart_provisioning.actions import Action, ActionKind, Round
-from agiledart_provisioning.replay.workload import CONCURRENCY
-from agiledart_provisioning.settings import ProvisioningSettings
+from agiledart_provisioning.provisioning_settings import ProvisioningSettings
+from agiledart_provisioning.replay.replay_workload import CONCURRENCY
 from agiledart_provisioning.state import ProvisioningState
 from agiledart_provisioning.utilities import best_host
 

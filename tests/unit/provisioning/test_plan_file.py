@@ -52,7 +52,7 @@ def test_a_type_larger_than_any_offer_is_refused() -> None:
         plan(read_plan_file(json.dumps(document).encode()))
 
 
-def test_the_example_starts_a_delayed_type_and_releases_the_host_whose_paid_time_ends() -> None:
+def test_the_example_starts_a_delayed_type_and_releases_a_host_in_its_window() -> None:
     answer = plan(read_plan_file(json.dumps(EXAMPLE).encode()))
     assert answer["up_trigger"]["parse"] == {"fires": True, "prediction_ms": 1760.0}
     assert answer["window_s"] == 180

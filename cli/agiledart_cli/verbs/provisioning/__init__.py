@@ -1,1 +1,1 @@
-"""Verbs of `agiledart provision`: what to lease and release, off line."""
+"""Verbs of `agiledart provision`: leases and releases, off line."""

@@ -163,15 +163,15 @@ def _run(
     """Return the figures of one replay, with its timeline."""
     from dataclasses import replace
 
+    from agiledart_provisioning.provisioning_settings import ProvisioningSettings
     from agiledart_provisioning.registry import policy_named
     from agiledart_provisioning.replay.fluid_model import FluidModel
     from agiledart_provisioning.replay.item_model import ItemModel
-    from agiledart_provisioning.replay.replay import Replay
-    from agiledart_provisioning.settings import ProvisioningSettings
+    from agiledart_provisioning.replay.replay_run import ReplayRun
 
     policy = policy_named(name, ProvisioningSettings())
     chosen: Callable[..., Any] = ItemModel if model == "items" else FluidModel
-    result = Replay(workload, policy, replace(offer, cost=price), btu_s, seed, model=chosen).run()
+    result = ReplayRun(workload, policy, replace(offer, cost=price), btu_s, seed, model=chosen).run()
     billed = (
         result.billed_afterwards(btu_s, price, minimum_s) if minimum_s or name == "threshold" else result.resource_cost
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agiledart_kernel.randomness import RandomStream
-from agiledart_provisioning.state import Offer, OperatorType
+from agiledart_provisioning.state import MachineOffer, OperatorType
 
 CONCURRENCY = 3
 """Items that an instance serves at once. The printed durations include messaging and cannot be serial service times."""
@@ -20,7 +20,7 @@ MINUTES = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ItemFlow:
     """Items pass from one type to another: `items` arrive at the target for each item that the source has finished."""
 
     source: str
@@ -29,8 +29,8 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """What a replay runs.
+class ReplayWorkload:
+    """Load of a replay: its types and the items that they receive.
 
     Attributes:
         types: in topological order.
@@ -42,7 +42,7 @@ class Workload:
     """
 
     types: tuple[OperatorType, ...]
-    edges: tuple[Edge, ...]
+    edges: tuple[ItemFlow, ...]
     sources: Mapping[str, float]
     machines: tuple[int, ...]
     seconds: int
@@ -67,15 +67,16 @@ _DURATION_CPU_MEMORY_IMAGE = {
 """Type → milliseconds, shares, MB of memory, MB of image, in topological order. Source: [Hochreiner 2017] table 1."""
 
 _EDGES = (
-    Edge("O2", "O8", 1 / 50), Edge("O1", "O3", 1), Edge("O1", "O4", 1), Edge("O1", "O5", 1), Edge("O3", "O7", 1),
-    Edge("O4", "O7", 1), Edge("O5", "O7", 1), Edge("O7", "O9", 1 / 3), Edge("O9", "O8", 1 / 300),
-    Edge("O6", "O8", 1 / 100),
+    ItemFlow("O2", "O8", 1 / 50), ItemFlow("O1", "O3", 1), ItemFlow("O1", "O4", 1),
+    ItemFlow("O1", "O5", 1), ItemFlow("O3", "O7", 1),
+    ItemFlow("O4", "O7", 1), ItemFlow("O5", "O7", 1), ItemFlow("O7", "O9", 1 / 3), ItemFlow("O9", "O8", 1 / 300),
+    ItemFlow("O6", "O8", 1 / 100),
 )  # fmt: skip
 
 _SOURCES = {"O2": 5.0, "O1": 1.0, "O6": 10.0}
 """Type → items of one machine in a simulated minute. Source: [Hochreiner 2017] table 2."""
 
-VM = Offer(4096, 7168, 1.0)
+VM = MachineOffer(4096, 7168, 1.0)
 """Host of the published runs; a billing time unit of 10 minutes costs 1."""
 
 _WALK_1 = (
@@ -141,6 +142,6 @@ Departs: the text says two to eight machines. The published penalties imply a me
 """
 
 
-def manufacturing(pattern: str) -> Workload:
+def manufacturing(pattern: str) -> ReplayWorkload:
     """Return the published workload with one of the four patterns."""
-    return Workload(manufacturing_types(), _EDGES, _SOURCES, PATTERNS[pattern], MINUTES * 60)
+    return ReplayWorkload(manufacturing_types(), _EDGES, _SOURCES, PATTERNS[pattern], MINUTES * 60)

@@ -9,13 +9,13 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.billing import Lease, started_units
 from agiledart_provisioning.policies.hosts import Hosts
 from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
-from agiledart_provisioning.replay.cluster import Cluster, Delays, FixedDelays
+from agiledart_provisioning.provisioning_settings import DURATIONS_KEPT, REASONING_INTERVAL_S, ProvisioningSettings
 from agiledart_provisioning.replay.fluid_model import FluidModel
+from agiledart_provisioning.replay.model_cluster import Delays, FixedDelays, ModelCluster
 from agiledart_provisioning.replay.rate_scaling import scale_by_rate
+from agiledart_provisioning.replay.replay_workload import ReplayWorkload
 from agiledart_provisioning.replay.service_levels import ServiceLevels
-from agiledart_provisioning.replay.workload import Workload
-from agiledart_provisioning.settings import DURATIONS_KEPT, REASONING_INTERVAL_S, ProvisioningSettings
-from agiledart_provisioning.state import Offer
+from agiledart_provisioning.state import MachineOffer
 
 MONITORING_S = 15
 """Seconds between two measurements of durations."""
@@ -99,31 +99,31 @@ class ReplayResult:
         return sum(self.adapt_s) / len(self.adapt_s) if self.adapt_s else 0.0
 
 
-class Replay:
+class ReplayRun:
     """A workload, a cluster and a policy, driven second by second."""
 
     def __init__(
         self,
-        workload: Workload,
+        workload: ReplayWorkload,
         policy: ProvisioningPolicy,
-        offer: Offer,
+        offer: MachineOffer,
         btu_s: float,
         seed: int,
         *,
-        model: Callable[[Workload, RandomStream], Model] = FluidModel,
+        model: Callable[[ReplayWorkload, RandomStream], Model] = FluidModel,
         delays: Delays | None = None,
         hosts: int = 1,
     ) -> None:
         self._workload, self._policy = workload, policy
         self._model = model(workload, RandomStream(seed, "replay", "items"))
-        self._cluster = Cluster(workload.types, offer, btu_s, delays or FixedDelays(), hosts)
+        self._cluster = ModelCluster(workload.types, offer, btu_s, delays or FixedDelays(), hosts)
         self._random = RandomStream(seed, "replay", "policy")
         self._durations: dict[str, deque[float]] = {
             entry.name: deque(maxlen=DURATIONS_KEPT) for entry in workload.types
         }
         self._delayed_since: dict[str, int] = {}
         self._adapt_s: list[float] = []
-        self.on_round: Callable[[Cluster, float], None] = lambda cluster, now: None
+        self.on_round: Callable[[ModelCluster, float], None] = lambda cluster, now: None
 
     def run(self) -> ReplayResult:
         """Return the figures of the whole replay."""

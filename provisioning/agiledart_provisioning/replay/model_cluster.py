@@ -8,8 +8,8 @@ from typing import Protocol
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.actions import Action, ActionKind
 from agiledart_provisioning.billing import Lease
-from agiledart_provisioning.settings import SHUTDOWN_GRACE_S
-from agiledart_provisioning.state import Host, Offer, OperatorType, ProvisioningState
+from agiledart_provisioning.provisioning_settings import SHUTDOWN_GRACE_S
+from agiledart_provisioning.state import Host, MachineOffer, OperatorType, ProvisioningState
 
 DOWNLOAD_MB_S = 6.0
 """Megabytes of an image that a host downloads in a second."""
@@ -92,7 +92,7 @@ START_TIMEOUT_S = 120.0
 """Seconds after which a host that does not run is given up; its unit is paid."""
 
 
-class Cluster:
+class ModelCluster:
     """Hosts and instances of a replay. It carries out actions with their delays and keeps the ledger of all leases.
 
     Attributes:
@@ -101,7 +101,7 @@ class Cluster:
     """
 
     def __init__(
-        self, types: tuple[OperatorType, ...], offer: Offer, btu_s: float, delays: Delays, hosts: int = 1
+        self, types: tuple[OperatorType, ...], offer: MachineOffer, btu_s: float, delays: Delays, hosts: int = 1
     ) -> None:
         self._types = {entry.name: entry for entry in types}
         self._offer, self._btu_s, self._delays = offer, btu_s, delays
