@@ -7,6 +7,7 @@ from pathlib import Path
 from agiledart_connectors.catalogue import SINKS, SOURCES
 from agiledart_connectors.codecs.formats import FORMATS
 from agiledart_connectors.opening import PACING, sink_options
+from agiledart_connectors.option_texts import option_text
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "connectors.md"
@@ -55,15 +56,30 @@ def _table(role: str, kinds: Iterable[ConnectorKind]) -> str:
     return f"## {role}\n\n" + "\n".join(lines) + "\n\n"
 
 
+def _options(role: str, kinds: Iterable[ConnectorKind]) -> str:
+    """The options of all kinds of a role, one a line; kinds for which it means the same stand together."""
+    explained: dict[tuple[str, str], list[str]] = {}
+    for kind in kinds:
+        for option in kind.options if role == "source" else sink_options(kind):
+            explained.setdefault((option, option_text(role, kind.name, option)), []).append(kind.name)
+    rows = [
+        f"| `{option}` | {', '.join(f'`{name}`' for name in names)} | {text} |"
+        for (option, text), names in sorted(explained.items())
+    ]
+    if role == "source":
+        rows += [f"| `{option}` | all | {option_text(role, '', option)} |" for option in PACING]
+    return f"### Options of {role}s\n\n| Option | Of | Meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n\n"
+
+
 def reference() -> str:
     """The whole page."""
-    pacing = ", ".join(f"`{option}`" for option in PACING)
     formats = "".join(f"* `{name}`: {what}\n" for name, what in FORMATS.items())
     return (
         HEAD
         + _table("Sources", SOURCES.values())
-        + f"Every source also knows {pacing}.\n\n"
+        + _options("source", SOURCES.values())
         + _table("Sinks", SINKS.values())
+        + _options("sink", SINKS.values())
         + DUPLICATES
         + f"## Formats\n\nFor `?format=`, where a kind has it:\n\n{formats}"
     )

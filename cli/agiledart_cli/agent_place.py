@@ -38,23 +38,31 @@ class AgentPlace:
         return self.address or str(self.socket)
 
 
-def find_agent(given: str | None, environment: Mapping[str, str] = os.environ) -> AgentPlace:
+def find_agent(given: str | None, environment: Mapping[str, str] = os.environ, *, is_quiet: bool = False) -> AgentPlace:
     """Return the agent that `--agent` names; for None the agent in the default state directory, else the first of a mesh.
 
-    Raises `NoAgentError` when no agent runs there, `ConfigurationError` when the text is neither a path nor an address.
+    Raises `NoAgentError` when no agent runs there, `ConfigurationError` when the text is neither a path, an address nor the name of
+    an agent of `agiledart up`. `is_quiet`: print no message about the choice.
     """
-    if given:
-        return _named(given)
     user = default_state_dir(environment)
-    for folder in dict.fromkeys((user, SERVICE_STATE_DIR)):
-        if place := in_state_dir(folder):
-            return place
-    if place := _in_mesh(user / MESH_FILE):
+    if given:
+        return _named(given, user / MESH_FILE)
+    if place := default_agent(environment):
+        return place
+    if place := _in_mesh(user / MESH_FILE, is_quiet=is_quiet):
         return place
     raise NoAgentError(
         f"No agent answers: none in {_short(user)}, no --agent given. "
         f'Start one with "agiledart agent", or a throw-away mesh with "agiledart up".'
     )
+
+
+def default_agent(environment: Mapping[str, str] = os.environ) -> AgentPlace | None:
+    """Return the agent in the user's or the service's default state directory, which commands use before any mesh."""
+    for folder in dict.fromkeys((default_state_dir(environment), SERVICE_STATE_DIR)):
+        if place := in_state_dir(folder):
+            return place
+    return None
 
 
 def in_state_dir(folder: Path) -> AgentPlace | None:
@@ -87,7 +95,7 @@ def is_running(pid: object) -> bool:
     return True
 
 
-def _named(given: str) -> AgentPlace:
+def _named(given: str, mesh_file: Path) -> AgentPlace:
     path = Path(given).expanduser()
     if path.is_dir():
         place = in_state_dir(path)
@@ -104,16 +112,32 @@ def _named(given: str) -> AgentPlace:
         return AgentPlace(address=given)
     if "/" in given or path.exists():
         raise NoAgentError(f"No agent answers: {given} is neither a state directory nor a socket.")
-    raise ConfigurationError(f"--agent {given}: give a state directory, a socket or HOST:PORT.")
+    agents = _mesh_agents(mesh_file)
+    for place in agents:
+        if place.name == given:
+            return place
+    known = f" Agents of `agiledart up`: {', '.join(place.name for place in agents)}." if agents else ""
+    raise ConfigurationError(
+        f"--agent {given}: give a state directory, a socket or HOST:PORT, or the name of an agent of `agiledart up`.{known}"
+    )
 
 
-def _in_mesh(note_file: Path) -> AgentPlace | None:
+def _mesh_agents(note_file: Path) -> list[AgentPlace]:
+    """Return the agents of a running mesh that run."""
+    note = read_note(note_file)
+    if note is None or not is_running(note.get("pid")):
+        return []
+    folders = note.get("agents", [])
+    return [place for folder in folders if (place := in_state_dir(Path(str(folder))))]
+
+
+def _in_mesh(note_file: Path, *, is_quiet: bool) -> AgentPlace | None:
     note = read_note(note_file)
     if note is None or not is_running(note.get("pid")):
         return None
     for folder in note.get("agents", []):
         if place := in_state_dir(Path(str(folder))):
-            if not _was_notified(note_file.with_name(NOTIFIED_FILE), f"{os.getsid(0)} {note['pid']}"):
+            if not is_quiet and not _was_notified(note_file.with_name(NOTIFIED_FILE), f"{os.getsid(0)} {note['pid']}"):
                 print_message(f"no --agent given: using {place.name} in {folder}")
             return place
     return None

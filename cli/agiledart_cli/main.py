@@ -79,6 +79,19 @@ VERBS: dict[str, tuple[str, str]] = {
 """Verb → module and name of its command, and its line in the overview."""
 
 
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Begin": ("demo", "run", "up", "agent"),
+    "Applications": ("submit", "list", "status", "logs", "tap", "stop", "forget"),
+    "Change them while rows flow": ("scale", "move", "drain", "checkpoint"),
+    "Look closer": ("top", "explain", "place", "doctor", "nodes", "route"),
+    "Permissions": ("identity", "token", "share", "secret", "ban", "unban", "bans", "audit"),
+    "Work with the results": ("analytics", "spark"),
+    "Experiments": ("experiment", "simulate"),
+    "This program": ("config", "plugins", "completion"),
+}
+"""Sections of the overview → their verbs; the last one has all others, too."""
+
+
 class LazyGroup(click.Group):
     """Group of commands that imports a command only when it runs or shows its help."""
 
@@ -101,8 +114,16 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs (agiledart VERB --help starts with an example)"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
+        formatter.write_paragraph()
+        formatter.write_text("agiledart VERB --help starts with an example.")
+        width = max(map(len, VERBS)) + 2
+        *_, last = GROUPS
+        grouped = [name for verbs in GROUPS.values() for name in verbs]
+        others = tuple(name for name in VERBS if name not in grouped)
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                names = verbs + others if title == last else verbs
+                formatter.write_dl([(name.ljust(width - 2), VERBS[name][1]) for name in names])
 
 
 def unknown_verb(word: str) -> str:

@@ -68,12 +68,13 @@ def agent_options(command: F) -> F:
     return click.option(
         "--agent",
         "agent",
-        metavar="DIR|SOCKET|HOST:PORT",
+        metavar="DIR|SOCKET|NAME|HOST:PORT",
         envvar="AGILEDART_AGENT",
         default=None,
         callback=_or_environment,
-        help="Which agent to ask. Default: the agent in the default state directory, else the first of a running mesh "
-        "of `agiledart up`.",
+        is_eager=True,  # names of applications and nodes are asked of it
+        help="Which agent to ask; NAME: of `agiledart up`. Default: AGILEDART_AGENT, else the agent in the default state "
+        "directory, else the first of a running mesh of `agiledart up`.",
     )(command)
 
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -52,16 +54,93 @@ def json_text(body: Any, indent: int | None = None) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
-    """Print aligned columns on stdout; the columns named in `right` are right-aligned."""
+MIN_COLUMN = 8
+"""Width to which a terminal's table shortens a column, at least."""
+
+MIN_WRAPPED = 10
+"""Width to which it narrows a column whose cells go on in the next line, at least."""
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that stdout is; None when it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_line(text: str, more: str) -> None:
+    """Print a line on stdout; `more` follows in a line of its own where a terminal is too narrow for both."""
+    terminal = terminal_width()
+    is_narrow = terminal is not None and _width(text + more) > terminal
+    click.echo(f"{text}\n {more.strip()}" if is_narrow and more.strip() else text + more)
+
+
+def print_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    right: Sequence[str] = (),
+    *,
+    cuts: Sequence[int] = (),
+    wraps: Sequence[int] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """Print aligned columns on stdout; on a terminal they fit its width, in a pipe they are whole.
+
+    Args:
+        headers: titles of the columns.
+        rows: the cells.
+        right: titles of the columns that are right-aligned.
+        cuts: numbers of the columns that are shortened where a terminal is narrow, the first one first.
+        wraps: numbers of the columns that go on in the next line instead.
+        notes: texts below the rows, one each.
+    """
     table = [list(headers), *([str(cell) for cell in row] for row in rows)]
     widths = [max(_width(row[column]) for row in table) for column in range(len(headers))]
-    for row in table:
-        parts = []
-        for head, cell, width in zip(headers, row, widths, strict=True):
-            space = " " * (width - _width(cell))
-            parts.append(space + cell if head in right else cell + space)
-        click.echo(" " + "  ".join(parts).rstrip())
+    terminal = terminal_width()
+    if terminal is not None:
+        _fit(widths, cuts, wraps, terminal)
+    for number, row in enumerate(table):
+        cells = [
+            _wrapped(cell, width) if column in wraps else [_cut(cell, width)]
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for line in range(max(map(len, cells))):
+            parts = []
+            for head, texts, width in zip(headers, cells, widths, strict=True):
+                cell = texts[line] if line < len(texts) else ""
+                space = " " * (width - _width(cell))
+                parts.append(space + cell if head in right else cell + space)
+            click.echo(" " + "  ".join(parts).rstrip())
+        if number and notes:
+            note = notes[number - 1]
+            lines = [note] if terminal is None else textwrap.wrap(note, terminal - len(_INDENT))
+            click.echo("\n".join(_INDENT + line for line in lines))
+
+
+_INDENT = " " * 6
+
+
+def _fit(widths: list[int], cuts: Sequence[int], wraps: Sequence[int], terminal: int) -> None:
+    """Narrow columns until the table fits a terminal, or none can be narrower."""
+    over = 1 + sum(widths) + 2 * (len(widths) - 1) - terminal
+    while over > 0 and wraps and (widest := max(wraps, key=lambda column: widths[column])) is not None:
+        if widths[widest] <= MIN_WRAPPED:
+            break
+        widths[widest] -= 1
+        over -= 1
+    for column in cuts:
+        less = max(0, min(over, widths[column] - MIN_COLUMN))
+        widths[column] -= less
+        over -= less
+
+
+def _cut(cell: str, width: int) -> str:
+    plain = click.unstyle(cell)
+    return cell if len(plain) <= width else cell.replace(plain, f"{plain[: width - 1].rstrip()}…")
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """Return a cell in lines of a width; a coloured text keeps its colour when it fits."""
+    plain = click.unstyle(cell)
+    return [cell] if len(plain) <= width else textwrap.wrap(plain, width) or [""]
 
 
 def _width(text: str) -> int:

@@ -79,8 +79,18 @@ def _details(command: Command) -> str:
     """Return the other arguments of the command, except content (bytes) and default values."""
     usual = {field.name: field.default for field in msgspec.structs.fields(command)}
     arguments = (
-        f"{name}={value}"
+        f"{name}={_text(value)}"
         for name, value in msgspec.structs.asdict(command).items()
         if name not in _OWN_COLUMNS and not isinstance(value, bytes) and value != usual[name] and value not in ({}, "")
     )
     return " ".join(arguments)[:MAX_WORDS]
+
+
+def _text(value: object) -> str:
+    """Return an argument for people: of a nested one the fields that are texts or numbers."""
+    if not isinstance(value, msgspec.Struct):
+        return str(value)
+    fields = msgspec.structs.asdict(value).items()
+    return ",".join(
+        f"{name}:{field}" for name, field in fields if isinstance(field, str | int) and field not in ("", 0)
+    )

@@ -1,7 +1,5 @@
 """Text views of applications: the responses of `submit`, `list`, `status` and `checkpoint list` as tables and sentences."""
 
-import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +7,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_table, when
+from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
 
 AGES_APART_MS = 250
 """Greatest age difference of figures from one report round, milliseconds."""
@@ -18,9 +16,6 @@ FINAL_STATES = ("finished", "failed", "stopped")
 
 BEGUN_STATES = ("running", "recovering", "minority")
 """States of an application that runs, or that recovers in order to run on."""
-
-MIN_NOTE_WIDTH = 24
-"""Least number of characters of a reason that a narrow terminal shows."""
 
 COLOURS = {
     **dict.fromkeys(("running", "finished"), GOOD),
@@ -73,7 +68,7 @@ def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
             ]
             for row in tried
         ]
-        print_table(heads, rows)
+        print_table(heads, rows, cuts=(0, 1), wraps=(2, 3, 4))
 
 
 def _print_paths(response: Mapping[str, Any]) -> None:
@@ -108,7 +103,7 @@ def print_applications(response: Mapping[str, Any]) -> None:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
     else:
         heads = ["application", "", "state", "", "submitted to", ""]
-        print_table(heads, _cut(heads, rows))
+        print_table(heads, rows, cuts=(5, 3, 0, 4))
     if response.get("unreadable"):
         click.echo(
             paint(
@@ -125,16 +120,6 @@ def _since(application: Mapping[str, Any]) -> str:
     ended = f"ended {ago(changed)} ago" if changed else ""
     ran = max(0, changed - application["running_ms"]) / 1000 if changed and application.get("running_ms") else None
     return ended if ran is None else f"ran for {duration(ran)}, {ended}"
-
-
-def _cut(heads: list[str], rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows with the last cell cut to a terminal's width; `status` and pipes show the whole text."""
-    if not sys.stdout.isatty():
-        return rows
-    widths = [max(len(click.unstyle(row[column])) for row in [heads, *rows]) for column in range(len(heads) - 1)]
-    taken = 1 + sum(width + 2 for width in widths)
-    width = max(MIN_NOTE_WIDTH, shutil.get_terminal_size().columns - taken)
-    return [[*row[:-1], row[-1] if len(row[-1]) <= width else f"{row[-1][: width - 1].rstrip()}…"] for row in rows]
 
 
 def recovery_text(response: Mapping[str, Any]) -> str:
@@ -192,7 +177,7 @@ def print_status(response: Mapping[str, Any]) -> None:
         }
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
         text = f"{word} {since}{ends}" if since else state
-        click.echo(f"{title}   {paint(text, COLOURS.get(state))}{by}")
+        print_line(f"{title}   {paint(text, COLOURS.get(state))}", by)
         if state == "stopped" and response.get("is_unverified"):
             click.echo(
                 " no signed stop command exists: an older or malicious agent reported this; a live run withdraws it"
@@ -303,7 +288,7 @@ def _print_stages(response: Mapping[str, Any]) -> None:
         )
     if rows:
         heads = ["stage", "×", "where", "in", "out", "dropped", "queue"]
-        print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
+        print_table(heads, rows, ["×", "in", "out", "dropped", "queue"], cuts=(2, 0))
     for stage in response.get("stages", []):
         _print_owners(stage)
 

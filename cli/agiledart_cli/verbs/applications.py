@@ -7,6 +7,7 @@ import click
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
+from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, print_message
 from agiledart_cli.verbs.application_view import (
@@ -50,7 +51,7 @@ def list_applications(agent: str | None, identity: str | None, output: str) -> N
 
 
 @click.command(short_help="Show the state of an application and where it runs.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @agent_options
 @output_option
 def status(name: str, agent: str | None, identity: str | None, output: str) -> int:
@@ -71,7 +72,7 @@ def status(name: str, agent: str | None, identity: str | None, output: str) -> i
 
 
 @click.command(short_help="Stop an application: drain it, or end it at once with --now.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @click.option("--now", is_flag=True, help="End it at once; rows in flight are lost.")
 @click.option(
     "--checkpoint",
@@ -111,7 +112,7 @@ def stop(name: str, now: bool, checkpoint: str, agent: str | None, identity: str
 
 
 @click.command(short_help="Remove an application that has ended from `list`.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @agent_options
 @output_option
 def forget(name: str, agent: str | None, identity: str | None, output: str) -> None:
@@ -132,7 +133,7 @@ def forget(name: str, agent: str | None, identity: str | None, output: str) -> N
 
 
 @click.command(short_help="Permit another key to manage an application.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @click.argument("key")
 @click.option("--revoke", is_flag=True, help="Withdraw the permission.")
 @agent_options
@@ -155,7 +156,7 @@ def share(name: str, key: str, revoke: bool, agent: str | None, identity: str | 
 
 
 @click.command(short_help="Show the output of an application's code on all nodes.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @click.option(
     "-f", "--follow", is_flag=True, help="Also show new lines, until the application ends or you press Ctrl-C."
 )

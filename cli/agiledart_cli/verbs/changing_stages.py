@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from agiledart_cli.control_client import connect
+from agiledart_cli.known_names import APPLICATION, NODE, STAGE
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, output_option, print_json, print_message
 from agiledart_kernel.text import harmless_document
@@ -18,8 +19,8 @@ NO_WAIT = click.option("--no-wait", is_flag=True, help="Return once the change h
 
 
 @click.command(short_help="Change the number of instances of a stage while rows flow.")
-@click.argument("name", metavar="APP")
-@click.argument("stage")
+@click.argument("name", metavar="APP", type=APPLICATION)
+@click.argument("stage", type=STAGE)
 @click.argument("number", metavar="N|auto")
 @NO_WAIT
 @agent_options
@@ -54,9 +55,9 @@ def scale(
 
 
 @click.command(short_help="Move a stage, or one instance of it, to another node while rows flow.")
-@click.argument("name", metavar="APP")
-@click.argument("stage", metavar="STAGE[.N]")
-@click.argument("node")
+@click.argument("name", metavar="APP", type=APPLICATION)
+@click.argument("stage", metavar="STAGE[.N]", type=STAGE)
+@click.argument("node", type=NODE)
 @NO_WAIT
 @agent_options
 @output_option
@@ -77,7 +78,7 @@ def move(name: str, stage: str, node: str, no_wait: bool, agent: str | None, ide
 
 
 @click.command(short_help="Move all work off a node; it then leaves the ring, or stays without work.")
-@click.argument("node")
+@click.argument("node", type=NODE)
 @click.option("--stay", is_flag=True, help="The node stays in the ring, without work, and accepts none.")
 @click.option(
     "--undo", is_flag=True, help="The node accepts work again. Work that moved away does not return by itself."

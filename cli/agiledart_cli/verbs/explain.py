@@ -11,6 +11,7 @@ import msgspec
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.failure_costs import PROMISES, with_costs
+from agiledart_cli.known_names import APPLICATION, STAGE
 from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, output_option, paint, print_json, print_table
 from agiledart_cli.targets import load_target
@@ -103,8 +104,8 @@ def print_recovery(response: Mapping[str, Any]) -> None:
 
 
 @explain.command(short_help="Show how many instances each stage should have, and why.")
-@click.argument("name")
-@click.argument("stage", required=False, default="")
+@click.argument("name", type=APPLICATION)
+@click.argument("stage", required=False, default="", type=STAGE)
 @agent_options
 @output_option
 def scaling(name: str, stage: str, agent: str | None, identity: str | None, output: str) -> None:
@@ -189,7 +190,7 @@ def _changed(change: Mapping[str, Any]) -> str:
 
 
 @explain.command(short_help="Show the routes of rows between nodes, and why.")
-@click.argument("name", metavar="APP")
+@click.argument("name", metavar="APP", type=APPLICATION)
 @click.argument("edge", required=False, default="")
 @agent_options
 @output_option

@@ -68,6 +68,7 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         ["node", "id", "links at", "zone", "rtt", "used", "free", "schedules", "runs"],
         rows,
         ["rtt", "used", "free", "schedules"],
+        cuts=(8, 2, 0, 3),
     )
     if response["known"] > len(rows):
         print_message(f"The agent knows {response['known'] - len(rows):,} more nodes.")

@@ -9,6 +9,7 @@ import msgspec
 
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED, USAGE, CommandRefusedError
+from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import (
     agent_options,
     not_empty,
@@ -88,7 +89,7 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 @click.command(short_help="Run a topology on the mesh.")
-@click.argument("target", metavar="FILE:NAME")
+@click.argument("target", metavar="FILE:NAME", type=BUILDER)
 @set_option
 @parallelism_option
 @click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")

@@ -14,6 +14,7 @@ import click
 
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
+from agiledart_cli.known_names import APPLICATION, STEP
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, count, per_second, print_message
 from agiledart_cli.verbs.application_view import FINAL_STATES
@@ -29,8 +30,8 @@ _C1 = re.compile("[\x7f-\x9f]")
 
 
 @click.command(short_help="Show a live sample of the rows that leave a step.")
-@click.argument("name")
-@click.argument("step")
+@click.argument("name", type=APPLICATION)
+@click.argument("step", type=STEP)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many rows (with --rate: lines).")
 @click.option("--rate", is_flag=True, help="Show the number of rows a second instead of the rows.")
 @agent_options

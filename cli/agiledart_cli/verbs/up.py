@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from agiledart_agent.settings import default_state_dir
-from agiledart_cli.agent_place import MESH_FILE, NOTIFIED_FILE, is_running, read_note
+from agiledart_cli.agent_place import MESH_FILE, NOTIFIED_FILE, default_agent, is_running, read_note
 from agiledart_cli.errors import FAILED
-from agiledart_cli.output import BAD, duration, output_option, plural, print_json, print_message, print_table
+from agiledart_cli.output import BAD, WATCH, duration, output_option, plural, print_json, print_message, print_table
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.cluster import MAX_AGENTS, Mesh
 
@@ -35,8 +35,9 @@ def up(agents: int, executors: int, output: str) -> int:
       agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
       agiledart status frequent-routes
 
-    Other commands find its first agent automatically; --agent DIR chooses another one. The agents are a1, a2, …; try kill -9
-    on one of them. When `up` ends, it removes all processes, sockets and files.
+    Other commands find its first agent automatically, unless another agent runs in the default state directory. --agent a2 or
+    the environment variable AGILEDART_AGENT chooses one. The agents are a1, a2, …; try kill -9 on one of them.
+    When `up` ends, it removes all processes, sockets and files.
     """
     began = time.monotonic()
     with unwound_by_signals(), Mesh(agents, executors) as mesh:
@@ -59,7 +60,15 @@ def up(agents: int, executors: int, output: str) -> int:
                 print_table(
                     ["agent", "pid", "links at", "state directory"], [list(row.values()) for row in rows], ["pid"]
                 )
-            print_message("Other commands find this mesh automatically. Ctrl-C stops everything.")
+            usual = default_agent()
+            if usual is None:
+                print_message("Other commands find this mesh automatically. Ctrl-C stops everything.")
+            else:
+                print_message(
+                    f"Other commands use the agent {usual.name} ({usual}) that runs already. To use this mesh: --agent"
+                    f" {mesh.agents[0].name}, or export AGILEDART_AGENT={mesh.agents[0].name}. Ctrl-C stops everything.",
+                    colour=WATCH,
+                )
             return _watch(mesh)
 
 

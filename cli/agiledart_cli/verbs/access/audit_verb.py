@@ -88,8 +88,10 @@ def _print(response: dict[str, Any], verify: bool) -> None:
         click.echo("No entry matches.")
     else:
         print_table(
-            ["when", "node", "requester", "action", "application", "allowed", "origin", ""],
+            ["when", "node", "requester", "action", "application", "outcome"],
             [_cells(row) for row in response["rows"]],
+            cuts=(2, 4, 1, 3),
+            notes=[_note(row) for row in response["rows"]],
         )
     for node in response["nodes"]:
         for fault in node["faults"]:
@@ -99,18 +101,22 @@ def _print(response: dict[str, Any], verify: bool) -> None:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    remarks = [row["details"]] if row["details"] else []
-    if row["allowed"] and row["outcome"]:
-        remarks.append(f"not done: {row['outcome']}")
-    if row["suppressed"]:
-        remarks.append(f"({count(row['suppressed'])} similar requests before)")
+    outcome = "failed" if row["outcome"] else "done"
     return [
         when(row["at_ms"]),
         row["node"],
         row["requester"],
         row["action"],
         row["application"],
-        "yes" if row["allowed"] else f"no: {row['reason']}",
-        row["origin"],
-        " ".join(remarks),
+        outcome if row["allowed"] else f"refused: {row['reason']}",
     ]
+
+
+def _note(row: dict[str, Any]) -> str:
+    """Return what a line adds to its columns."""
+    parts = [row["outcome"]] if row["outcome"] else []
+    if row["details"]:
+        parts.append(row["details"])
+    if row["suppressed"]:
+        parts.append(f"({count(row['suppressed'])} similar requests before)")
+    return "; ".join([*parts, f"from {row['origin']}"])

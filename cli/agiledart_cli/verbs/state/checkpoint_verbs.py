@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from agiledart_cli.control_client import connect
+from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, count, output_option, print_json, print_message
 from agiledart_cli.verbs.application_view import print_checkpoints
@@ -36,7 +37,7 @@ def checkpoint() -> None:
 
 
 @checkpoint.command(name="list", short_help="List the snapshots of each instance and the retained checkpoints.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @agent_options
 @output_option
 def list_checkpoints(name: str, agent: str | None, identity: str | None, output: str) -> None:
@@ -60,7 +61,7 @@ def list_checkpoints(name: str, agent: str | None, identity: str | None, output:
 
 
 @checkpoint.command(short_help="Take a checkpoint now, and wait until it is committed.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @agent_options
 @output_option
 def take(name: str, agent: str | None, identity: str | None, output: str) -> None:
@@ -103,7 +104,7 @@ def remove(name: str, agent: str | None, identity: str | None, output: str) -> N
 
 
 @checkpoint.command(short_help="Write the state of an application into one file.")
-@click.argument("name", metavar="APP|S")
+@click.argument("name", metavar="APP|S", type=APPLICATION)
 @click.option("--output", "-f", "path", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @agent_options

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, WATCH, output_option, paint, print_json, print_message
 from agiledart_kernel.errors import ConfigurationError
@@ -17,7 +18,7 @@ RECOVER_SECONDS = 180.0
 
 
 @click.command(short_help="Continue without voters that are lost for good.")
-@click.argument("name")
+@click.argument("name", type=APPLICATION)
 @click.option("--without", "without", multiple=True, required=True, metavar="NODE",
               help="Name or id of a voter that is lost for good; repeat the option for each.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

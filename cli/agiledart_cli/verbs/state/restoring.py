@@ -11,6 +11,7 @@ import msgspec
 
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import CommandRefusedError
+from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import agent_options, not_empty, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import WATCH, count, output_option, plural, print_json, print_message
 from agiledart_cli.verbs.application_view import print_plan
@@ -32,7 +33,7 @@ from agiledart_node.wire.commands import (
 
 @click.command(short_help="Start a topology with the state of a checkpoint.")
 @click.argument("origin", metavar="S|FILE")
-@click.argument("target", metavar="FILE:NAME")
+@click.argument("target", metavar="FILE:NAME", type=BUILDER)
 @set_option
 @parallelism_option
 @click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")

@@ -1,0 +1,88 @@
+"""Completion and missing arguments: the names that an agent knows; and the names of `up`'s agents for `--agent`."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from agiledart_cli.agent_place import AGENT_FILE, MESH_FILE, find_agent
+from agiledart_cli.main import GROUPS, VERBS, cli, run_cli
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_node.wire.commands import ListApplications, Nodes, Status
+from tests.unit.cli.fake_agent import FakeAgent
+
+
+def reply(command: Any) -> list[Any]:
+    """Answers of an agent with two applications."""
+    if isinstance(command, ListApplications):
+        return [{"applications": [{"name": "taxi"}, {"name": "sums"}]}]
+    if isinstance(command, Status):
+        return [{"placement": {"read": ["a1"], "parse+count": ["a1"]}}]
+    assert isinstance(command, Nodes)
+    return [{"nodes": [{"name": "a1"}, {"name": "pi2"}]}]
+
+
+def completed(*words: str) -> list[tuple[str, str]]:
+    """The completions of the last word, with their types."""
+    items = ShellComplete(cli, {}, "agiledart", "_X").get_completions(list(words[:-1]), words[-1])
+    return [(item.type, item.value) for item in items]
+
+
+def test_names_of_the_mesh_are_completed(tmp_path: Path) -> None:
+    with FakeAgent(tmp_path, reply):
+        agent = ("--agent", str(tmp_path))
+        assert completed("status", *agent, "") == [("plain", "sums"), ("plain", "taxi")]
+        assert completed("stop", *agent, "ta") == [("plain", "taxi")]
+        assert completed("tap", *agent, "taxi", "") == [("plain", "count"), ("plain", "parse"), ("plain", "read")]
+        assert completed("scale", *agent, "taxi", "p") == [("plain", "parse+count")]
+        assert completed("move", *agent, "taxi", "read", "p") == [("plain", "pi2")]
+        assert completed("drain", *agent, "") == [("plain", "a1"), ("plain", "pi2")]
+
+
+def test_without_an_agent_nothing_is_completed_and_no_error_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert completed("status", "--agent", str(tmp_path), "") == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_files_are_completed_then_their_functions(tmp_path: Path) -> None:
+    file = tmp_path / "taxi.py"
+    file.write_text("raise SystemExit\ndef frequent(): ...\ndef busy(): ...\nclass F: ...\n")
+    for verb in ("run", "submit"):
+        assert completed(verb, "ta") == [("file", "ta")]
+        assert completed(verb, f"{file}:f") == [("plain", f"{file}:frequent")]
+    assert completed("run", f"{tmp_path}/nothing.py:f") == []
+
+
+def test_a_missing_argument_is_answered_with_the_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeAgent(tmp_path, reply):
+        assert run_cli(["status", "--agent", str(tmp_path)]) == 2
+        assert "Missing argument 'NAME'. Applications: sums, taxi." in capsys.readouterr().err
+        assert run_cli(["tap", "taxi", "--agent", str(tmp_path)]) == 2
+        assert "Missing argument 'STEP'. Steps: count, parse, read." in capsys.readouterr().err
+
+
+def test_an_agent_of_up_is_found_by_its_name(tmp_path: Path) -> None:
+    folders = [tmp_path / "m" / name for name in ("a1", "a2")]
+    for folder in (tmp_path / "agiledart", *folders):
+        folder.mkdir(parents=True)
+        (folder / AGENT_FILE).write_text(json.dumps({"pid": os.getpid(), "name": folder.name}))
+    (tmp_path / "agiledart" / MESH_FILE).write_text(json.dumps({"pid": os.getpid(), "agents": list(map(str, folders))}))
+    environment = {"XDG_STATE_HOME": str(tmp_path), "HOME": "/"}
+    assert find_agent("a2", environment).socket == folders[1] / "control.sock"
+    assert find_agent(None, environment).name == "agiledart"
+    with pytest.raises(ConfigurationError, match=r"name of an agent of `agiledart up`\. Agents of .*: a1, a2\."):
+        find_agent("a9", environment)
+
+
+def test_each_verb_is_in_one_section_of_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
+    grouped = [verb for verbs in GROUPS.values() for verb in verbs]
+    assert sorted(set(grouped) & set(VERBS)) == sorted(grouped)
+    assert run_cli(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n{title}:\n" in printed for title in GROUPS)
+    assert all(printed.count(f"\n  {verb} ") == 1 for verb in VERBS)
