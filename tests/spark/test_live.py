@@ -88,7 +88,7 @@ def test_a_batch_read_brings_every_row_once(written: Written, spark: Any) -> Non
     assert frame.where("read_at > timestamp'2020-01-01'").count() == len(written.rows)
 
 
-def test_rows_say_where_they_come_from_and_conditions_are_applied_at_the_source(written: Written, spark: Any) -> None:
+def test_rows_carry_their_origin_and_conditions_apply_at_the_source(written: Written, spark: Any) -> None:
     more = {"metadata": "true", "where": "total_cents >= 1000", "pushFilters": "true"}
     frame = spark.read.format("agiledart").options(**written.options(**more)).load()
     rows = frame.where("start_cell like '1%' and _partition < 2").select("_log", "_partition", "_offset", "total_cents")

@@ -140,7 +140,7 @@ def test_a_log_that_appears_joins_a_stream(logs: Logs) -> None:
     assert reader.latestOffset(at, ReadAllAvailable()) == {"york/0": 3, "york/1": 2, "porto/0": 2}
 
 
-def test_rows_say_where_they_come_from(logs: Logs) -> None:
+def test_rows_carry_their_origin(logs: Logs) -> None:
     rows = table(metadata="true")
     assert Counter((row["_log"], row["_partition"]) for row in rows) == {
         ("york", 0): 3,

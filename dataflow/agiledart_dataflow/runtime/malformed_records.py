@@ -69,7 +69,7 @@ class MalformedRecords:
         Args:
             reason: word to count it by.
             row: as it was read.
-            detail: what is wrong with it; "": the word says it.
+            detail: description of the fault; "": the word says it.
         """
         word = self.count(reason)
         is_reported = self.reasons[word] <= REPORTED_PER_REASON

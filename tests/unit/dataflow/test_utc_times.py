@@ -107,7 +107,7 @@ def test_an_unknown_zone_is_named(name: str) -> None:
 
 
 @given(st.floats(-6e10, 9e10))
-def test_floats_of_seconds_are_what_python_makes_of_them(seconds: float) -> None:
+def test_floats_of_seconds_equal_those_of_python(seconds: float) -> None:
     assert utc_time(seconds) == datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
@@ -132,6 +132,6 @@ def test_numbers_of_every_unit_are_times(at: datetime) -> None:
 
 
 @given(st.one_of(st.text(), st.floats(), st.integers(), st.decimals(), st.none(), st.binary()))
-def test_whatever_comes_is_a_time_or_a_value_error(value: Any) -> None:
+def test_any_input_is_a_time_or_a_value_error(value: Any) -> None:
     with contextlib.suppress(ValueError):
         assert utc_time(value, _BERLIN).tzinfo is None
