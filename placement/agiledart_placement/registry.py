@@ -13,6 +13,10 @@ from agiledart_placement.baselines.round_robin import RoundRobin
 from agiledart_placement.baselines.single_node import SingleNode
 from agiledart_placement.baselines.traffic_aware import TrafficAware
 from agiledart_placement.integer_programme.odp import Odp
+from agiledart_placement.latency_space.mopa import Mopa
+from agiledart_placement.latency_space.mopa_exact import MopaExact
+from agiledart_placement.latency_space.mopa_probe import MopaProbe
+from agiledart_placement.latency_space.springs import Springs
 from agiledart_placement.local_search.ant_system import AntSystem
 from agiledart_placement.local_search.hill_climbing import HillClimbing
 from agiledart_placement.local_search.hybrid import Hybrid
@@ -51,6 +55,10 @@ ENTRIES: dict[str, StrategyEntry] = {
     "hill_climbing": StrategyEntry(HillClimbing),
     "ant_system": StrategyEntry(AntSystem),
     "hybrid": StrategyEntry(Hybrid),
+    "springs": StrategyEntry(Springs, "usage", ("usage",)),
+    "mopa": StrategyEntry(Mopa, "usage", ("usage",)),
+    "mopa_exact": StrategyEntry(MopaExact, "usage", ("usage",)),
+    "mopa_probe": StrategyEntry(MopaProbe, "usage", ("usage",)),
     "odp": StrategyEntry(Odp, "response"),
 }
 
