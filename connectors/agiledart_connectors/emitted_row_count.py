@@ -83,9 +83,12 @@ class CountedSink:
     def __init__(self, writer: SinkWriter, emitted_rows: EmittedRowCount) -> None:
         self._writer, self._emitted_rows = writer, emitted_rows
         self.flush, self.close = writer.flush, writer.close
-        if (columns := WriterAbilities.of(writer).columns) is not None:
+        abilities = WriterAbilities.of(writer)
+        if (columns := abilities.columns) is not None:
             self._write_columns = columns.write_columns
             self.write_columns = self._counted_columns
+        if abilities.rejecting is not None:
+            self.take_rejected = abilities.rejecting.take_rejected
 
     def write(self, rows: list[Any]) -> None:
         """Count rows and write them to the sink."""

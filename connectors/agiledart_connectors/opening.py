@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_connectors.catalogue import SINKS, SOURCES
 from agiledart_connectors.options import ReadOptions, check_options
+from agiledart_connectors.rejections import OPTIONS as REJECTED
+from agiledart_connectors.rejections import RejectsRows, check_policy
 from agiledart_connectors.sink_guarantees import OPTION
 from agiledart_dataflow.data.lazy_module import import_at_once
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind
@@ -71,13 +73,18 @@ def open_sink(
 
         check_installed(kind, "sink")
     check_options(connector, sink_options(kind))
+    check_policy(connector)
     writer: SinkWriter = named_function(kind.opens)(connector, row_type, clock, origin)
+    if isinstance(writer, RejectsRows):
+        writer.rejections.configure(connector)
     return writer
 
 
 def sink_options(kind: ConnectorKind) -> tuple[str, ...]:
     """The options that a sink of a kind knows."""
-    return (*kind.options, OPTION) if kind.guarantee.delivers else kind.options
+    if kind.name in ("collect", "null"):  # they take every row
+        return kind.options
+    return (*kind.options, *REJECTED, OPTION) if kind.guarantee.delivers else (*kind.options, *REJECTED)
 
 
 def named_function(name: str) -> Callable[..., Any]:

@@ -17,6 +17,8 @@ from agiledart_connectors.catalogue import SINKS, SOURCES
 from agiledart_connectors.codecs.formats import CODEC_GROUP, FORMATS
 from agiledart_connectors.files.line_reader import generated_reader
 from agiledart_connectors.options import check_options
+from agiledart_connectors.rejections import OPTIONS as REJECTED
+from agiledart_connectors.rejections import RejectsRows, check_policy
 from agiledart_connectors.sink_guarantees import OPTION
 from agiledart_dataflow.plan.connector_kinds import (
     API_VERSION,
@@ -153,8 +155,14 @@ def open_plugin_sink(connector: Connector, row_type: Any, clock: Callable[[], in
     made = load_entry_point(point, "sink")
     guarantee = _declared_guarantee(made)
     delivers = guarantee is not None and guarantee.delivers
-    check_options(connector, (*_declared_options(made), OPTION) if delivers else _declared_options(made))
+    known = (*_declared_options(made), *REJECTED)
+    check_options(connector, (*known, OPTION) if delivers else known)
+    check_policy(connector)
     writer: SinkWriter = _guarded(point, "sink", lambda: made.open_sink(connector, row_type, clock))
+    if isinstance(writer, RejectsRows):
+        writer.rejections.configure(connector)
+    elif wrong := [name for name in REJECTED if connector.option(name)]:
+        raise ConfigurationError(f"{connector.url()}: {connector.kind} rejects no rows, so it has no {wrong[0]}=")
     return writer
 
 

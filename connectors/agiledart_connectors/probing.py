@@ -11,6 +11,7 @@ from agiledart_connectors.codecs.dict_lines import reject_dict_rows
 from agiledart_connectors.opening import PACING, named_function, open_source, sink_options
 from agiledart_connectors.options import check_options
 from agiledart_connectors.plugins import sink_guarantee, source_guarantee
+from agiledart_connectors.rejections import check_policy
 from agiledart_connectors.sink_guarantees import sink_guarantee_text, source_guarantee_text
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
@@ -55,6 +56,7 @@ def probe_sink(connector: Connector, row_type: Any, logs: Mapping[str, bool]) ->
     text = "not tried"
     if kind is not None:
         check_options(connector, sink_options(kind))
+        check_policy(connector)
         if kind.probes:
             text = named_function(kind.probes)(connector, row_type)
         elif connector.kind in ("csv", "jsonl", "parquet"):

@@ -71,7 +71,7 @@ class OperatorCounts:
         spooled_ever: records put on disk because the mesh was slower than rows came.
         skipped, dead_letters: records for which its code raised; failed: results and timers that did.
         taken: records that went into its state.
-        delivered: rows that it, a sink, wrote.
+        delivered: rows that it, a sink, wrote; rejected: that it could not.
         duplicated: of them, rows that it was given again because the run was restarted.
     """
 
@@ -85,6 +85,7 @@ class OperatorCounts:
     failed: int = 0
     taken: int = 0
     delivered: int = 0
+    rejected: int = 0
     duplicated: int | None = None
     spooled_ever: int = 0
     malformed: dict[str, int] = field(default_factory=dict)
@@ -150,7 +151,8 @@ class ApplicationTotals:
             counts.failed += steps.failed
             counts.taken += steps.taken
             if statistics.source is None and not statistics.sent:  # nothing leaves a sink, and only a sink
-                counts.delivered += steps.rows_in
+                counts.delivered += steps.rows_out
+                counts.rejected += steps.rejected
                 if statistics.duplicates is not None:
                     counts.duplicated = (counts.duplicated or 0) + statistics.duplicates.rows
             if position == 0:

@@ -55,6 +55,7 @@ def _ledger(seen: ApplicationScrape) -> Value:
         "skipped": sum(counts.skipped for counts in steps),
         "dead_letter": sum(counts.dead_letters for counts in steps),
         "failed": sum(counts.failed for counts in steps),
+        "rejected": sum(counts.rejected for counts in steps),
     }
 
 
@@ -71,7 +72,12 @@ def _dropped(counts: OperatorCounts) -> Value:
     if counts.is_source:
         malformed, shed = sum(counts.malformed.values()), sum(counts.shed.values())
         return {"malformed": malformed, "late": counts.late, "shed": shed}
-    losses = {"late": counts.late, "skipped": counts.skipped, "dead_letter": counts.dead_letters}
+    losses = {
+        "late": counts.late,
+        "skipped": counts.skipped,
+        "dead_letter": counts.dead_letters,
+        "rejected": counts.rejected,
+    }
     return {"filtered": counts.filtered, **_some(losses)}
 
 

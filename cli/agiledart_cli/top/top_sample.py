@@ -206,7 +206,7 @@ def _steps(
             for line in lines:
                 counts = instance.get("steps", {}).get(line.step, {})
                 line.dropped += counts.get("dropped", 0)
-                line.errors += sum(counts.get(kind, 0) for kind in ("skipped", "dead_letters", "failed"))
+                line.errors += sum(counts.get(kind, 0) for kind in ("skipped", "dead_letters", "failed", "rejected"))
                 if past is not None and seconds:
                     earlier = past.get("steps", {}).get(line.step, {})
                     line.in_rate = (line.in_rate or 0.0) + _rate(earlier, counts, seconds, "rows_in")

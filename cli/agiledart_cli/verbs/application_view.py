@@ -374,6 +374,8 @@ def print_sums(summary: Mapping[str, Any]) -> None:
         errors = [f"{count(counts[kind])} {word}" for kind, word in ERRORS if counts.get(kind)]
         if counts.get("late"):
             click.echo(f" {step}: {count(counts['late'])} late rows dropped")
+        if counts.get("rejected"):
+            click.echo(paint(f" {step}: {count(counts['rejected'])} rows rejected (see: agiledart logs)", WATCH))
         if errors:
             click.echo(
                 paint(f" {step}: its code raised an exception: {', '.join(errors)} (see: agiledart logs)", WATCH)

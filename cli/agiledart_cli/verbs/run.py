@@ -129,6 +129,7 @@ def report(name: str, done: "LocalRun") -> None:
             (counts.dead_letters, "dead letters"),
             (counts.failed, "results not made"),
             (counts.late, "late"),
+            (counts.rejected, "rejected"),
         )
         rest = "".join(f", {count(number)} {text}" for number, text in others if number)
         print_message(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")

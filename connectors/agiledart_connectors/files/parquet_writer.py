@@ -8,12 +8,12 @@ from agiledart_connectors.codecs.dict_lines import reject_dict_rows
 from agiledart_connectors.files.pending_files import pending_files
 from agiledart_connectors.files.pending_parquet_writer import PendingParquetWriter
 from agiledart_connectors.files.rolled_files import RolledFiles
+from agiledart_connectors.files.row_batches import fitted
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import SIZES, SPANS_MS, quantity
+from agiledart_connectors.rejections import RejectsRows
 from agiledart_dataflow.counts.latency import LatencyHistogram
-from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.column_schema import schema_of
-from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
@@ -32,7 +32,7 @@ GROUP_ROWS: Final = 1 << 16
 """Rows of one row group, at most: they wait in memory."""
 
 
-class ParquetWriter:
+class ParquetWriter(RejectsRows):
     """Gathers rows for a row group and writes it.
 
     A crash loses what had not become a whole file; files that have their names can be read.
@@ -42,6 +42,7 @@ class ParquetWriter:
     """
 
     def __init__(self, files: RolledFiles, row_type: Any, times: LatencyRecorder) -> None:
+        super().__init__()
         self._files = files
         self._row_type = row_type
         self._times = times
@@ -54,7 +55,7 @@ class ParquetWriter:
     def write(self, rows: list[Any]) -> None:
         self._times.count(rows)
         if self._writer is None and rows:
-            self._begin(self._batch(rows))  # now, because its age counts from its first row
+            self._begin(self._batch([]))  # now, because its age counts from its first row
         self._rows += rows
         if len(self._rows) >= GROUP_ROWS:
             self._write_group()
@@ -78,10 +79,7 @@ class ParquetWriter:
         return self._times.histogram
 
     def _batch(self, rows: list[Any]) -> Any:
-        try:
-            return record_batch(Columns.from_rows(rows, self._row_type))
-        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-            raise OperationFailed(f"rows do not fit the columns of a Parquet file: {error}") from None
+        return fitted(rows, self._row_type, self.rejections)[1]
 
     def _begin(self, batch: Any) -> None:
         self._file = self._files.begin()

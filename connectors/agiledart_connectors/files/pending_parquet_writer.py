@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from agiledart_connectors.files.appended_file import AppendedFile
 from agiledart_connectors.files.pending_files import PendingFiles
 from agiledart_connectors.files.rolled_files import reason_of
+from agiledart_connectors.files.row_batches import fitted
 from agiledart_connectors.files.seals import OutputFileChangedError
 from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.rejections import RejectsRows
 from agiledart_dataflow.counts.latency import LatencyHistogram
-from agiledart_dataflow.data.batch_forms import record_batch
-from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_kernel.errors import OperationFailed
 
@@ -37,7 +37,7 @@ MAX_GROUPS: Final = 4
 _LENGTH: Final = struct.Struct("<I")
 
 
-class PendingParquetWriter:
+class PendingParquetWriter(RejectsRows):
     """Gathers rows for row groups, and keeps them until their file has its name.
 
     Args:
@@ -48,6 +48,7 @@ class PendingParquetWriter:
     """
 
     def __init__(self, files: PendingFiles, row_type: Any, times: LatencyRecorder, group_rows: int) -> None:
+        super().__init__()
         self._files, self._row_type, self._times, self._group_rows = files, row_type, times, group_rows
         self._rows: list[Any] = []
         self._kept = 0  # so many of them are in the file of rows
@@ -162,10 +163,7 @@ class PendingParquetWriter:
         writer.write_table(table.cast(self._schema), row_group_size=self._group_rows)
 
     def _batch(self, rows: list[Any]) -> Any:
-        try:
-            return record_batch(Columns.from_rows(rows, self._row_type))
-        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-            raise OperationFailed(f"rows do not fit the columns of a Parquet file: {error}") from None
+        return fitted(rows, self._row_type, self.rejections)[1]
 
     def _writer_for(self, batch: Any) -> Any:
         if self._writer is None:
@@ -184,7 +182,9 @@ class PendingParquetWriter:
         rows = self._rows[self._kept :]
         if not rows or self._journal is None:
             return
-        batch, sink = self._batch(rows), pa.BufferOutputStream()
+        rows, batch = fitted(rows, self._row_type, self.rejections)
+        self._rows[self._kept :] = rows
+        sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         data = sink.getvalue().to_pybytes()

@@ -27,6 +27,7 @@ from agiledart_connectors.files.seals import (
 )
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import SIZES, SPANS_MS, quantity
+from agiledart_connectors.rejections import RejectsRows, rendered_rows
 from agiledart_connectors.sink_origin import CommittedOutput
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import is_dict
@@ -43,7 +44,7 @@ MAX_WAITING_BYTES = 16 << 20
 Render = Callable[[Any, int], bytes]
 
 
-class TextWriter:
+class TextWriter(RejectsRows):
     """Writes each row as a line.
 
     Raises:
@@ -60,6 +61,7 @@ class TextWriter:
         owned: bool,
         files: RolledFiles | None = None,
     ) -> None:
+        RejectsRows.__init__(self)
         self._file = file
         self._files = files
         self._in_file = 0
@@ -73,11 +75,9 @@ class TextWriter:
 
     def write(self, rows: list[Any]) -> None:
         now = self._times.count(rows)
-        render = self._render
-        for row in rows:
-            line = render(row, now)
-            self._lines.append(line)
-            self._bytes += len(line)
+        lines = rendered_rows(rows, now, self._render, self.rejections)
+        self._lines += lines
+        self._bytes += sum(map(len, lines))
         if self._bytes >= _BUFFERED_BYTES:
             self._hand_over()
 

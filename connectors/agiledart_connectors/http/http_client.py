@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from agiledart_connectors.http.http_address import HttpAddress
+from agiledart_connectors.rejections import RowsRefusedError
 from agiledart_connectors.remote.thread_errors import RetryLaterError
 from agiledart_kernel.errors import OperationFailed, system_text
 
 SECONDS: Final = 15.0
 MAX_RESPONSE_BYTES: Final = 64 << 10
 _LATER: Final = (408, 425, 429, 500, 502, 503, 504)
+_REFUSED_BODY: Final = (400, 409, 413, 422)
 _MAX_SHOWN_CHARACTERS: Final = 200
 
 
@@ -49,8 +51,10 @@ class HttpClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Raises `RetryLaterError` (the server is away or busy) or `OperationFailed` (it refuses this body)."""
+        """Raises `RetryLaterError` (away or busy), `RowsRefusedError` (it refuses this body), `OperationFailed` (it refuses us)."""
         answer = self.ask("POST", path, body, headers)
+        if answer.status in _REFUSED_BODY:
+            raise RowsRefusedError(f"{self._address.server} refuses a row ({answer.error_text()})")
         if not answer.is_success:
             raise OperationFailed(f"{self._address.server} refuses rows ({answer.error_text()})")
 

@@ -4,7 +4,8 @@
 
 Each batch has an `Idempotency-Key` that is the same when it is sent again, so a server that keeps them takes it once. A run that
 is brought back makes other batches of the same rows: each row's name stands in a header (`row_ids`). 408, 425,
-429 and 5xx are tried again, as `Retry-After` says or ever later; another refusal ends the application.
+429 and 5xx are tried again, as `Retry-After` says or ever later. 400, 409, 413 and 422 refuse rows: the batch is halved until the
+refused row is alone, and rejected. Another refusal ends the application.
 """
 
 import secrets
@@ -21,6 +22,7 @@ from agiledart_connectors.http.http_address import HttpAddress, client_context, 
 from agiledart_connectors.http.http_client import HttpClient
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import number
+from agiledart_connectors.rejections import RowsRefusedError
 from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter
 from agiledart_connectors.remote.row_ids import HEADER, MAX_HEADER_NAME_BYTES, RowIds, ids_of
 from agiledart_dataflow.plan.connectors import Connector
@@ -62,7 +64,11 @@ class PostingWriter(DeliveryQueueWriter):
 
     def deliver(self, batch: list[Any]) -> None:
         headers = {KEY: f"{self._run}-{self._number}", **self._headers_of(batch)}
-        self._caller.post(self._path, self._body_of(batch), headers)
+        try:
+            self._caller.post(self._path, self._body_of(batch), headers)
+        except RowsRefusedError:
+            self._number += 1  # the next body is another one
+            raise
         self._number += 1
 
     def disconnect(self) -> None:

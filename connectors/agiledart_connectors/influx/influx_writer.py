@@ -20,6 +20,7 @@ from agiledart_connectors.http.http_address import HttpAddress, http_address
 from agiledart_connectors.http.webhook import PostingWriter, bearer
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import number
+from agiledart_connectors.rejections import LEAST, MOST, RowRefusedError
 from agiledart_dataflow.data.schema import fields_of
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError
@@ -30,8 +31,6 @@ BATCH: Final = 1_000
 _IN_NAMES: Final = str.maketrans({",": "\\,", " ": "\\ ", "=": "\\=", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _IN_MEASUREMENT: Final = str.maketrans({",": "\\,", " ": "\\ ", "\n": "\\n", "\r": "\\r"})
 _IN_TEXTS: Final = str.maketrans({'"': '\\"', "\\": "\\\\"})
-
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def _name(text: str) -> str:
@@ -46,7 +45,9 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return f"{value}i" if _LEAST <= value <= _MOST else repr(float(value))
+        if not LEAST <= value <= MOST:
+            raise RowRefusedError(f"{value} does not fit 64 bits")
+        return f"{value}i"
     if isinstance(value, float | Decimal):
         return repr(float(value)) if isfinite(value) else ""
     if isinstance(value, datetime):
@@ -98,7 +99,10 @@ class InfluxLines:
                 parts.append(f"{name}={text}")
         fields = []
         for name, get, is_read in self._values:
-            text = _value(max(now - get(row), 0) / 1e6 if is_read else get(row))
+            try:
+                text = _value(max(now - get(row), 0) / 1e6 if is_read else get(row))
+            except RowRefusedError as error:
+                raise RowRefusedError(f"{name}: {error}") from None
             if text:
                 fields.append(f"{name}={text}")
         if not fields:

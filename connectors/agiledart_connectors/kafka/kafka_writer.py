@@ -52,6 +52,9 @@ _ANEW: Final = (OutOfOrderSequenceNumber, ProducerFenced, InvalidProducerEpoch, 
 """Errors that end a producer, because the broker has forgotten it."""
 
 
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
 class _KafkaMessage(NamedTuple):
     value: bytes
     key: bytes | None
@@ -116,9 +119,19 @@ class KafkaWriter(DeliveryQueueWriter):
                 for index, (message, future) in enumerate(self._left):
                     if future is None:
                         self._left[index] = message, await self._sent(producer, message)
-            await asyncio.wait([future for _, future in self._left], timeout=TAKE_SECONDS)
+            self._left = [(message, future) for message, future in self._left if future is not None]
+            if self._left:
+                await asyncio.wait([future for _, future in self._left], timeout=TAKE_SECONDS)
         except TimeoutError:
             raise await self._late(producer) from None
+        for message, future in self._left:
+            if future.done() and isinstance(future.exception(), _TOO_LARGE):
+                self.rejections.refuse(message.value, self._too_large_text())
+        self._left = [
+            (message, future)
+            for message, future in self._left
+            if not (future.done() and isinstance(future.exception(), _TOO_LARGE))
+        ]
         faults = [future.exception() for _, future in self._left if future.done()]
         self._left = [(message, future) for message, future in self._left if not future.done() or future.exception()]
         for fault in faults:
@@ -132,6 +145,9 @@ class KafkaWriter(DeliveryQueueWriter):
             return await producer.send(
                 self._address.topic, message.value, key=message.key, headers=[(NAME, message.name)]
             )
+        except _TOO_LARGE:
+            self.rejections.refuse(message.value, self._too_large_text())
+            return None
         except KafkaError as error:
             await self._refused(error)
             raise AssertionError("_refused returned without raising") from error
@@ -168,14 +184,14 @@ class KafkaWriter(DeliveryQueueWriter):
     async def _away(self) -> RetryLaterError:
         return RetryLaterError(await self._reason(self._address), what=f"not connected to {self._address.broker}")
 
+    def _too_large_text(self) -> str:
+        where = f"{self._address.broker}, topic {self._address.topic}"
+        return f"{where}: a row is larger than a message may be: here max_bytes={self._max_bytes}, the broker has its own bound"
+
     async def _refused(self, error: BaseException) -> None:
         """Raises what it means: a wait, or the end. Pending messages stay with their producer, which sends them once."""
         where = f"{self._address.broker}, topic {self._address.topic}"
         self._left = [(message, None if _has_failed(future) else future) for message, future in self._left]
-        if isinstance(error, (MessageSizeTooLargeError, RecordListTooLargeError)):
-            raise OperationFailed(
-                f"{where}: a row is larger than a message may be: here max_bytes={self._max_bytes}, the broker has its own bound"
-            ) from None
         if isinstance(error, _ANEW):
             producer, self._producer = self._producer, None
             self._left = [(message, None) for message, _ in self._left]

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -9,18 +10,20 @@ from crc32c import crc32c
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import SIZES, SPANS_MS, quantity
+from agiledart_connectors.rejections import LEAST, MOST, RejectsRows, RowRefusedError, fitting_rows
 from agiledart_connectors.sink_origin import SinkOrigin
 from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import SchemaError, fields_of
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.protocol import MAX_PARTITIONS, user_sink_name_fault
 from agiledart_sink_log.row_form import encoded, row_form
 
 
-class LogSinkWriter:
+class LogSinkWriter(RejectsRows):
     """Spreads rows over the partitions of a log: by key, or each stored batch to the next.
 
     A flush commits, unless rows wait for epochs: then they are on their way to the disk, count from `commit` on, and those of an
@@ -37,11 +40,17 @@ class LogSinkWriter:
     def __init__(
         self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int], *, waits: bool = False
     ) -> None:
+        super().__init__()
         self._log, self._waits, self.emits_at_once = log, waits, not waits
         self.identity = log.description.log_id
         self._plain = row_form(row_type).plain
         self._times = LatencyRecorder(row_type, clock)
         self._key = key
+        self._ints = [
+            (field.name, itemgetter(place))
+            for place, field in enumerate(fields_of(row_type))
+            if optional_stripped(field.type) is int
+        ]
         count = len(log.partitions)
         self._rows: list[list[Any]] = [[] for _ in range(1 if key is None else count)]
         # A new writer goes on where rows are fewest, so that many short runs fill the partitions evenly, too.
@@ -68,11 +77,22 @@ class LogSinkWriter:
         for start in range(0, len(rows), MAX_BATCH_ROWS):
             if self._key is None:
                 number, self._next_partition = self._next_partition, (self._next_partition + 1) % len(partitions)
+            part = rows[start : start + MAX_BATCH_ROWS]
             try:
-                for body, count in encoded(rows[start : start + MAX_BATCH_ROWS]):
-                    partitions[number].append(body, count)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise OperationFailed(f"the log {self._log.description.name} cannot take a row: {error}") from None
+                pieces = self._encoded(part)
+            except (TypeError, ValueError, ArithmeticError):
+                pieces = self._encoded(fitting_rows(part, self._encoded, self.rejections))
+            for body, count in pieces:
+                partitions[number].append(body, count)
+
+    def _encoded(self, rows: list[Any]) -> list[tuple[bytes, int]]:
+        """Return the bytes of rows. Raises ValueError or TypeError for what a log cannot hold."""
+        for name, value_of in self._ints:
+            values = [value for value in map(value_of, rows) if value is not None]
+            if values and not LEAST <= min(values) <= max(values) <= MOST:
+                value = next(value for value in values if not LEAST <= value <= MOST)
+                raise RowRefusedError(f"{name}: {value} does not fit 64 bits")
+        return list(encoded(rows)) if rows else []
 
     def flush(self) -> None:
         for number, waiting in enumerate(self._rows):

@@ -17,9 +17,10 @@ from paho.mqtt.properties import Properties
 
 from agiledart_connectors.codecs.payloads import payload_renderer
 from agiledart_connectors.latency_recorder import LatencyRecorder
-from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address
+from agiledart_connectors.mqtt.broker_address import MAX_TOPIC_BYTES, BrokerAddress, broker_address
 from agiledart_connectors.mqtt.broker_link import BrokerLink
 from agiledart_connectors.options import flag
+from agiledart_connectors.rejections import RejectsRows, RowRefusedError, rendered_rows
 from agiledart_connectors.remote.row_ids import NAME, RowIds, ids_of
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import fields_of
@@ -36,6 +37,9 @@ MAX_IN_FLIGHT: Final = 20
 
 END_SECONDS: Final = 5.0
 """Time that the end of the input waits for a broker's next acknowledgement while some are missing."""
+
+MAX_PAYLOAD_BYTES: Final = 268_435_455
+"""Longest payload of a message (MQTT 5, section 2.1.4)."""
 
 _PAUSE: Final = 0.005
 _USER_PROPERTY: Final = b"\x26" + len(NAME).to_bytes(2, "big") + NAME.encode()
@@ -60,7 +64,7 @@ class RowName(Properties):
         return packed
 
 
-class MqttWriter:
+class MqttWriter(RejectsRows):
     """Publishes rows.
 
     Raises:
@@ -70,6 +74,7 @@ class MqttWriter:
     def __init__(
         self, connector: Connector, address: BrokerAddress, row_type: Any, times: LatencyRecorder, ids: RowIds
     ) -> None:
+        super().__init__()
         self._address, self._ids = address, ids
         self._names_rows = address.version == 5 and address.qos > 0
         self._times = times
@@ -129,19 +134,27 @@ class MqttWriter:
         """Return and forget notices for users about the link."""
         notices = self._notices[:]
         del self._notices[: len(notices)]
-        return notices
+        return notices + super().take_notices()
 
     def write(self, rows: list[Any]) -> None:
         while not self.ready():
             time.sleep(_PAUSE)  # only where no caller asks `ready` before: in a run of one process
         self._check()
         now = self._times.count(rows)
-        for row in rows:
-            payload = self._render(row, now)
-            name = RowName(self._ids.prefix + self._ids.next(payload)) if self._names_rows else None
-            self._queue.append((self._topic(row), payload, name))
-        self._taken_in += len(rows)
+        messages = rendered_rows(rows, now, self._message, self.rejections)
+        self._queue.extend(messages)
+        self._taken_in += len(messages)
         self._publish()
+
+    def _message(self, row: Any, now: int) -> tuple[str, bytes, RowName | None]:
+        """Return the message of a row. Raises `RowRefusedError` for one that the protocol cannot carry."""
+        payload, topic = self._render(row, now), self._topic(row)
+        if len(topic.encode()) > MAX_TOPIC_BYTES:
+            raise RowRefusedError(f"its topic has more than {MAX_TOPIC_BYTES:,} bytes")
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            raise RowRefusedError(f"its payload has {len(payload):,} bytes, at most {MAX_PAYLOAD_BYTES:,} are possible")
+        name = RowName(self._ids.prefix + self._ids.next(payload)) if self._names_rows else None
+        return topic, payload, name
 
     def _publish(self) -> None:
         """Publish as many messages as may be unacknowledged, and no more.

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
+from agiledart_connectors.rejections import Rejections, RejectsRows, RowsRefusedError, rendered_rows
 from agiledart_connectors.remote.connection_health import ConnectionHealth
 from agiledart_connectors.remote.thread_errors import RetryLaterError, fault_text
 from agiledart_dataflow.counts.latency import LatencyHistogram
@@ -32,11 +33,20 @@ class DeliveryQueue:
     Args:
         name: of what takes the rows, for users.
         deliver: takes a batch, all of it or (raising) nothing. Raises `RetryLaterError`, or `OperationFailed` when no retry helps.
+        rejections: take the rows that `deliver` refuses (`RowsRefusedError`): batches are halved until those are alone.
         max_batch_rows: most rows of a batch.
     """
 
-    def __init__(self, name: str, deliver: Callable[[list[Any]], None], *, max_batch_rows: int = MAX_AT_ONCE) -> None:
+    def __init__(
+        self,
+        name: str,
+        deliver: Callable[[list[Any]], None],
+        rejections: Rejections,
+        *,
+        max_batch_rows: int = MAX_AT_ONCE,
+    ) -> None:
         self._name, self._deliver, self._most_at_once = name, deliver, max_batch_rows
+        self._rejections, self._at_once = rejections, max_batch_rows
         self._queue: deque[Any] = deque()
         self._changed = threading.Condition()
         self._ends = self._is_closed = False
@@ -112,9 +122,13 @@ class DeliveryQueue:
                     self._changed.wait()
                 if self._ends:
                     return
-                batch = batch or list(islice(self._queue, self._most_at_once))
+                batch = batch or list(islice(self._queue, self._at_once))
             try:
-                self._deliver(batch)
+                self._deliver_or_refuse(batch)
+            except RowsRefusedError:
+                self._at_once = len(batch) // 2
+                batch = batch[: self._at_once]
+                continue
             except RetryLaterError as error:
                 wait = self._health.report_failure(str(error), error.after, error.what)
                 with self._changed:
@@ -127,6 +141,7 @@ class DeliveryQueue:
                 self._fail(OperationFailed(f"{self._name}: {fault_text(error)}"))
                 return
             self._health.report_success()
+            self._at_once = min(2 * self._at_once, self._most_at_once)
             with self._changed:
                 for _ in batch:
                     self._queue.popleft()
@@ -134,6 +149,15 @@ class DeliveryQueue:
                 batch = []
                 self._changed.notify_all()
             self._notify_waiters()
+
+    def _deliver_or_refuse(self, batch: list[Any]) -> None:
+        """Deliver a batch; reject its only row when that is refused. Raises `RowsRefusedError` for several rows."""
+        try:
+            self._deliver(batch)
+        except RowsRefusedError as error:
+            if len(batch) > 1:
+                raise
+            self._rejections.refuse(batch[0], str(error))
 
     def _fail(self, error: AgileDartError) -> None:
         with self._changed:
@@ -151,7 +175,7 @@ class DeliveryQueue:
             on_delivered(failure)
 
 
-class DeliveryQueueWriter:
+class DeliveryQueueWriter(RejectsRows):
     """A sink to what may be away. Kinds say what is missing: `deliver` and `disconnect`.
 
     Args:
@@ -164,11 +188,15 @@ class DeliveryQueueWriter:
     def __init__(
         self, name: str, times: LatencyRecorder, render: Callable[[Any, int], Any], *, max_batch_rows: int = MAX_AT_ONCE
     ) -> None:
+        super().__init__()
         self._times, self._render = times, render
-        self._out = DeliveryQueue(name, self.deliver, max_batch_rows=max_batch_rows)
+        self._out = DeliveryQueue(name, self.deliver, self.rejections, max_batch_rows=max_batch_rows)
 
     def deliver(self, batch: list[Any]) -> None:
-        """Deliver what was rendered; called by the thread, raises as `DeliveryQueue` says. One that comes again is the same."""
+        """Deliver what was rendered; called by the thread, raises as `DeliveryQueue` says.
+
+        After a `RetryLaterError` the same batch comes again, after a `RowsRefusedError` its first half.
+        """
         raise NotImplementedError
 
     def disconnect(self) -> None:
@@ -188,8 +216,8 @@ class DeliveryQueueWriter:
         self._out.when_delivered(on_delivered)
 
     def take_notices(self) -> list[str]:
-        """Return and forget notices for users about the receiver of rows."""
-        return self._out.take_notices()
+        """Return and forget notices for users about the receiver of rows, and rows that were rejected."""
+        return self._out.take_notices() + super().take_notices()
 
     def connection_status(self) -> str:
         """Return why rows wait; empty when all is well."""
@@ -197,7 +225,7 @@ class DeliveryQueueWriter:
 
     def write(self, rows: list[Any]) -> None:
         now = self._times.count(rows)
-        self._out.put([self._render(row, now) for row in rows])
+        self._out.put(rendered_rows(rows, now, self._render, self.rejections))
 
     def flush(self) -> None:
         """Rows leave by themselves."""

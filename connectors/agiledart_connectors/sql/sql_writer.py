@@ -4,7 +4,8 @@
     sql:plant?table=minutes&key=room,start    a row with the same key takes the place of the one that is there: the same effect
     …&create=1                                the table is made when it is missing, from the fields of the rows
 
-A batch is one transaction. While the database is away rows wait, then pressure travels upstream.
+A batch is one transaction; a row that the database refuses (a constraint, a type) is rejected alone. While the database is away,
+rows wait, then pressure travels upstream.
 """
 
 from collections.abc import Callable
@@ -19,8 +20,9 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import flag
+from agiledart_connectors.rejections import LEAST, MOST, RowRefusedError, RowsRefusedError
 from agiledart_connectors.remote.delivery_queue import DeliveryQueueWriter
-from agiledart_connectors.remote.thread_errors import RetryLaterError
+from agiledart_connectors.remote.thread_errors import RetryLaterError, fault_text
 from agiledart_connectors.sql.database import AWAY, error_text, missing_columns, names_of, open_engine, reflected
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.inference import optional_stripped
@@ -39,7 +41,7 @@ class SqlWriter(DeliveryQueueWriter):
     """Writes rows into a table.
 
     Raises:
-        OperationFailed: the database refuses a row (a constraint, a type), or did not take all before the end.
+        OperationFailed: the database takes no rows, refuses one under `rejected=fail`, or did not take all before the end.
     """
 
     def __init__(self, connector: Connector, row_type: Any, times: LatencyRecorder) -> None:
@@ -59,7 +61,11 @@ class SqlWriter(DeliveryQueueWriter):
         super().__init__(self._name, times, self._rendered)
 
     def _rendered(self, row: Any, now: int) -> Any:
-        return {name: max(now - get(row), 0) / 1e6 if is_read else get(row) for name, get, is_read in self._values}
+        values = {name: max(now - get(row), 0) / 1e6 if is_read else get(row) for name, get, is_read in self._values}
+        for name, value in values.items():
+            if type(value) is int and not LEAST <= value <= MOST:
+                raise RowRefusedError(f"{name}: {value} does not fit 64 bits")
+        return values
 
     def disconnect(self) -> None:
         self._engine.dispose()
@@ -73,7 +79,11 @@ class SqlWriter(DeliveryQueueWriter):
         except exc.SQLAlchemyError as error:
             if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
                 raise RetryLaterError(f"{self._name} went away ({error_text(error)})") from None
-            raise OperationFailed(f"{self._name} refuses a row: {error_text(error)}") from None
+            if isinstance(error, exc.ProgrammingError | exc.NotSupportedError | exc.CompileError):
+                raise OperationFailed(f"{self._name} does not take rows: {error_text(error)}") from None
+            raise RowsRefusedError(f"{self._name} refuses a row: {error_text(error)}") from None
+        except (TypeError, ValueError, ArithmeticError) as error:  # of the driver, which cannot send a value
+            raise RowsRefusedError(f"{self._name} cannot hold a row: {fault_text(error)}") from None
 
 
 def _fields(row_type: Any, connector: Connector) -> list[tuple[str, Callable[[Any], Any], bool]]:

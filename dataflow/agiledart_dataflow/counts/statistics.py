@@ -17,6 +17,7 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
         late: rows that came too late for it.
         taken: rows that went into its state: a window, a running value, a table, a match in progress.
         failed: results and timers of it that raised; no record is at fault.
+        rejected: rows that a sink, or the system behind it, could not take.
     """
 
     rows_in: int = 0
@@ -27,6 +28,7 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
     late: int = 0
     taken: int = 0
     failed: int = 0
+    rejected: int = 0
 
     def become(self, other: "StepCounts") -> None:
         """Replace the counts by those from before."""

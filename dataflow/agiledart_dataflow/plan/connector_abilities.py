@@ -241,6 +241,15 @@ class NumbersRows(Protocol):
         ...
 
 
+@runtime_checkable
+class CountsRejectedRows(Protocol):
+    """Sink that goes on without a row that it, or the system behind it, cannot take."""
+
+    def take_rejected(self) -> int:
+        """Return how many of the rows taken so far were rejected since the last call."""
+        ...
+
+
 # ---- both
 
 
@@ -300,6 +309,7 @@ class WriterAbilities:
     file: NamesFile | None = None
     delivery: ConfirmsDelivery | None = None
     numbers: NumbersRows | None = None
+    rejecting: CountsRejectedRows | None = None
     connection: ReportsConnection | None = None
 
     @classmethod
@@ -317,6 +327,7 @@ class WriterAbilities:
             writer if isinstance(writer, NamesFile) else None,
             writer if isinstance(writer, ConfirmsDelivery) else None,
             writer if isinstance(writer, NumbersRows) else None,
+            writer if isinstance(writer, CountsRejectedRows) else None,
             writer if isinstance(writer, ReportsConnection) else None,
         )
 

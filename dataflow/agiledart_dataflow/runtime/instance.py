@@ -383,6 +383,7 @@ class Instance:
 
     def statistics(self) -> InstanceStatistics:
         """Return the counts so far."""
+        self.steps.note_rejected()
         return InstanceStatistics(
             stage=self.stage,
             index=self.member,
@@ -398,8 +399,8 @@ class Instance:
 
     @property
     def written(self) -> int:
-        """Return the rows that a sink has written in this run, without those of rolled-back epochs."""
-        return self.steps.counted.rows_out
+        """Return the rows that a sink was given in this run, without those of rolled-back epochs."""
+        return self.steps.counted.rows_in
 
     def snapshot(self, barrier: int = 0) -> bytes:
         """Encode state, queues, watermarks and counts, between two calls of `work`. `barrier`: as of this one, which has just
@@ -423,6 +424,7 @@ class Instance:
         return _encoded(parts, self.increments.at(barrier, is_last=is_last))
 
     def _parts_of_snapshot(self, barrier: int) -> SnapshotParts:
+        self.steps.note_rejected()
         counts = [msgspec.structs.replace(counts_of_step) for counts_of_step in self._counts.values()]
         entered = self._inbox.snapshot(barrier)
         return SnapshotParts(self.index, entered, self.state, self._outbox.snapshot(), self._watermark, counts)

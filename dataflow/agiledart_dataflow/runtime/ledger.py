@@ -2,6 +2,7 @@
 
     a source    lines + rows that steps at the source made = records + late + malformed + shed + spooled + waiting
     a step      in = out + filtered + skipped + dead letters + late, where one row makes at most one
+    a sink      in = written + rejected
     with state  in = taken + filtered + skipped + dead letters + late; rows taken come out of running values at once, of tumbling
                 and hopping windows by the end, and none stay there
     a stage     rows received and not waiting = in of its first step; out of a step = in of the next; out of the last = sent
@@ -110,7 +111,7 @@ def _of_source(name: str, counts: SourceCounts) -> list[str]:
 
 
 def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
-    dropped = counts.dropped + counts.skipped + counts.dead_letters + counts.late
+    dropped = counts.dropped + counts.skipped + counts.dead_letters + counts.late + counts.rejected
     accounted = counts.rows_out + dropped
     counting = step.traits.counting
     if step.makes_one_at_most and accounted != counts.rows_in:
@@ -264,7 +265,7 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
         malformed=dict(sorted(malformed.items())),
         late=source.late,
         outliers=sum(steps[step.name].dropped for step in first_steps),
-        results={step.name: steps[step.name].rows_in for step in specification.sinks},
+        results={step.name: steps[step.name].rows_out for step in specification.sinks},
         latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
         paced=source.paced,
         steps=steps,

@@ -67,7 +67,8 @@ class StageSteps:
             self.counts[self.operator.name] = self.operator.counts
         if self._segments is not None:
             self.counts |= self._segments.counts
-        columns = WriterAbilities.of(writer).columns
+        abilities = WriterAbilities.of(writer)
+        self._rejecting, columns = abilities.rejecting, abilities.columns
         self._write_columns = None if columns is None else columns.write_columns
         self._observer: Observer | None = None
         self.taps: Mapping[str, RowTap] = {}
@@ -131,6 +132,12 @@ class StageSteps:
                     if self.taps:
                         self._look(last, held, order)
         return held, order, watermark
+
+    def note_rejected(self) -> None:
+        """Count the rows that the sink has rejected meanwhile, perhaps in a thread of its own, as not written."""
+        if self._rejecting is not None and (rows := self._rejecting.take_rejected()):
+            self.counted.rows_out -= rows
+            self.counted.rejected += rows
 
     def _write(self, held: Held, order: Order) -> None:
         assert self._writer is not None

@@ -269,6 +269,8 @@ class Worker:
             self._checkpointer.at_end(running)
         if running.instance is not None:
             log_texts(running.instance.reports.take() + running.instance.reports.rest())
+            if running.sink.notices is not None:
+                log_texts([f"{running.name}: {note}" for note in running.sink.notices.take_notices()])
         if running.has_handed_over:
             del self._host.running[running.stage, running.index]
             self.send(InstanceHandedOver(running.instance_name))

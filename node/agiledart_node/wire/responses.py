@@ -241,6 +241,7 @@ class StepRow(Response, frozen=True):
         late: rows that arrived too late for it.
         taken: rows absorbed into its state: a window, a running value, a table, a partial match.
         failed: results and timers for which its code raised.
+        rejected: rows that a sink, or the system behind it, could not take.
     """
 
     rows_in: int
@@ -251,6 +252,7 @@ class StepRow(Response, frozen=True):
     late: int = 0
     taken: int = 0
     failed: int = 0
+    rejected: int = 0
 
 
 class SummaryResponse(Response, frozen=True):

@@ -265,9 +265,14 @@ def test_a_refusal_ends_the_application_and_an_absent_server_is_waited_for(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Hook(422) as hook:
-        writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x"), Row)
+        writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?rejected=fail"), Row)
         writer.write([Row("a", 1.0)])
-        with pytest.raises(OperationFailed, match=r"refuses rows .422 Unprocessable.*: ok"):
+        with pytest.raises(OperationFailed, match=r"refuses a row .422 Unprocessable.*: ok"):
+            writer.close()
+    with Hook(403) as hook:
+        writer = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x"), Row)
+        writer.write([Row("a", 1.0)])
+        with pytest.raises(OperationFailed, match=r"refuses rows .403 Forbidden.*: ok"):
             writer.close()
         port = hook.port
     monkeypatch.setattr(delivery_queue, "END_SECONDS", 0.3)
@@ -281,7 +286,7 @@ def test_a_refusal_ends_the_application_and_an_absent_server_is_waited_for(
 
 def test_a_sink_reports_delivered_and_undeliverable_rows(quick: None) -> None:
     told: queue.Queue[Any] = queue.Queue()
-    with Hook(503, 503, 200, 422) as hook:
+    with Hook(503, 503, 200, 403) as hook:
         writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?batch=2&duplicates=1"), Row)
         writer.when_delivered(told.put)
         assert told.get_nowait() is None, "it was given nothing"
@@ -334,7 +339,7 @@ def lines(options: str, kind: Any = Point) -> Callable[[Any], str]:
         (Point(NOON, "a", 1.5, 2), 'm,room=a celsius=1.5,number=2i,note="",is_open=false 1767268800000001000'),
         (Point(NOON, "a b,c=d", None, -1, 'say "x"\\'),
          'm,room=a\\ b\\,c\\=d number=-1i,note="say \\"x\\"\\\\",is_open=false 1767268800000001000'),
-        (Point(NOON, "", float("nan"), 1 << 70), 'm number=1.1805916207174113e+21,note="",is_open=false 1767268800000001000'),
+        (Point(NOON, "", float("nan"), 1 << 62), 'm number=4611686018427387904i,note="",is_open=false 1767268800000001000'),
         (Point(NOON, "x\\", 0.0, 0, "a\nb"), 'm,room=x celsius=0.0,number=0i,note="a\nb",is_open=false 1767268800000001000'),
     ],
 )  # fmt: skip

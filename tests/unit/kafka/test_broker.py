@@ -213,7 +213,7 @@ def test_dry_runs_check_brokers_and_topics(broker: KafkaBroker) -> None:
 
 def test_a_row_larger_than_the_broker_accepts_fails_with_a_message(broker: KafkaBroker) -> None:
     url = made(broker, "small", 1)
-    sink = writer(url)
+    sink = writer(f"{url}&rejected=fail" if "?" in url else f"{url}?rejected=fail")
     sink.write([Number(1, "x" * 300_000)])
     with pytest.raises(OperationFailed, match=r"topic small: a row is larger than a message may be"):
         sink.close()

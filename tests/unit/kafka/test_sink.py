@@ -211,15 +211,20 @@ def test_absent_brokers_are_waited_for(topic: Topic) -> None:
     assert len(topic.kept) == 3
 
 
-@pytest.mark.parametrize(
-    ("fault", "told"),
-    [
-        (MessageSizeTooLargeError(), "a row is larger than a message may be: here max_bytes=1048576"),
-        (TopicAuthorizationFailedError("means"), "broker:9092, topic means: "),
-    ],
-)
 @pytest.mark.parametrize("late", [False, True])
-def test_a_fatal_delivery_error_fails_the_application(topic: Topic, fault: KafkaError, told: str, late: bool) -> None:
+def test_a_row_that_is_too_large_is_rejected_alone(topic: Topic, late: bool) -> None:
+    (topic.late if late else topic.faults)[1] = MessageSizeTooLargeError()
+    sink = writer(topic)
+    sink.write(ROWS)
+    sink.close()
+    assert len(topic.kept) == len(ROWS) - 1
+    assert sink.take_rejected() == 1
+    assert "a row is larger than a message may be: here max_bytes=1048576" in sink.take_notices()[0]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_fatal_delivery_error_fails_the_application(topic: Topic, late: bool) -> None:
+    fault, told = TopicAuthorizationFailedError("means"), "broker:9092, topic means: "
     (topic.late if late else topic.faults)[1] = fault
     sink = writer(topic)
     sink.write(ROWS)
