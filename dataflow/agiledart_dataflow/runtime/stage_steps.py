@@ -11,9 +11,11 @@ from agiledart_dataflow.operators.base import BatchOperator, HasSides
 from agiledart_dataflow.operators.segments import Run
 from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.plan.connectors import SinkWriter
+from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.runtime.outbox import Outbox
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.step_errors import StepErrors
+from agiledart_dataflow.runtime.unfit_results import OnUnfit, without_unfit
 from agiledart_dataflow.user_code.user_errors import record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
@@ -60,6 +62,13 @@ class StageSteps:
         head = program.steps(stage)[0]
         self.counted = StepCounts()
         self.own_step = head.name if head.traits.is_bare else ""
+        last = program.steps(stage)[-1]
+        self._unfit_after_operator: OnUnfit | None = None
+        self._unfit_after_steps: OnUnfit | None = None
+        if self.operator is not None and head.skips_failed_rows:
+            self._unfit_after_operator = self._on_unfit(head)
+        if self._segments is not None and last.skips_failed_rows and last.traits.counting == "makes":
+            self._unfit_after_steps = self._on_unfit(last)
         self._first_step = head.name if self.own_step or self.operator is not None else ""
         if self.own_step:
             self.counts[self.own_step] = self.counted
@@ -90,7 +99,8 @@ class StageSteps:
         else:
             self._parts = self._segments.parts(taps) if taps else [("", self._segments)]
         self._list_run: Run | None = None if taps or self._segments is None else self._segments.over_lists()
-        self.fast = None if self.operator is not None or self.own_step else self._list_run
+        is_checked = self._unfit_after_steps is not None
+        self.fast = None if self.operator is not None or self.own_step or is_checked else self._list_run
 
     def observe(self, observer: Observer) -> None:
         """Give all rows that a sink writes to this observer from now on."""
@@ -117,6 +127,8 @@ class StageSteps:
                 self._write(held, order)
         elif self.operator is not None:
             held, order = self._operate(held, order, watermark)
+            if self._unfit_after_operator is not None and type(held) is list and held:
+                held, order = without_unfit(held, order, self._unfit_after_operator)
             # The final watermark tells every instance downstream how far the results of the end of input came.
             if is_final(watermark) and len(held) and order is not None:
                 watermark = final_behind(watermark, listed(order[-1:])[0])
@@ -131,7 +143,13 @@ class StageSteps:
                     held, order = part.run(held, order)
                     if self.taps:
                         self._look(last, held, order)
+        if self._unfit_after_steps is not None and type(held) is list and held:
+            held, order = without_unfit(held, order, self._unfit_after_steps)
         return held, order, watermark
+
+    def _on_unfit(self, step: Step) -> OnUnfit:
+        counting, function = step.traits.counting, step.function
+        return lambda error: self.errors.on_unfit_result(step.name, function, counting, error)
 
     def note_rejected(self) -> None:
         """Count the rows that the sink has rejected meanwhile, perhaps in a thread of its own, as not written."""

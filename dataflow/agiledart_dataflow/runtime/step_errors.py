@@ -63,6 +63,17 @@ class StepErrors:
         )
         self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
 
+    def on_unfit_result(self, step: str, function: Callable[..., Any] | None, counting: str, error: Exception) -> None:
+        """Count and report a row that left a step and cannot travel, under a policy that goes on without it."""
+        counts = self._counts[step]
+        counts.rows_out -= 1
+        if counting == "takes":
+            counts.failed += 1
+        else:
+            counts.skipped += 1
+            counts.taken -= counting == "each"
+        self.reports.note(step, function, error, NO_RECORD, "skip")
+
     def _put_aside(
         self,
         step: str,
