@@ -67,7 +67,7 @@ class StageSteps:
         self._unfit_after_steps: OnUnfit | None = None
         if self.operator is not None and head.skips_failed_rows:
             self._unfit_after_operator = self._on_unfit(head)
-        if self._segments is not None and last.skips_failed_rows and last.traits.counting == "makes":
+        if self._segments is not None and last.skips_failed_rows and last.traits.counting != "sieves":
             self._unfit_after_steps = self._on_unfit(last)
         self._first_step = head.name if self.own_step or self.operator is not None else ""
         if self.own_step:
