@@ -36,7 +36,7 @@ SAMPLE_SECONDS: Final = 5.0
 WARM_MINUTES: Final = 10.0
 GOAL_MB_AN_HOUR: Final = 1.0
 TOGETHER_MB: Final = 98.0
-JUDGED_MINUTES: Final = 30.0
+SCORED_MINUTES: Final = 30.0
 """Shorter runs have too few points for a slope."""
 
 
@@ -175,7 +175,7 @@ def document(minutes: float, speed: float, curves: dict[str, Curve], status: dic
         "parts": parts,
         "passed": status["state"] == "running"
         and together <= TOGETHER_MB
-        and (minutes < JUDGED_MINUTES or all(curve.slope(warm).within for curve in curves.values())),
+        and (minutes < SCORED_MINUTES or all(curve.slope(warm).within for curve in curves.values())),
     }
 
 

@@ -79,7 +79,7 @@ class Bench:
         sys.stderr.write(f"  {name:22} {rows / seconds:12,.0f} rows/s {rows / max(spent, 0.01):12,.0f} rows/CPU-s\n")
 
 
-def bodies(rows: int) -> Iterator[tuple[bytes, int]]:
+def encoded_batches(rows: int) -> Iterator[tuple[bytes, int]]:
     """Yield stored batches of clean trips, so many rows in all."""
     reader = CsvReader(GeneratedLines(islice(generate(seed=7), min(rows, DIFFERENT) * 21 // 20 + 100), "taxi:"), Trip)
     made: list[CleanTrip] = []
@@ -100,7 +100,7 @@ def write_log(root: Path, rows: int) -> int:
     form = row_form(CleanTrip)
     log = LogWriter(root, SINK, LogOptions(PARTITIONS, max_bytes=1 << 40), form.text, form.fields, "bench", 1)
     total = 0
-    for number, (body, count) in enumerate(bodies(rows)):
+    for number, (body, count) in enumerate(encoded_batches(rows)):
         log.partitions[number % PARTITIONS].append(body, count)
         log.commit()
         total += count

@@ -21,7 +21,7 @@ _DROPOFF = 3
 """Column of the time by which the stream is sorted."""
 
 
-def turns(lines: Iterable[str], span: float) -> Iterator[bytes]:
+def time_blocks(lines: Iterable[str], span: float) -> Iterator[bytes]:
     """Yield the lines of each span of so many seconds of event time, empty spans included."""
     end: float | None = None
     block: list[str] = []
@@ -39,7 +39,7 @@ def turns(lines: Iterable[str], span: float) -> Iterator[bytes]:
 def feed(client: socket.socket, speed: float, seed: int) -> None:
     """Send until the client closes; a slow client makes the generator wait."""
     start = time.monotonic()
-    for number, block in enumerate(turns(generate(seed=seed), SEND_INTERVAL_SECONDS * speed), start=1):
+    for number, block in enumerate(time_blocks(generate(seed=seed), SEND_INTERVAL_SECONDS * speed), start=1):
         time.sleep(max(0.0, start + number * SEND_INTERVAL_SECONDS - time.monotonic()))
         client.sendall(block)
 

@@ -13,7 +13,7 @@ from benchmarks.engines import setup
 
 OTHERS = "benchmarks.engines.others"
 JOBS = ("j1", "zone", "vehicle")
-TITLES = {
+HEADINGS = {
     "j1": "J1: parse, filter, derive, count",
     "zone": "J2: windows of 1 s by zone (300 keys)",
     "vehicle": "J2: windows of 1 s by vehicle (30,000 keys)",

@@ -74,7 +74,7 @@ def main() -> int:
     measured: dict[str, JobFigures] = {}
     latencies: list[LatencyFigures] = []
     for job in [job for job in jobs if job in catalogue.JOBS]:
-        _print_line(catalogue.TITLES[job])
+        _print_line(catalogue.HEADINGS[job])
         throughput = Throughput(job, engines, given.size, given.seed, _print_line)
         measured[job] = throughput.figures
         for number in range(given.rounds):

@@ -68,12 +68,12 @@ LIMIT = "bare"
 """The same three processes without an engine, so no goal applies to them."""
 
 
-def judged_latencies(figures: LatencyFigures) -> list[dict[str, Any]]:
+def scored_latencies(figures: LatencyFigures) -> list[dict[str, Any]]:
     """Evaluate J3 for each form of ours: p50 below the others' and at most 0.5 ms; saturated, so many tuples per second."""
-    return [goal for name, form in _FORMS.items() for goal in _judged_form(figures, name, form)]
+    return [goal for name, form in _FORMS.items() for goal in _scored_form(figures, name, form)]
 
 
-def _judged_form(figures: LatencyFigures, name: str, form: str) -> list[dict[str, Any]]:
+def _scored_form(figures: LatencyFigures, name: str, form: str) -> list[dict[str, Any]]:
     ours = figures.engines.get(name, {})
     lines: list[dict[str, Any]] = []
 

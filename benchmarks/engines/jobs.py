@@ -171,6 +171,6 @@ def same(found: dict[str, Any], expected: dict[str, Any]) -> str:
     return ""
 
 
-def say_result(**values: Any) -> None:
+def print_result(**values: Any) -> None:
     """Print one run's result for the process that started it."""
     print("RESULT " + json.dumps(values), flush=True)

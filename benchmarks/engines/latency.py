@@ -143,7 +143,7 @@ def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = Fal
         while not connected.wait(0.05):
             if launched.process.poll() is not None or time.monotonic() - launched.began > _CONNECT_SECONDS:
                 end(launched.process.pid)
-                raise RunError(f"it did not connect to the source. {launched.said()}")
+                raise RunError(f"it did not connect to the source. {launched.last_output()}")
         if first:
             _hurry(generator.pid)
             _hurry(launched.process.pid)
@@ -178,9 +178,9 @@ def once(carrier: LatencyEngine, rate: int, seconds: float, *, first: bool = Fal
     }
 
 
-def _listen(output: Any, connected: threading.Event, told: list[str]) -> None:
+def _listen(output: Any, connected: threading.Event, lines: list[str]) -> None:
     """Read the source's output; set `connected` when the engine has connected."""
     for line in output:
-        told.append(line)
+        lines.append(line)
         if line.startswith("CONNECTED"):
             connected.set()

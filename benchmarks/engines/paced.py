@@ -13,7 +13,7 @@ import sys
 import time
 
 from benchmarks.engines.data import passing, tails
-from benchmarks.engines.jobs import say_result
+from benchmarks.engines.jobs import print_result
 
 TICK_NS = 1_000_000
 DIFFERENT = 20_000
@@ -78,7 +78,7 @@ def main() -> None:
     client.shutdown(socket.SHUT_WR)
     lags.sort()
     shown = {f"lag_p{part}": round(lags[len(lags) * part // 100] / 1e6, 4) for part in (50, 99)} if lags else {}
-    say_result(
+    print_result(
         sent=sent, began_ns=began_ns, ended_ns=ended_ns, passing=passing([fare for _, fare in drawn], sent), **shown
     )
     client.settimeout(30)

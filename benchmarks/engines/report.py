@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import setup
-from benchmarks.engines.catalogue import TITLES
-from benchmarks.engines.goals import GOALS, judged_latencies
+from benchmarks.engines.catalogue import HEADINGS
+from benchmarks.engines.goals import GOALS, scored_latencies
 from benchmarks.engines.latency import LatencyFigures
 from benchmarks.engines.pairing import Quartiles, ratios, spread, won
 from benchmarks.engines.throughput import JobFigures
@@ -54,7 +54,7 @@ def throughput_table(figures: JobFigures) -> str:
         )
     head = ["", "CPU s / M tuples", "÷ plain", "k tuples/s", "start-up CPU s", "RSS MB"]
     wrong = [f"{name}: left out: {why}" for name, why in sorted(figures.wrong.items())]
-    return "\n".join([TITLES[figures.job], table(head, lines), *wrong])
+    return "\n".join([HEADINGS[figures.job], table(head, lines), *wrong])
 
 
 def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFi
             words = {"job": goal.job, "what": goal.what, "goal": f"{goal.sense} {goal.bound:g}"}
             lines.append({**words, "met": goal.met(evaluated), "found": evaluated})
     for figures in latencies:
-        lines += judged_latencies(figures)
+        lines += scored_latencies(figures)
     return lines
 
 

@@ -63,7 +63,7 @@ class EngineProcess:
             if time.monotonic() > deadline:
                 end(self.process.pid)
                 os.wait4(self.process.pid, 0)
-                raise RunError(f"no result within {timeout:.0f} s. {self.said()}")
+                raise RunError(f"no result within {timeout:.0f} s. {self.last_output()}")
             time.sleep(0.005)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.output.seek(0)
@@ -72,10 +72,10 @@ class EngineProcess:
             if line.startswith("RESULT "):
                 result = json.loads(line.removeprefix("RESULT "))
         if self.process.returncode or result is None:
-            raise RunError(f"ended with {self.process.returncode}. {self.said()}")
+            raise RunError(f"ended with {self.process.returncode}. {self.last_output()}")
         return result, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
-    def said(self) -> str:
+    def last_output(self) -> str:
         """Return the end of its standard error."""
         self.errors.seek(0)
         return " | ".join(self.errors.read().decode("utf-8", "replace").strip().splitlines()[-3:])[-400:]

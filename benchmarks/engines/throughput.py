@@ -14,7 +14,7 @@ from benchmarks.engines.running import EngineRun, RunError, run
 
 TIMEOUT = 300.0
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass
@@ -51,7 +51,9 @@ class Throughput:
         seed: of the order.
     """
 
-    def __init__(self, job: str, engines: Sequence[ComparedEngine], size: int, seed: int, print_line: Say) -> None:
+    def __init__(
+        self, job: str, engines: Sequence[ComparedEngine], size: int, seed: int, print_line: PrintLine
+    ) -> None:
         self.figures = JobFigures(job)
         self._engines = [engine for engine in engines if job in engine.jobs]
         self._size, self._seed, self._print_line = size, seed, print_line

@@ -11,7 +11,7 @@ from tests.e2e.mesh import AgentProcess
 from benchmarks.faults.draws import Draw
 from benchmarks.faults.lab import FaultLab, waited
 
-WAYS: Final = ("flipped", "empty", "half", "missing", "another's")
+DAMAGES: Final = ("flipped", "empty", "half", "missing", "another's")
 
 ROWS: Final = ".segment"
 """Suffix of row files, which have no replica. Tests of the log reader check that it reports damaged rows and never returns them."""
@@ -26,23 +26,24 @@ def files_of(agent: AgentProcess) -> list[Path]:
     return [path for path in paths if path.suffix != ROWS and path.name != "ballast"]
 
 
-def damage(path: Path, way: str, bit: int, other: Path) -> None:
-    """Damage a file in this way.
+def damage(path: Path, kind: str, bit: int, other: Path) -> None:
+    """Damage a file.
 
     Args:
+        kind: one of `DAMAGES`.
         bit: number of the bit that is inverted.
         other: the same file of another node; when it is missing, half of the file is lost.
     """
     content = path.read_bytes()
-    if way == "missing":
+    if kind == "missing":
         path.unlink()
-    elif way == "empty":
+    elif kind == "empty":
         path.write_bytes(b"")
-    elif way == "flipped" and content:
+    elif kind == "flipped" and content:
         turned = bytearray(content)
         turned[bit // 8 % len(content)] ^= 1 << bit % 8
         path.write_bytes(bytes(turned))
-    elif way == "another's" and other.is_file():
+    elif kind == "another's" and other.is_file():
         shutil.copyfile(other, path)
     else:
         path.write_bytes(content[: len(content) // 2])
@@ -55,7 +56,7 @@ def damage_one(lab: FaultLab, draw: Draw, agent: AgentProcess) -> None:
     top = [path for path in files if path.parent == agent.state_dir]
     below = [path for path in files if path not in top]
     chosen = below if below and draw.detail % 2 else top
-    path, kind = chosen[draw.detail // 2 % len(chosen)], WAYS[draw.detail // 64 % len(WAYS)]
+    path, kind = chosen[draw.detail // 2 % len(chosen)], DAMAGES[draw.detail // 64 % len(DAMAGES)]
     inner = path.relative_to(agent.state_dir)
     others = [
         other.state_dir / inner

@@ -66,10 +66,10 @@ BREAKS = {{
 }}
 
 
-def hostile(rows: Source[Reading], out: Sink[Reading], name: str = "hostile", way: str = "raises") -> Topology:
+def hostile(rows: Source[Reading], out: Sink[Reading], name: str = "hostile", misbehaviour: str = "raises") -> Topology:
     def bad(reading: Reading) -> Reading:
         if reading.at > 1_000:
-            BREAKS[way]()
+            BREAKS[misbehaviour]()
         return reading
 
     topology = Topology(name)
@@ -77,7 +77,7 @@ def hostile(rows: Source[Reading], out: Sink[Reading], name: str = "hostile", wa
     return topology
 '''
 
-WAYS: Final = ("raises", "exits", "leaves", "recurses", "crashes")
+MISBEHAVIOURS: Final = ("raises", "exits", "leaves", "recurses", "crashes")
 
 Row = tuple[int, int, int]
 

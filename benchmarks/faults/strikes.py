@@ -15,7 +15,7 @@ from tests.e2e.mesh import AgentProcess, alive, cli, executors_of
 
 from benchmarks.faults.draws import Draw
 from benchmarks.faults.files import damage_one, restarted
-from benchmarks.faults.job import WAYS
+from benchmarks.faults.job import MISBEHAVIOURS
 from benchmarks.faults.lab import SINK, SOURCES, FaultLab
 
 CLOCKS: Final = ("+3600", "-3600", "+600", "-600")
@@ -141,10 +141,10 @@ def disk_read_only(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) ->
 @contextlib.contextmanager
 def code(lab: FaultLab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
     """Submit a second job with misbehaving user code."""
-    misbehaviour = WAYS[draw.detail % len(WAYS)]
+    misbehaviour = MISBEHAVIOURS[draw.detail % len(MISBEHAVIOURS)]
     _submitted(
         lab, f"{name}-bad", "job.py:hostile", "--set", f"rows=csv:{lab.folder / 'left.csv'}?speed=10@{agent.name}",
-        "--set", f"out=null:@{agent.name}", "--set", f"way={misbehaviour}",
+        "--set", f"out=null:@{agent.name}", "--set", f"misbehaviour={misbehaviour}",
     )  # fmt: skip
     yield ()
 

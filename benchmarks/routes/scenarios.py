@@ -81,11 +81,11 @@ def mend(lab: RouteLab) -> None:
     lab.hosts.link(1, 6, cut=0, loss=0, rate=0)
 
 
-def cut_one_way(lab: RouteLab) -> None:
+def cut_forward(lab: RouteLab) -> None:
     lab.hosts.one_way(1, 6, cut=1)
 
 
-def cut_other_way(lab: RouteLab) -> None:
+def cut_backward(lab: RouteLab) -> None:
     lab.hosts.one_way(6, 1, cut=1)
 
 
@@ -214,8 +214,8 @@ SCENARIOS: dict[str, LinkScenario] = {
         LinkScenario("healthy", "auto", 30, nothing),
         *_everything(lambda paths: LinkScenario(f"loss-{paths}", paths, 50, trouble_and_healing(lose, mend, 20))),
         *_everything(lambda paths: LinkScenario(f"cut-{paths}", paths, 45, trouble_and_healing(cut, mend, 14))),
-        LinkScenario("cut-there", "auto", 45, trouble_and_healing(cut_one_way, mend, 14)),
-        LinkScenario("cut-back", "auto", 45, trouble_and_healing(cut_other_way, mend, 14)),
+        LinkScenario("cut-there", "auto", 45, trouble_and_healing(cut_forward, mend, 14)),
+        LinkScenario("cut-back", "auto", 45, trouble_and_healing(cut_backward, mend, 14)),
         LinkScenario("cut-before", "auto", 40, trouble_and_healing(lambda _: None, mend, 10), before=cut),
         LinkScenario("flapping", "auto", 80, flapping),
         *(LinkScenario(f"relay-{what}", "auto", 30, relay_in_trouble(what)) for what in ("killed", "frozen", "drained")),

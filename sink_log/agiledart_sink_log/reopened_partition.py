@@ -65,14 +65,14 @@ def recover(
         OSError: a file cannot be read.
     """
     recorded = read_committed(directory)
-    is_told = keep is not None and cuts
-    known = max(keep or 0, 0 if is_told or recorded is None else recorded[1])
+    is_given = keep is not None and cuts
+    known = max(keep or 0, 0 if is_given or recorded is None else recorded[1])
     looks: list[_SegmentTail] = []
     for segment in reversed(segments_of(directory)):
         looks.append(_SegmentTail(segment, log_id, partition))
-        if segment.base <= known or (not is_told and looks[-1].commit is not None):
+        if segment.base <= known or (not is_given and looks[-1].commit is not None):
             break
-    end = known if is_told else max([known, *(look.commit or 0 for look in looks)])
+    end = known if is_given else max([known, *(look.commit or 0 for look in looks)])
     gone = tuple(look.segment for look in looks if look.segment.base > end)
     cut_bytes = sum(look.total for look in looks if look.segment.base > end)
     inside = next((look for look in looks if look.segment.base <= end), None)

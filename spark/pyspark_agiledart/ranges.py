@@ -150,8 +150,8 @@ def _read_range(
         try:
             batches = list(_fetched(client, options, reader, planned, at, located.node))
         except SinkLogError as error:
-            is_gap = error.reason == TRIMMED or (error.reason == DAMAGED and not options.fail_on_loss)
-            if not is_gap or error.first_kept <= at:
+            is_missing_range = error.reason == TRIMMED or (error.reason == DAMAGED and not options.fail_on_loss)
+            if not is_missing_range or error.first_kept <= at:
                 raise
             gone = min(error.first_kept, planned.end)
             _lose(options, planned.key, at, gone)

@@ -109,9 +109,9 @@ class AgentLinks:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 process_name = process_on_port(port)
-                whose = f" ({process_name})" if process_name else ""
+                owner_text = f" ({process_name})" if process_name else ""
                 raise OperationFailed(
-                    f"Port {port} is in use by another process{whose}. "
+                    f"Port {port} is in use by another process{owner_text}. "
                     f"Give --listen {host}:0 for any free one, or stop the other."
                 ) from None
             if error.errno == errno.EADDRNOTAVAIL:

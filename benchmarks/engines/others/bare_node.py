@@ -33,13 +33,13 @@ from benchmarks.engines.jobs import (
     derive,
     keep,
     parse,
-    say_result,
+    print_result,
 )
 from benchmarks.engines.others.nodes import ROLES, Result
 
 _LENGTH = struct.Struct(">I")
 _HIGH_BYTES = 1 << 20
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _PAUSE_SECONDS = 0.02
 
 Rows = list[Any]
@@ -174,7 +174,7 @@ def _context(folder: Path, *, server: bool) -> ssl.SSLContext:
 
 async def _connected(make: Callable[[], Any], port: int, context: ssl.SSLContext | None) -> Any:
     loop = asyncio.get_running_loop()
-    until = loop.time() + _PATIENCE_SECONDS
+    until = loop.time() + _TIMEOUT_SECONDS
     while True:
         try:
             _, protocol = await loop.create_connection(make, "127.0.0.1", port, ssl=context)
@@ -210,7 +210,7 @@ async def node(role: str, port: int, warm: float, base: int, folder: Path) -> No
         await ended.wait()
         server.close()
     if output is None:
-        say_result(**latencies.result())
+        print_result(**latencies.result())
     else:
         await output.gone.wait()  # the last frames must leave before the process ends
 

@@ -32,7 +32,7 @@ from benchmarks.engines.jobs import (
     derive,
     keep,
     parse,
-    say_result,
+    print_result,
 )
 
 BATCH = 1_000
@@ -153,4 +153,4 @@ if __name__ == "__main__":
     dataflow_ = flow(variant_, job_, data, done)
     began = time.perf_counter()
     run_main(dataflow_)
-    say_result(**done.result(), seconds=time.perf_counter() - began)
+    print_result(**done.result(), seconds=time.perf_counter() - began)

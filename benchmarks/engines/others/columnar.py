@@ -15,7 +15,7 @@ from typing import Any
 
 os.environ["POLARS_MAX_THREADS"] = "1"
 
-from benchmarks.engines.jobs import FARE_MIN, FIELDS, VEHICLES, WINDOW_MS, ZONES, RowSums, WindowSums, say_result
+from benchmarks.engines.jobs import FARE_MIN, FIELDS, VEHICLES, WINDOW_MS, ZONES, RowSums, WindowSums, print_result
 
 LINE_BYTES = 182
 IN_USE = {"j1": ["lon", "lat", "fare", "tip"]}
@@ -194,4 +194,4 @@ if __name__ == "__main__":
         done = (numpy_j1 if library == "numpy" else polars_j1)(data, int(batch), all_columns)
     else:
         done = (numpy_j2 if library == "numpy" else polars_j2)(data, int(batch), job_, all_columns)
-    say_result(**done.result(), seconds=time.perf_counter() - began)
+    print_result(**done.result(), seconds=time.perf_counter() - began)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines.jobs import Latencies, say_result
+from benchmarks.engines.jobs import Latencies, print_result
 from benchmarks.engines.others.nodes import ROLES, aggregate, sink, source
 
 _QUEUE = 2_000_000
@@ -83,7 +83,7 @@ def three(mode: str, port: str, warm: str) -> int:
         if not result.exists():
             sys.stderr.buffer.write(done.stdout[-2000:])
             return 1
-        say_result(**json.loads(result.read_text()))
+        print_result(**json.loads(result.read_text()))
     return 0
 
 

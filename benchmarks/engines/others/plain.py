@@ -18,7 +18,7 @@ from benchmarks.engines.jobs import (
     derive,
     keep,
     parse,
-    say_result,
+    print_result,
 )
 
 
@@ -76,4 +76,4 @@ if __name__ == "__main__":
     job, data = sys.argv[1:]
     began = time.perf_counter()
     done = j1(data) if job == "j1" else j2(data, ZONE if job == "zone" else VEHICLE)
-    say_result(**done.result(), seconds=time.perf_counter() - began)
+    print_result(**done.result(), seconds=time.perf_counter() - began)

@@ -16,7 +16,7 @@ from typing import Any
 
 import zenoh
 
-from benchmarks.engines.jobs import Latencies, say_result
+from benchmarks.engines.jobs import Latencies, print_result
 from benchmarks.engines.others.nodes import END, ROLES, aggregate, sink, source
 
 _PROPAGATE_SECONDS = 1.0
@@ -63,7 +63,7 @@ def node(role: str, port: int, warm: float, base: int, *, batched: bool) -> None
         else:
             latencies = Latencies(warm)
             sink(messages(subscriber), latencies, batched=batched)
-            say_result(**latencies.result())
+            print_result(**latencies.result())
     opened.close()
 
 

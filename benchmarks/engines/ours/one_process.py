@@ -31,7 +31,7 @@ from benchmarks.engines.jobs import (
     derive,
     keep,
     parse,
-    say_result,
+    print_result,
 )
 from benchmarks.engines.trips import EngineTrip
 
@@ -222,7 +222,7 @@ def main() -> None:
     csv_columns_reader.ROWS_AT_ONCE = int(batch)
     began = time.perf_counter()
     local_run.run_topology(topology, batch_rows=int(batch))
-    say_result(**sums.result(), seconds=time.perf_counter() - began)
+    print_result(**sums.result(), seconds=time.perf_counter() - began)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_cli.verbs.submit import make_submission
 from agiledart_node.wire.commands import Status
-from benchmarks.engines.jobs import Latencies, say_result
+from benchmarks.engines.jobs import Latencies, print_result
 from benchmarks.engines.setup import HERE
 
 NAME = "latency"
@@ -69,10 +69,10 @@ def main() -> None:
             submit(client, form, port, "null:" if counts_only else f"csv:{path}")
             body = wait(client)
         if not counts_only:
-            say_result(**latencies(path, warm))
+            print_result(**latencies(path, warm))
             return
         summary = body["summary"]
-        say_result(outputs=summary["results"]["results"], samples=0, last_ns=time.time_ns())
+        print_result(outputs=summary["results"]["results"], samples=0, last_ns=time.time_ns())
 
 
 if __name__ == "__main__":

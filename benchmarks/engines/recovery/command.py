@@ -24,10 +24,10 @@ from benchmarks.engines import setup
 from benchmarks.engines.catalogue import chosen
 from benchmarks.engines.pairing import shuffled
 from benchmarks.engines.recovery import flink_run, our_run, report
-from benchmarks.engines.recovery.failure_runs import FailureRun, RecoveryLoad, Say, load_of
+from benchmarks.engines.recovery.failure_runs import FailureRun, PrintLine, RecoveryLoad, load_of
 from benchmarks.engines.recovery.flink_cluster import DEFAULTS, TUNED
 
-RunTurn = Callable[[int, RecoveryLoad, RandomStream, Say], FailureRun]
+RunTurn = Callable[[int, RecoveryLoad, RandomStream, PrintLine], FailureRun]
 
 FORMS: Final[Mapping[str, Mapping[str, str]]] = {"flink-tuned": TUNED, "flink-defaults": DEFAULTS}
 ENGINES: Final[Mapping[str, RunTurn]] = {
@@ -80,13 +80,13 @@ def main(words: list[str] | None = None) -> int:
             _print_line(f"Flink cannot take part: {error}. Install it, or measure ours alone with --engines ours.")
             return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all processes are ended
-    load, turns, failed = load_of(given.scale), list[FailureRun](), list[str]()
+    load, runs, failed = load_of(given.scale), list[FailureRun](), list[str]()
     interrupted = False
     began = time.time()
     try:
         for number in range(given.rounds):
             for name in shuffled(names, given.seed, number):
-                _one(name, number, load, given.seed, turns, failed)
+                _one(name, number, load, given.seed, runs, failed)
     except KeyboardInterrupt:
         interrupted = True
         _print_line("interrupted; results so far:")
@@ -99,30 +99,30 @@ def main(words: list[str] | None = None) -> int:
             **{name: dict(settings) for name, settings in FORMS.items()},
         },
     }
-    if turns:
+    if runs:
         print(
-            json.dumps(report.as_json(load, about, turns, failed), indent=1)
+            json.dumps(report.as_json(load, about, runs, failed), indent=1)
             if given.output == "json"
-            else report.as_text(turns, failed)
+            else report.as_text(runs, failed)
         )
     if interrupted:
         return 130
-    if not turns:
+    if not runs:
         return 2
-    return 0 if not failed and all(goal.met for goal in report.evaluated(turns)) else 1
+    return 0 if not failed and all(goal.met for goal in report.evaluated(runs)) else 1
 
 
-def _one(name: str, number: int, load: RecoveryLoad, seed: int, turns: list[FailureRun], failed: list[str]) -> None:
+def _one(name: str, number: int, load: RecoveryLoad, seed: int, runs: list[FailureRun], failed: list[str]) -> None:
     """Carry out a turn; report a failed one and leave it out. In a round all engines wait equally long from loading to failure."""
     print_line = partial(_print_progress, number, name)
     print_line("starts")
     try:
-        turns.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{number}"), print_line))
+        runs.append(ENGINES[name](number, load, RandomStream(seed, f"recovery-{number}"), print_line))
     except AgileDartError as error:
         failed.append(f"round {number + 1}, {name}: {error}")
         print_line(f"failed: {error}")
     else:
-        print_line(json.dumps(asdict(turns[-1])))
+        print_line(json.dumps(asdict(runs[-1])))
 
 
 def _print_progress(number: int, name: str, text: str) -> None:

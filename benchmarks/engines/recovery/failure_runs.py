@@ -26,7 +26,7 @@ ASK_SECONDS: Final = 0.25
 TIMEOUT_S: Final = 240.0
 """With one step; a busy machine and settings as they come may take a minute."""
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True)

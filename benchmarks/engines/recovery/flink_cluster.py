@@ -20,8 +20,8 @@ from agiledart_kernel.errors import OperationFailed
 from benchmarks.engines import setup
 
 JOB_CLASS: Final = "FlinkPlug"
-START_PATIENCE: Final = 180.0
-END_PATIENCE: Final = 10.0
+START_TIMEOUT: Final = 180.0
+END_TIMEOUT: Final = 10.0
 ANSWER_SECONDS: Final = 60.0
 """Submitting runs the main method, which takes a while on a busy machine."""
 
@@ -161,11 +161,11 @@ class FlinkCluster:
             self.start_task_manager(name)
         until(
             lambda: self._has(len(task_managers)) or None,
-            START_PATIENCE,
+            START_TIMEOUT,
             f"Flink's processes are up; see {self.folder}/*.log",
         )
         self.ask(f"/jars/{_JAR}/run", {"entryClass": JOB_CLASS, "programArgsList": list(job)})
-        until(lambda: self._is_running() or None, START_PATIENCE, f"Flink runs the job; see {self.folder}/*.log")
+        until(lambda: self._is_running() or None, START_TIMEOUT, f"Flink runs the job; see {self.folder}/*.log")
 
     def start_task_manager(self, name: str) -> None:
         """Start a TaskManager, which registers its slots itself."""
@@ -252,14 +252,14 @@ class FlinkCluster:
         def has_ended() -> bool | None:
             return True if self.ask(f"/jobs/{job}")["state"] == "FINISHED" else None
 
-        until(has_ended, START_PATIENCE, f"Flink stops the job; see {self.folder}/jobmanager.log")
+        until(has_ended, START_TIMEOUT, f"Flink stops the job; see {self.folder}/jobmanager.log")
 
     def end(self) -> None:
         """End all processes of the cluster."""
         processes = [process for process in (*self._task_managers.values(), self._job_manager) if process is not None]
         for process in processes:
             process.terminate()
-        until_end = time.monotonic() + END_PATIENCE
+        until_end = time.monotonic() + END_TIMEOUT
         for process in processes:
             try:
                 process.wait(max(0.0, until_end - time.monotonic()))

@@ -18,8 +18,8 @@ from benchmarks.engines.recovery.attempt_rows import AttemptRowsWatch, ledger, r
 from benchmarks.engines.recovery.failure_runs import (
     TIMEOUT_S,
     FailureRun,
+    PrintLine,
     RecoveryLoad,
-    Say,
     Strike,
     Victim,
     gently,
@@ -33,7 +33,7 @@ STAGE: Final = "sums"
 
 
 def turn(
-    name: str, settings: Mapping[str, str], number: int, load: RecoveryLoad, random: RandomStream, print_line: Say
+    name: str, settings: Mapping[str, str], number: int, load: RecoveryLoad, random: RandomStream, print_line: PrintLine
 ) -> FailureRun:
     """Carry out a turn: start, load, kill, stop, compare. When it fails, Flink's files stay for a diagnosis."""
     folder = Path(tempfile.mkdtemp(prefix="flink-"))
@@ -51,7 +51,7 @@ def turn(
 
 
 def _struck(
-    folder: Path, settings: Mapping[str, str], load: RecoveryLoad, random: RandomStream, print_line: Say
+    folder: Path, settings: Mapping[str, str], load: RecoveryLoad, random: RandomStream, print_line: PrintLine
 ) -> Strike:
     slots = len(TASK_MANAGERS)
     job = [str(word) for word in (folder, load.keys, load.padding_bytes, load.load_ms, load.rows_a_second, slots)]

@@ -11,7 +11,15 @@ from agiledart_experiments.recovery.pull_the_plug import MACHINES, host_of_state
 from agiledart_experiments.recovery.sink_watch import SinkWatch
 from agiledart_experiments.report import Settings
 from agiledart_kernel.randomness import RandomStream
-from benchmarks.engines.recovery.failure_runs import TIMEOUT_S, FailureRun, RecoveryLoad, Say, Victim, gently, strike
+from benchmarks.engines.recovery.failure_runs import (
+    TIMEOUT_S,
+    FailureRun,
+    PrintLine,
+    RecoveryLoad,
+    Victim,
+    gently,
+    strike,
+)
 from benchmarks.engines.recovery.usage import Usage
 
 INPUT_SECONDS: Final = 900
@@ -46,7 +54,7 @@ class Comeback:
         return came
 
 
-def turn(number: int, load: RecoveryLoad, random: RandomStream, print_line: Say) -> FailureRun:
+def turn(number: int, load: RecoveryLoad, random: RandomStream, print_line: PrintLine) -> FailureRun:
     """Carry out a turn: start, load, kill, stop, compare."""
     with Usage() as usage, plug_mesh(MACHINES, load.interval) as mesh:
         submit(mesh, load.scale, INPUT_SECONDS)

@@ -115,13 +115,13 @@ def list_identities(output: str) -> None:
     """
     from agiledart_agent.identity.user_identity import known_identities
 
-    bodies = [{"name": name, **_described(name)} for name in known_identities()]
+    entries = [{"name": name, **_described(name)} for name in known_identities()]
     if output == "json":
-        print_json({"identities": bodies})
-    elif not bodies:
+        print_json({"identities": entries})
+    elif not entries:
         click.echo("No identity is stored. The first command with --identity @FILE stores one.")
     else:
-        rows = [[body["name"], body["role"], body["scope"], body["key"][:16], body["network"][:16]] for body in bodies]
+        rows = [[body["name"], body["role"], body["scope"], body["key"][:16], body["network"][:16]] for body in entries]
         print_table(["name", "role", "scope", "key", "network"], rows)
 
 

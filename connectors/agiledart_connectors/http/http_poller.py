@@ -91,7 +91,9 @@ class HttpPoller:
             return False
         names = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
         self._known = {
-            ask: tag_text for ask, says in names.items() if _is_safe_tag(tag_text := answer.headers.get(says, ""))
+            ask: tag_text
+            for ask, header_name in names.items()
+            if _is_safe_tag(tag_text := answer.headers.get(header_name, ""))
         }
         before = self._last
         for data, line in self._payloads(answer, place, incoming):

@@ -62,7 +62,7 @@ class Coordinator:
         self.entry = CoordinatedEntry(context, state, self.leadership, self._writer)
         self.requests = RunRequests(context, state, self._writer, self._tick_running)
         self._before: RegisterValue | None = None
-        self._beat()
+        self._heartbeat()
 
     @property
     def phase(self) -> Phase:
@@ -192,14 +192,14 @@ class Coordinator:
 
     # ---- time
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         self._context.set_timer((self.run, "tick"), self._context.config.tick_ns)
 
     def on_tick(self) -> None:
         """Repeat unanswered messages and check deadlines; stay silent once a run is over and all nodes know it."""
         if self.leadership.is_silent:
             return
-        self._beat()
+        self._heartbeat()
         if self.phase is Phase.FOLLOWING:
             self.leadership.watch_leader()
             return
@@ -214,9 +214,9 @@ class Coordinator:
             is_free=self.phase is Phase.RUNNING and not self._state.need and not self.commit_protocol.has_request,
         )
         if self._state.holds_ballot:
-            self._tick_leading()
+            self._tick_as_coordinator()
 
-    def _tick_leading(self) -> None:
+    def _tick_as_coordinator(self) -> None:
         if self.phase is Phase.RESETTING:
             self.entry.on_tick()
         elif self.phase is Phase.WAITING and self._writer.is_retry_due:

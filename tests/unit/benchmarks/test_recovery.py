@@ -179,7 +179,7 @@ def test_an_interrupted_benchmark_reports_what_it_has(
 
     monkeypatch.setattr(command, "ENGINES", {"ours": once})
     assert command.main(["--engines", "ours", "-o", "json"]) == 130
-    assert json.loads(capsys.readouterr().out)["engines"]["ours"]["turns"] == 1
+    assert json.loads(capsys.readouterr().out)["engines"]["ours"]["runs"] == 1
 
 
 def test_a_failed_round_is_reported_and_the_others_continue(
