@@ -42,7 +42,7 @@ def embedded(problem: Problem, rounds: int = ROUNDS) -> list[SpacePosition]:
             direction = draw.between(-1, 1), draw.between(-1, 1), draw.between(0.1, 1)
             coordinates[node] = refined(coordinates[node], samples, 1, direction)
     return [
-        SpacePosition((c.x / _ROUND_TRIP_US, c.y / _TWO_WAYS_US, c.z / _TWO_WAYS_US), c.height / _TWO_WAYS_US)
+        SpacePosition((c.x / _ROUND_TRIP_US, c.y / _ROUND_TRIP_US, c.z / _ROUND_TRIP_US), c.height / _ROUND_TRIP_US)
         for c in coordinates
     ]
 
