@@ -97,12 +97,12 @@ _HOOK: Final = ("batch", "ca", "credentials")
 _POINTS: Final = (*_HOOK, "measurement", "org", "tags", "time", "version")
 _HOOKED: Final = Guarantee("may repeat; the name of each row travels along, and an Idempotency-Key", delivers=True)
 _SAME: Final = Guarantee(
-    "may write again; with time=: same effect, a point takes the place of the one that is there",
+    "may write again; with time=: idempotent, a point takes the place of the one that is there",
     delivers=True,
     idempotent_with="time",
 )
 _INSERTED: Final = Guarantee(
-    "may insert again; with key=: same effect, a row takes the place of its like", delivers=True, idempotent_with="key"
+    "may insert again; with key=: idempotent, a row replaces its like", delivers=True, idempotent_with="key"
 )
 _PUBLISHED: Final = Guarantee(
     "may repeat; the name of each row travels along (MQTT 5); QoS 0: may lose", delivers=True, confirms_with="qos"
@@ -113,7 +113,8 @@ _TO_KAFKA: Final = ("batch", "credentials", "format", "key", "max_bytes", "sasl"
 
 _ROLLS: Final = ("roll_age", "roll_bytes")
 _TORN: Final = Guarantee(
-    "written anew from the beginning of the run; exactly-once: cut back to the last epoch, rolled ones named with theirs",
+    "written again from the beginning of the run; exactly-once: truncated to the last epoch; rolled files get their names when it"
+    " commits",
     can_abort=True,
 )
 

@@ -87,6 +87,30 @@ def unknown_kind_error(group: str, name: str) -> ConfigurationError:
     return ConfigurationError(f"there is no {role} {name!r}{alternative}.{meant} There are {', '.join(names)}")
 
 
+DATABASES: Final = frozenset(
+    {"postgresql", "postgres", "mysql", "mariadb", "sqlite", "oracle", "mssql", "cockroachdb", "duckdb"}
+)
+"""Schemes of URLs of databases, which users write in place of `sql:`."""
+
+
+def likely_kind_error(group: str, name: str) -> ConfigurationError | None:
+    """Return an error for a kind that is probably a slip: unknown here, and like a known one or a database's URL; else None.
+
+    Another unknown kind may be one of a package that only the nodes have.
+    """
+    if name in _BUILT_IN[group] or name in points(group):
+        return None
+    if name.partition("+")[0] in DATABASES:
+        return ConfigurationError(
+            f"there is no {_ROLES[group]} {name!r}: a database is written sql:NAME?table=…, where the credential NAME, a file of"
+            " the node, holds its URL and password"
+        )
+    if name not in _BUILT_IN[SOURCE_GROUP] and name not in _BUILT_IN[SINK_GROUP]:
+        names = {*_BUILT_IN[group], *points(group)}
+        return unknown_kind_error(group, name) if get_close_matches(name, names, 1, 0.65) else None
+    return unknown_kind_error(group, name)
+
+
 def check_installed(kind: ConnectorKind, role: str) -> None:
     """Raise `ConfigurationError` when something has to be installed first."""
     if is_extra_missing(kind):

@@ -21,6 +21,9 @@ from agiledart_sink_log.protocol import user_sink_name_fault
 
 _PACKAGE: Final = "agiledart_connectors"
 
+FILE_EXISTS = "exists; will be overwritten"
+"""Result for the file of a sink that begins anew."""
+
 
 class ProbeResult(NamedTuple):
     """Result of a check, and the connector's guarantee."""
@@ -80,7 +83,7 @@ def _writable(path: str) -> str:
         raise OperationFailed(f"there is no folder {folder} here")
     if not os.access(folder, os.W_OK | os.X_OK) or (place.is_file() and not os.access(place, os.W_OK)):
         raise OperationFailed(f"{place} may not be written here")
-    return "exists, will be written anew" if place.is_file() else "can be written"
+    return FILE_EXISTS if place.is_file() else "can be written"
 
 
 def _log_free(name: str, logs: Mapping[str, bool]) -> str:

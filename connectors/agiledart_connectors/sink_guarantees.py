@@ -12,7 +12,7 @@ from agiledart_dataflow.plan.connector_kinds import Guarantee
 from agiledart_dataflow.plan.connectors import Connector
 
 OPTION: Final = "duplicates"
-IDEMPOTENT: Final = "same effect when repeated"
+IDEMPOTENT: Final = "idempotent"
 AT_LEAST_ONCE: Final = "none lost with exactly-once, may repeat"
 
 

@@ -45,7 +45,7 @@ def test_each_host_reports_its_checks(tmp_path: Path) -> None:
         assert "can be written" in told
         assert not (tmp_path / "out.jsonl").exists(), "nothing is written"
         (tmp_path / "out.jsonl").write_text("kept")
-        assert "exists, will be written anew" in dry(f"jsonl:{tmp_path}/in.jsonl", f"jsonl:{tmp_path}/out.jsonl", 0)
+        assert "exists; will be overwritten" in dry(f"jsonl:{tmp_path}/in.jsonl", f"jsonl:{tmp_path}/out.jsonl", 0)
         assert (tmp_path / "out.jsonl").read_text() == "kept"
 
         told = dry(f"jsonl:{tmp_path}/nothing.jsonl@a2", "jsonl:/nowhere/out.jsonl@a1", 1)

@@ -59,7 +59,7 @@ def test_nothing_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         words = ["--set", source, "--set", "report=sql:plant?table=warm&key=number&create=1@a3", "--agent", state_dir]
         dry = cli("submit", "--dry-run", "rooms.py:rooms", *words, cwd=tmp_path)
         assert dry.returncode == 0, dry.stdout + dry.stderr
-        assert "connected, 5.0" in dry.stdout
+        assert "connected (MQTT 5.0)" in dry.stdout
         assert "table will be made" in dry.stdout
         submitted = cli("submit", "rooms.py:rooms", *words, cwd=tmp_path)
         assert submitted.returncode == 0, submitted.stderr

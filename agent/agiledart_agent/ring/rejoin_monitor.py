@@ -83,7 +83,9 @@ class RejoinMonitor:
 
     def _found(self) -> None:
         if self.alone:
-            self._log.info("ring.reconnected", f"  no longer isolated: {len(self._known())} other nodes are reached")
+            count = len(self._known())
+            reached = f"{count} other {'node is' if count == 1 else 'nodes are'} reachable"
+            self._log.info("ring.reconnected", f"  no longer isolated: {reached}")
         self.alone = ""
         for node in self._checked_at:
             self._feed(UnwatchPeer(node))

@@ -39,7 +39,7 @@ def scale(
       agiledart scale frequent-routes route-frequency auto
 
     Waits until the change is complete. Exit code 1 when it was dropped or rolled back; the application then runs as before.
-    The application needs delivery="exactly-once"; N must lie within the limits of --parallelism STAGE=1..8.
+    The application needs delivery="exactly-once" or "at-least-once"; N must lie within the limits of --parallelism STAGE=1..8.
     """
     is_auto = number == "auto"
     if not is_auto and not number.lstrip("-").isdecimal():
@@ -95,9 +95,9 @@ def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | 
       agiledart drain pi2 --undo          (it accepts work again; so does a restarted agent)
 
     Applications move one after the other. If one of them cannot move, nothing starts: a source, sink or step is bound to the
-    node, or the application lacks delivery="exactly-once"; the answer names it and says what helps. Sources and sinks with
-    on_source_lost="move" and on_sink_lost="move" move last, and read again from the last committed checkpoint. Exit code 1 when
-    no node has free capacity: the node then accepts work again, and work that has moved stays where it is.
+    node, or the application lacks delivery="exactly-once" or "at-least-once"; the answer names it and says what helps. Sources
+    and sinks with on_source_lost="move" and on_sink_lost="move" move last, and read again from the last committed checkpoint.
+    Exit code 1 when no node has free capacity: the node then accepts work again, and work that has moved stays where it is.
     """
     if stay and undo:
         raise click.UsageError("--undo makes the node accept work, --stay makes it accept none: give only one of them.")

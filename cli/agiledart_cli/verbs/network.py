@@ -220,12 +220,17 @@ def _print_result(response: dict[str, Any], output: str, text: str) -> None:
         print_message(text, colour=GOOD)
 
 
+_ENDLESS_SECONDS = MAX_SECONDS * 0.9
+"""A ban that lasts so long was given without an end: the longest that there is."""
+
+
 def _print(response: dict[str, Any]) -> None:
     now = time.time()
     rows = []
     for ban_row in response["bans"]:
         left = ban_row["until_ms"] / 1_000 - now
-        state = f"for {duration(left)}" if ban_row["in_force"] else "ended"
+        is_endless = left > _ENDLESS_SECONDS
+        state = "ended" if not ban_row["in_force"] else "without end" if is_endless else f"for {duration(left)}"
         rows.append(
             [
                 ban_row["target"][:16],

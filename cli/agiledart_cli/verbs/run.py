@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 @set_option
 @parallelism_option
 @click.option("--seed", type=int, default=None, help="Run the steps in a random order from this seed (for tests).")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no figures at the end; only errors.")
 @output_option
-def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], seed: int | None, output: str) -> int:
+def run(
+    target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], seed: int | None, quiet: bool, output: str
+) -> int:
     """Run a topology here, in one process, without a mesh.
 
     \b
@@ -45,13 +48,13 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
 
     topology = build(load_target(target), parse_settings(settings))
     chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
-    with unwound_by_signals(), ProgressLine() as progress:
+    with unwound_by_signals(), ProgressLine(is_quiet=quiet) as progress:
         done = run_topology(
             topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show, on_log=progress.print_message
         )
     if output == "json":
         print_json(document(topology.name, done))
-    else:
+    elif not quiet:
         report(topology.name, done)
     for source in done.useless_sources:
         print_message(
@@ -61,10 +64,14 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
 
 
 class ProgressLine:
-    """Progress line on stderr that is overwritten during a run, on terminals only. A context manager."""
+    """Progress line on stderr that is overwritten during a run, on terminals only. A context manager.
 
-    def __init__(self) -> None:
-        self._on = sys.stderr is not None and sys.stderr.isatty()
+    Args:
+        is_quiet: show no progress.
+    """
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self._on = not is_quiet and sys.stderr is not None and sys.stderr.isatty()
         self._began = time.monotonic()
         self._has_printed = False
 

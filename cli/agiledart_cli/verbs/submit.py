@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -27,6 +27,10 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
 from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, RequestedParallelism, Status, Stop, Submit
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.graph.topology import Topology
+    from agiledart_executor.user_code.user_builder import UserBuilder
 
 NEVER_MAY = ("verb", "role", "scope", "owner", "command")
 """Reasons of refusals that remain after the running application has ended."""
@@ -62,11 +66,15 @@ def make_submission(
     builder = load_target(target)
     here = build(builder, settings, Path.cwd())  # a traceback then shows the user's own file names
     if here.local_only:
-        example = f"--set {here.local_only[0]}=csv:FILE"
+        names = [name for step in here.local_only if (name := _parameter_of(builder, here, step))]
+        passing = f"Pass files, for example {' '.join(f'--set {name}=csv:FILE' for name in names)}"
+        if len(names) < len(here.local_only):
+            passing = "Make them parameters and pass files, for example --set NAME=csv:FILE"
         raise ConfigurationError(
             f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
-            f" not have. Make them parameters and pass files, for example {example}, or use agiledart run."
+            f" not have. {passing}, or use agiledart run."
         )
+    _check_kinds(here)
     refuse_overwriting(here, file_there)
     bundle = make_bundle(builder, settings, application=name, paths=paths)
     topology = build_bundle(bundle)
@@ -74,6 +82,23 @@ def make_submission(
     chosen = parallelism_by_step(specification, parallelism)
     promise = delivery or topology.delivery
     return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise)
+
+
+def _parameter_of(builder: "UserBuilder", topology: "Topology", step: str) -> str:
+    """Return the builder's parameter whose default is the connector of a step; empty when there is none."""
+    connector = next(known.connector for known in topology.steps if known.name == step)
+    return next((name for name, parameter in builder.parameters.items() if parameter.default is connector), "")
+
+
+def _check_kinds(topology: "Topology") -> None:
+    """Raise `ConfigurationError` for a mistyped kind of source or sink, before an agent is asked."""
+    from agiledart_connectors.plugins import SINK_GROUP, SOURCE_GROUP, likely_kind_error
+
+    for step in topology.steps:
+        if step.connector is not None:
+            group = SINK_GROUP if step.source is None else SOURCE_GROUP
+            if error := likely_kind_error(group, step.connector.kind):
+                raise ConfigurationError(f"{step.name}: {error}")
 
 
 def _paths(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:

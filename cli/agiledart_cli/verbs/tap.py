@@ -104,7 +104,8 @@ def time_text(time_ms: int | None) -> str:
 
 
 def _show_json(row: Mapping[str, Any]) -> None:
-    line = {"time": time_text(row["time_ms"]), "node": row["node"], "instance": row["instance"], "row": row["row"]}
+    time = None if row["time_ms"] is None else time_text(row["time_ms"])
+    line = {"time": time, "node": row["node"], "instance": row["instance"], "row": row["row"]}
     text = json.dumps(line, ensure_ascii=False)
     click.echo(_C1.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 

@@ -51,4 +51,4 @@ def _connected(connector: Connector) -> str:
         client.loop_stop()
     if faults[0]:
         raise OperationFailed(faults[0])
-    return f"connected, {'5.0' if address.version == 5 else '3.1.1'}"
+    return f"connected (MQTT {'5.0' if address.version == 5 else '3.1.1'})"

@@ -140,19 +140,21 @@ def _boolean(text: str) -> bool:
 
 
 def parse_span(text: str) -> timedelta:
-    """Parse a time span such as `30m`, `1h30m`, `250ms`, `2d` or a number of seconds. Raises ValueError."""
+    """Parse a time span such as `30m`, `1h30m`, `250ms` or `2d`. Raises ValueError, also for a number (not 0) without a unit."""
     compact = text.strip().lower()
     parts = _SPAN.findall(compact)
     if parts and _SPAN.sub("", compact) == "":
         return timedelta(seconds=sum(float(count) * _UNITS[unit] for count, unit in parts))
-    return timedelta(seconds=float(compact))
+    if float(compact) == 0:
+        return timedelta(0)
+    raise ValueError(f"{text} has no unit")
 
 
 _SCALARS: dict[type, tuple[Callable[[str], Any], str]] = {
     bool: (_boolean, "true or false"),
     int: (int, "a whole number"),
     float: (float, "a number"),
-    timedelta: (parse_span, "a time span such as 30m, 1h30m, 10s or 250ms"),
+    timedelta: (parse_span, "a time span such as 30m, 1h30m, 10s or 250ms, with its unit"),
     datetime: (datetime.fromisoformat, "a time such as 2013-01-07T08:00:00"),
     Path: (Path, "a path"),
 }

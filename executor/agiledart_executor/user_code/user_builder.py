@@ -21,7 +21,7 @@ from agiledart_dataflow.plan.specification import FORMAT
 from agiledart_executor.user_code.bundle import Bundle, check_bundle, decode_bundle, encode_bundle
 from agiledart_executor.user_code.parameter import Parameter, check_names, parameters_of, parse_value
 from agiledart_executor.user_code.software_version import software_version
-from agiledart_executor.user_code.user_connectors import as_connector, is_connector, make_absolute
+from agiledart_executor.user_code.user_connectors import as_connector, is_connector, make_absolute, without_passwords
 from agiledart_executor.user_code.user_modules import (
     PREFIX,
     SHIPPED,
@@ -105,7 +105,7 @@ def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None
         else parse_value(name, parameters[name].annotation, text)
         for name, text in texts.items()
     }
-    display_name = ", ".join(f"{name}={text}" for name, text in settings.items())
+    display_name = without_passwords(", ".join(f"{name}={text}" for name, text in settings.items()))
     try:
         topology = builder.value(**values)
     except AgileDartError:

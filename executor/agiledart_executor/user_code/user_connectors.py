@@ -1,13 +1,22 @@
 """Sources and sinks among a builder's parameters: connectors from the texts of `--set`."""
 
+import re
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from agiledart_dataflow.plan.connectors import Connector, Sink, Source, parse_connector
 from agiledart_kernel.errors import ConfigurationError
 
 FILE_KINDS = frozenset({"csv", "jsonl", "lines", "parquet"})
 """Kinds whose path is a file on the node where the connector runs."""
+
+
+_PASSWORD: Final = re.compile(r"(://[^/:@\s]*:)[^@/\s]+@")
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which the passwords of URLs are hidden."""
+    return _PASSWORD.sub(r"\1***@", text)
 
 
 def is_connector(annotation: Any, default: Any) -> bool:
@@ -34,7 +43,7 @@ def _parsed(name: str, text: str) -> Connector:
     try:
         return parse_connector(text)
     except ConfigurationError as error:
-        raise ConfigurationError(f"--set {name}={text}: {error}") from None
+        raise ConfigurationError(without_passwords(f"--set {name}={text}: {error}")) from None
 
 
 def make_absolute(name: str, text: str | None, default: Any, folder: Path) -> str | None:

@@ -30,7 +30,12 @@ async def checkpoints(
     command: Checkpoints,
     principal: Principal,
 ) -> None:
-    """Answer `checkpoint list` or `checkpoint take`. Raises CommandRefused."""
+    """Answer `checkpoint list` or `checkpoint take`; without a name, with all retained checkpoints. Raises CommandRefused."""
+    if not command.take and not command.name:
+        mine = retained_checkpoints.allowed(await retained_checkpoints.retained(), principal, "checkpoint")
+        rows = await retained_checkpoints.rows(mine)
+        context.reply(request, CheckpointsResponse("", 0, "kept", None, None, [], rows))
+        return
     if not command.take and await _answer_with_retained(
         context, status_queries, retained_checkpoints, request, command, principal
     ):

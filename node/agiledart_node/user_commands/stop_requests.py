@@ -147,7 +147,7 @@ class StopRequests:
         if not await self._bring_stop(record, message) and now:
             return await self._stop_now(record, submitter, message.signed_command)
         if not now:
-            self._context.emit(Progressed(request, f"{record.name}: sources end, the rest is drained"))
+            self._context.emit(Progressed(request, f"{record.name}: sources stopped; draining the rest"))
         deadline, looks = self._context.now + config.drain_timeout_ns, 0
         while self._context.now < deadline:
             _, current = await self._records.application(record.name)

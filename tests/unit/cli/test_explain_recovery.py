@@ -85,7 +85,7 @@ def test_refusals_are_announced(
 @pytest.mark.parametrize(
     ("sink", "text"),
     [
-        ("sql:plant?table=sums&key=at", "same effect when repeated"),
+        ("sql:plant?table=sums&key=at", "idempotent"),
         ("mqtt://broker/sums?qos=1&duplicates=1", "none lost with exactly-once, may repeat"),
         ("csv:out.csv?roll_bytes=1000000", "a file gets its name when the checkpoint of its last row is committed"),
         ("parquet:out.parquet", "a file gets its name when the checkpoint of its last row is committed"),
@@ -116,7 +116,7 @@ def test_duplicates_are_announced(folder: Path, capsys: pytest.CaptureFixture[st
             "rows after the last checkpoint appear again; the sink does not confirm that rows arrive: add qos=1",
         ),
         ("sql:plant?table=sums", "rows after the last checkpoint appear again, none is lost"),
-        ("sql:plant?table=sums&key=at", "same effect when repeated"),
+        ("sql:plant?table=sums&key=at", "idempotent"),
         ("csv:out.csv?roll_bytes=1000000", "a file gets its name when the checkpoint of its last row is committed"),
     ],
 )

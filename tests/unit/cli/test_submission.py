@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from agiledart_cli.verbs.submit import make_submission, show_plan
+from agiledart_connectors.plugins import SOURCE_GROUP, likely_kind_error
+from agiledart_executor.user_code.user_connectors import without_passwords
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.wire.commands import Submit
 
 CODE = """
@@ -60,3 +63,38 @@ def test_a_submission_without_a_loss_policy_displays_the_cost_of_a_loss(
     show_plan(body, Submit("flow", b"", b"", {}, 0, delivery=delivery), asked)
     said = capsys.readouterr().out
     assert ("--delivery at-least-once" in said and "agiledart explain recovery flow" in said) == is_told, said
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("cvs", "Did you mean csv?"),
+        ("postgresql", "a database is written sql:NAME?table=…"),
+        ("mysql+pymysql", "a database is written sql:NAME?table=…"),
+        ("stdout", "(stdout is a sink only)"),
+        ("csv", ""),
+        ("plugin-of-the-nodes", ""),
+    ],
+)
+def test_a_mistyped_kind_is_refused_before_an_agent_is_asked(kind: str, text: str) -> None:
+    error = likely_kind_error(SOURCE_GROUP, kind)
+    assert text in str(error or "")
+    assert (error is None) == (not text)
+
+
+def test_passwords_of_urls_are_hidden() -> None:
+    assert without_passwords("x=postgresql://shop:pw@db/plant?a=1") == "x=postgresql://shop:***@db/plant?a=1"
+    assert without_passwords("x=mqtt://broker:1883/rooms") == "x=mqtt://broker:1883/rooms"
+
+
+def test_the_parameter_is_named_by_which_files_are_passed(tmp_path: Path) -> None:
+    file = tmp_path / "taxi.py"
+    file.write_text(
+        "from agiledart import *\n"
+        "def build(given=records([1], row_type=int), out=collect):\n"
+        "    t = Topology('t')\n"
+        "    t.source('numbers', given).sink('report', out)\n"
+        "    return t\n"
+    )
+    with pytest.raises(ConfigurationError, match="for example --set given=csv:FILE --set out=csv:FILE, or use"):
+        make_submission(f"{file}:build", {}, {})

@@ -195,7 +195,7 @@ def test_a_dry_run_reports_whether_the_table_exists(database: sqlite3.Connection
     assert database.execute("select name from sqlite_master").fetchall() == [], "nothing is made"
     write("sql:plant?table=minutes&create=1", [])
     assert probe_sink(making, Minute, {}).text == "table exists"
-    assert "same effect" in probe_sink(making, Minute, {}).guarantee
+    assert "idempotent" in probe_sink(making, Minute, {}).guarantee
     told = probe_source(parse_connector("sql:plant?table=minutes&cursor=room"), Minute).text
     assert told.startswith("table exists; its cursor room is not unique")
     database.execute("create unique index rooms on minutes (room, start)")

@@ -352,7 +352,9 @@ def test_settings_of_the_wrong_type_list_the_valid_forms(annotation: Any, text: 
 def test_time_spans_are_parsed() -> None:
     assert parse_span("250ms") == timedelta(milliseconds=250)
     assert parse_span("2d 3h") == timedelta(days=2, hours=3)
-    assert parse_span("1.5") == timedelta(seconds=1.5)
+    assert parse_span("0") == timedelta(0)
+    with pytest.raises(ValueError, match=r"1\.5 has no unit"):
+        parse_span("1.5")
 
 
 def test_set_needs_a_name_and_a_value() -> None:

@@ -41,7 +41,9 @@ def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     try:
         span = parse_span(text)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is not a time span; write 24h, 30m or 7d.", ctx, parameter) from None
+        raise click.BadParameter(
+            f"{text!r} is not a time span; write 24h, 30m or 7d, with its unit.", ctx, parameter
+        ) from None
     if span < timedelta(seconds=1):
         raise click.BadParameter(f"{text!r} is too short.", ctx, parameter)
     return span

@@ -8,7 +8,7 @@ from agiledart_cli.control_client import connect
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, count, output_option, print_json, print_message
-from agiledart_cli.verbs.application_view import print_checkpoints
+from agiledart_cli.verbs.application_view import print_checkpoints, print_retained
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.export_file import fetched
 from agiledart_cli.verbs.state.lost_voters import recover
@@ -37,17 +37,19 @@ def checkpoint() -> None:
 
 
 @checkpoint.command(name="list", short_help="List the snapshots of each instance and the retained checkpoints.")
-@click.argument("name", type=APPLICATION)
+@click.argument("name", type=APPLICATION, required=False, default="")
 @agent_options
 @output_option
 def list_checkpoints(name: str, agent: str | None, identity: str | None, output: str) -> None:
     """List the snapshots of each instance in the last two committed checkpoints with their replica nodes, and the retained
-    checkpoints (`stop --checkpoint`). NAME may also be a retained checkpoint.
+    checkpoints (`stop --checkpoint`). NAME may also be a retained checkpoint. Without NAME: all retained
+    checkpoints of all applications.
 
     `agiledart status` shows the result of this: how many machines may be lost at once.
 
     \b
     Example:
+      agiledart checkpoint list
       agiledart checkpoint list frequent-routes
       agiledart checkpoint list frequent-routes -o json
       agiledart checkpoint list before-the-change
@@ -56,8 +58,12 @@ def list_checkpoints(name: str, agent: str | None, identity: str | None, output:
         response = client.ask(Checkpoints(name))
     if output == "json":
         print_json(response)
-    else:
+    elif name:
         print_checkpoints(harmless_document(response))
+    elif not response["retained"]:
+        click.echo("No checkpoint is retained. Retain one: agiledart stop APP --checkpoint S")
+    else:
+        print_retained(harmless_document(response)["retained"])
 
 
 @checkpoint.command(short_help="Take a checkpoint now, and wait until it is committed.")

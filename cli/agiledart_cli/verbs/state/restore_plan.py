@@ -37,6 +37,7 @@ class RestorePlan:
         taken: names of restored steps, each with a text about its state.
         dropped: names of steps of the checkpoint that are omitted; `empty`: steps of the topology that start empty.
         snapshots: the restored snapshots, by stages of the topology.
+        sinks: names of the sinks that go on with their output.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class RestorePlan:
     dropped: tuple[str, ...]
     empty: tuple[str, ...]
     snapshots: tuple[ImportedSnapshot, ...]
+    sinks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,12 @@ def plan_restore(
         tuple(name for name in had if name in drops),
         tuple(name for name in has if name not in restored),
         _all_of(snapshots) if is_same else _of_steps(_targets(restored, before, after), snapshots),
+        _sinks(before) & _sinks(after),
     )
+
+
+def _sinks(topology: PlannedTopology) -> frozenset[str]:
+    return frozenset(stage.name for stage in topology.plan.stages if stage.kind == "sink")
 
 
 def _targets(kept: Sequence[str], before: PlannedTopology, after: PlannedTopology) -> dict[int, int]:

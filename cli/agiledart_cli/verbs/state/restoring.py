@@ -92,6 +92,11 @@ def restore(
                 command, origin=CheckpointOrigin(match.kind, about, digest, match.snapshots)
             )
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=SUBMIT_SECONDS)
+    from agiledart_connectors.probing import FILE_EXISTS
+
+    for row in response.get("checks", ()):
+        if row["is_good"] and row["stage"] in match.sinks and row["text"] == FILE_EXISTS:
+            row["text"] = "exists; continues where the checkpoint ends"
     if output == "json":
         taken = {"from": about, "kind": match.kind, "taken": [name for name, _ in match.taken]}
         print_json({**response, "checkpoint": {**taken, "dropped": list(match.dropped), "empty": list(match.empty)}})
