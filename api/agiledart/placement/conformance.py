@@ -5,11 +5,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from agiledart.placement.running import PlacementOptions, PlacementResult, place
+from agiledart.placement.isolation import IsolatedFailure, run_isolated
+from agiledart.placement.running import MEMORY_BYTES, PlacementOptions, PlacementResult, place
+from agiledart.placement.user_strategies import load_strategy
 from agiledart_kernel.randomness import RandomStream
 from agiledart_placement.files.network_file import read_network
 from agiledart_placement.files.topology_file import joined_request, read_topology
+from agiledart_placement.problem.objective import Objective
+from agiledart_placement.problem.problem import Problem
 from agiledart_placement.problem.request import PlacementRequest
 
 PROBLEMS = 12
@@ -79,26 +84,57 @@ def check_strategy(name: str) -> Iterator[ConformanceFinding]:
     Raises:
         ConfigurationError: there is no such strategy, or it cannot be loaded.
     """
-    options = PlacementOptions(time_limit_s=LIMIT_S)
-    results = [place(generated_request(seed), name, options) for seed in range(PROBLEMS)]
+    load_strategy(name)
+    rule = "it returns a Placement within its time limit and raises nothing"
+    try:
+        answers: Any = run_isolated(_all_results, (name,), LIMIT_S * (PROBLEMS + 5), MEMORY_BYTES)
+    except IsolatedFailure as error:
+        yield ConformanceFinding(rule, False, str(error))
+        return
+    results, again, empty, alone = answers
+    yield _finding(
+        rule,
+        (
+            f"problem {seed}: {result.skipped or f'{result.seconds:.1f} s of {LIMIT_S:.0f}'}"
+            for seed, result in enumerate(results)
+            if result.skipped or result.seconds > LIMIT_S + 1
+        ),
+    )
     yield from _answers(results)
     yield _finding(
         "the same request and seed give the same placement",
         (
             f"problem {seed} gave two placements"
-            for seed, first in enumerate(results[:3])
-            if _nodes(place(generated_request(seed), name, options)) != _nodes(first)
+            for seed, (first, second) in enumerate(zip(results, again, strict=False))
+            if _nodes(first) != _nodes(second)
         ),
     )
     yield _hash_seeds(name)
-    yield _edge_cases(name, options)
+    yield _edge_cases(empty, alone)
+
+
+def _all_results(name: str) -> tuple[list[PlacementResult], list[PlacementResult], PlacementResult, PlacementResult]:
+    """Return results of all problems, of some of them again, of an empty graph, and of a single node with room."""
+    results = [_result(generated_request(seed), name) for seed in range(PROBLEMS)]
+    again = [_result(generated_request(seed), name) for seed in range(3)]
+    whole = generated_request(0)
+    node, state = next(iter(whole.hosts.items()))
+    free = tuple(replace(stage, pinned=None, candidates=None) for stage in whole.stages)
+    roomy = replace(state, resources={"slots": 99.0, "memory": 9_999.0})
+    empty = _result(replace(whole, stages=(), edges=(), loads=()), name)
+    return results, again, empty, _result(replace(whole, stages=free, hosts={node: roomy}), name)
+
+
+def _result(request: PlacementRequest, name: str) -> PlacementResult:
+    """Return the result of one problem in this process; an error of the strategy is the reason why it is skipped."""
+    try:
+        return place(request, name, PlacementOptions(time_limit_s=LIMIT_S, is_isolated=False))
+    except Exception as error:  # noqa: BLE001  users' code may raise anything
+        reason = f"it raised {type(error).__name__}: {error}"
+        return PlacementResult(name, Problem(request), Objective("score"), skipped=reason)
 
 
 def _answers(results: list[PlacementResult]) -> Iterator[ConformanceFinding]:
-    yield _finding(
-        "it returns a Placement within its time limit and raises nothing",
-        (f"problem {seed}: {result.skipped}" for seed, result in enumerate(results) if result.skipped),
-    )
     placed = [(seed, result) for seed, result in enumerate(results) if result.placement is not None]
     yield _finding(
         "every instance gets exactly one node of the network",
@@ -126,17 +162,10 @@ def _answers(results: list[PlacementResult]) -> Iterator[ConformanceFinding]:
     yield ConformanceFinding("capacities are kept where that is possible", not infeasible if evaluated else None, share)
 
 
-def _edge_cases(name: str, options: PlacementOptions) -> ConformanceFinding:
-    whole = generated_request(0)
-    empty = replace(whole, stages=(), edges=(), loads=())
+def _edge_cases(empty: PlacementResult, alone: PlacementResult) -> ConformanceFinding:
     problems = []
-    result = place(empty, name, options)
-    if result.skipped or (result.placement is not None and result.placement.nodes):
-        problems.append(f"an empty graph gives {result.skipped or 'a placement that is not empty'}")
-    node, state = next(iter(whole.hosts.items()))
-    free = tuple(replace(stage, pinned=None, candidates=None) for stage in whole.stages)
-    roomy = replace(state, resources={"slots": 99.0, "memory": 9_999.0})
-    alone = place(replace(whole, stages=free, hosts={node: roomy}), name, options)
+    if empty.skipped or (empty.placement is not None and empty.placement.nodes):
+        problems.append(f"an empty graph gives {empty.skipped or 'a placement that is not empty'}")
     if not alone.is_feasible:
         problems.append(f"one node that has room for everything gives {alone.skipped or 'no feasible placement'}")
     return _finding("an empty graph and a single node are placed", iter(problems))
@@ -150,14 +179,13 @@ def _hash_seeds(name: str) -> ConformanceFinding:
             "import sys; from agiledart.placement.conformance import printed_placement; "
             "print(printed_placement(sys.argv[1]))"
         )
-        run = subprocess.run(
-            [sys.executable, "-c", code, name],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            timeout=60 + 10 * LIMIT_S,
-        )
+        command, environment = [sys.executable, "-c", code, name], {**os.environ, "PYTHONHASHSEED": seed}
+        try:
+            run = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=environment, timeout=10 * LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            return ConformanceFinding(rule, None, "it did not end")
         if run.returncode:
             return ConformanceFinding(rule, None, run.stderr.strip().rpartition("\n")[2][:120])
         answers.append(run.stdout)
@@ -166,8 +194,7 @@ def _hash_seeds(name: str) -> ConformanceFinding:
 
 def printed_placement(name: str) -> str:
     """Return the placements of three generated problems as text."""
-    options = PlacementOptions(time_limit_s=LIMIT_S)
-    return repr([_nodes(place(generated_request(seed), name, options)) for seed in range(3)])
+    return repr([_nodes(_result(generated_request(seed), name)) for seed in range(3)])
 
 
 def _nodes(result: PlacementResult) -> object:

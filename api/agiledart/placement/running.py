@@ -80,12 +80,14 @@ class PlacementOptions:
         time_limit_s: None: searches run to their own end, and repeat.
         seed: of all random choices.
         formulation: of the integer programme: `cuts`, `plain` or `standard`.
+        is_isolated: run users' strategies in a process of their own.
     """
 
     objective: Objective | None = None
     time_limit_s: float | None = None
     seed: int = 1
     formulation: str = "cuts"
+    is_isolated: bool = True
 
 
 def place(request: PlacementRequest, strategy: str, options: PlacementOptions | None = None) -> PlacementResult:
@@ -179,12 +181,12 @@ def _run(request: PlacementRequest, problem: Problem, strategy: str, options: Pl
     limit = options.time_limit_s
     if strategy == "odp":
         return _run_odp(request, options)
-    if is_users(strategy):
+    if is_users(strategy) and options.is_isolated:
         within = DEFAULT_LIMIT_S if limit is None else limit
         answer = run_isolated(_call_strategy, (strategy, request, within), within + GRACE_S, MEMORY_BYTES)
         return _checked_answer(answer, strategy)
     request = replace(request, time_is_up=deadline(limit))
-    return load_strategy(strategy).place(request)
+    return _checked_answer(load_strategy(strategy).place(request), strategy)
 
 
 def _call_strategy(strategy: str, request: PlacementRequest, limit_s: float) -> object:
