@@ -159,6 +159,10 @@ class Instance:
         """Report whether waiting rows may be taken."""
         return self._inbox.has_released
 
+    def awaited_input(self) -> tuple[tuple[int, int], Position] | None:
+        """Return the channel for which rows wait in a merge by position, and its watermark; None while none waits for one."""
+        return self._inbox.awaited_input() if isinstance(self._inbox, Merge) else None
+
     @property
     def finished(self) -> bool:
         """Report whether END_OF_INPUT of all inputs has passed through."""

@@ -210,6 +210,13 @@ class Merge:
             return channel.consumed + sum(channel.joined)
         return channel.consumed
 
+    def awaited_input(self) -> tuple[Channel, Position] | None:
+        """Return the input for which rows wait, and its watermark; None while no row waits, or rows may be taken."""
+        if not self.queued_rows or self.has_released:
+            return None
+        channel = min(self._inputs, key=lambda name: _last_watermark(self._inputs[name]))
+        return channel, self._inputs[channel].watermark
+
     def received(self) -> list[tuple[int, int, int]]:
         """Return (edge, upstream instance, rows received) of each channel; those of ended generations together as `GONE`."""
         came = [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]

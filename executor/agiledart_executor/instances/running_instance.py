@@ -24,6 +24,7 @@ from agiledart_dataflow.runtime.outbox import Emit
 from agiledart_dataflow.runtime.receive_rate import ReceiveRate
 from agiledart_dataflow.runtime.resending import EarlyFrames
 from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_executor.instances.awaited_input import AwaitedInput
 from agiledart_executor.instances.changeover_pauses import ChangeoverPauses
 from agiledart_executor.instances.latency_log import LatencyLog
 from agiledart_executor.wire.agent_messages import InstanceName
@@ -230,6 +231,7 @@ class RunningInstance:
         self.use_writer(self.writer)
         self.takes = ReceiveRate()
         self.changeover_pauses = ChangeoverPauses()
+        self._awaited_input = AwaitedInput()
         self.take_outputs()
 
     def use_writer(self, writer: SinkWriter | None) -> None:
@@ -329,6 +331,7 @@ class RunningInstance:
         if statistics.source is not None and (lossy := self.reader_abilities.lossy) is not None:
             statistics.source.lost_behind = lossy.lost_behind
         measures = self._measures(statistics)
+        awaited = self.instance and self._awaited_input.figures(self.instance, time.monotonic_ns(), time.time_ns())
         return {
             "statistics": msgspec.to_builtins(statistics),
             "busy_ns": self.busy_ns,
@@ -345,6 +348,7 @@ class RunningInstance:
             "first_ms": _wall_ms(self.first_ns),
             "last_ms": _wall_ms(self.last_ns),
             **self.owned,
+            **({"awaited_input": awaited} if awaited else {}),
             **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
             **({"connection_status": connection_status} if (connection_status := self._connection_status()) else {}),

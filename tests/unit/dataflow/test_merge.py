@@ -170,3 +170,16 @@ def test_rows_of_an_instance_in_the_same_process_are_not_checked_one_by_one(asce
             one.take(1_000)
         take(0, 0, given(100 if take == one.passes else 0))
         assert (Compared.times >= 99) is not ascends
+
+
+def test_the_awaited_input_is_the_one_with_the_least_watermark_while_rows_wait() -> None:
+    both = merge()
+    assert both.awaited_input() is None
+    both.offer(*RIGHT, Batch([], [], covering(at(2))))
+    both.offer(*LEFT, batch(at(1), at(3)))
+    assert both.awaited_input() is None, "a row may be taken"
+    both.take(10)
+    assert both.awaited_input() == (RIGHT, covering(at(2)))
+    both.offer(*RIGHT, batch(at(9)))
+    both.take(10)
+    assert both.awaited_input() == (LEFT, covering(at(3)))

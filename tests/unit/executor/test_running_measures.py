@@ -21,6 +21,9 @@ class Counting:
         self.at = 0.0
         self.is_source = is_source
 
+    def awaited_input(self) -> None:
+        """No row waits for an input."""
+
     def statistics(self) -> InstanceStatistics:
         """100 rows a second come; a source sheds 10 of them, an operator has worked off 60."""
         rows = round(self.at * 100)
