@@ -27,10 +27,11 @@ from agiledart_kernel.limits import (
 from agiledart_kernel.machine import Message
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 3
+PROTOCOL_MAX: Final = 4
 """The wire protocols that this software speaks. Protocol 2 names attempt and generations in DATA and ACK frames.
 
-In protocol 3 a link answers probes, and data frames may be sent again over another link.
+In protocol 3 a link answers probes, and data frames may be sent again over another link. In protocol 4 a barrier may overtake
+rows that wait for credit.
 """
 
 DATA_PROTOCOL: Final = 3
@@ -38,6 +39,9 @@ DATA_PROTOCOL: Final = 3
 
 PROBE_PROTOCOL: Final = 3
 """The first protocol in which a link answers probes."""
+
+OVERTAKING_PROTOCOL: Final = 4
+"""The first protocol in which a receiver takes barriers that have overtaken rows."""
 
 HEADER_BYTES: Final = 5
 FRAME_HEADER: Final = struct.Struct(">IB")
@@ -260,6 +264,9 @@ BARRIER: Final = 2
 """Flag: the frame has no rows; checkpoint `epoch` begins behind it. It keeps its place among the rows and needs credit.
 """
 
+OVERTAKING_BARRIER: Final = BARRIER | PUNCTUATION_ONLY
+"""Flags: a barrier that has overtaken the rows that waited for credit. It needs none, and is acknowledged on receipt."""
+
 MAX_ROWS: Final = 1 << 16
 """Largest number of rows that a header may claim: no sensible encoding fits more into a data frame of 4 MiB."""
 
@@ -284,7 +291,7 @@ class DataHeader(NamedTuple):
     these 24 bytes in common. A stage gets a new generation when its instances change nodes or number while rows flow.
 
     Args:
-        flags: 0, or `PUNCTUATION_ONLY` or `BARRIER`, which go with 0 rows.
+        flags: 0, or `PUNCTUATION_ONLY`, `BARRIER` or `OVERTAKING_BARRIER`, which go with 0 rows.
         application: `application_number` of its run.
         attempt: number of the execution attempt. It grows with every roll-back, and a receiver takes frames of its own
             attempt only.
@@ -331,9 +338,9 @@ class DataHeader(NamedTuple):
         if version != DATA_VERSION:
             raise RemoteProtocolError("form", f"data frame of version {version}")
         header = cls._make((*rest, flags))
-        if flags not in (0, PUNCTUATION_ONLY, BARRIER) or (header.rows == 0) != (flags != 0):
+        if flags not in (0, PUNCTUATION_ONLY, BARRIER, OVERTAKING_BARRIER) or (header.rows == 0) != (flags != 0):
             raise RemoteProtocolError("form", f"flags {flags} with {header.rows} rows")
-        if flags == BARRIER and not header.epoch:
+        if flags & BARRIER and not header.epoch:
             raise RemoteProtocolError("form", "a barrier without a number")
         if header.rows > MAX_ROWS:
             raise RemoteProtocolError("oversize", f"{header.rows} rows, at most {MAX_ROWS}")

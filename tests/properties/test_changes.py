@@ -61,6 +61,18 @@ def test_rollbacks_beside_changes_do_not_alter_results(case: Case, rows: list[Ro
     assert host.run()["out"] == case.reference(placed(used(case, rows)))
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.two], ids=lambda case: case.name)
+@given(rows=ROWS.map(by_time), seed=SEEDS, lives=st.integers(0, 2), changes=st.integers(0, 2))
+@settings(max_examples=12, deadline=None)
+def test_epochs_and_changes_go_on_while_one_source_is_silent(
+    case: Case, rows: list[Row], seed: int, lives: int, changes: int
+) -> None:
+    host = changing(case, rows, seed, lives=lives, changes=changes, silent_epochs=6)
+    assert host.run()["out"] == case.reference(placed(used(case, rows)))
+    assert host.committed.epoch >= 6
+    assert audit(host.program.specification, host.statistics(), host.program.plan) == []
+
+
 def in_order_of_arrival(rows: Sequence[Row]) -> Topology:
     """Nothing in its results shows an order, so no positions are carried: barriers hold channels back."""
     topology = Topology("arrivals")
@@ -136,6 +148,7 @@ def test_runs_without_a_fault_cover_the_intended_events() -> None:
     assert sum(host.done for host in hosts) > 20
     assert sum(host.moved for host in hosts) > sum(host.done for host in hosts), "no two stages in one barrier"
     assert sum(host.queued for host in hosts) > 0
+    assert sum(host.overtaken for host in hosts) > 0
     assert sum(one_run(number, 2).done for number in range(20)) > 0
 
 

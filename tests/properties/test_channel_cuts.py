@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.runtime.channels import ReceivingChannel
 from agiledart_dataflow.runtime.resending import Unacknowledged
-from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel, barrier_mark
 from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_kernel.frames import BARRIER, PUNCTUATION_ONLY, DataHeader
 from agiledart_kernel.limits import KEPT_BYTES
@@ -51,7 +51,7 @@ class TakesDoubles(DataPort):
     def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number < came.expected:
-            barrier = header.epoch if header.flags == BARRIER else 0
+            barrier = barrier_mark(header)
             self._take(route, link, came.expected, came.rows, header.rows, barrier, body)
         else:
             super()._out_of_order(route, link, number, body)
@@ -62,8 +62,8 @@ class TakesBarriersTwice(DataPort):
 
     def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
-        if number < came.expected and header.flags == BARRIER:
-            self._take(route, link, came.expected, came.rows, 0, header.epoch, body)
+        if number < came.expected and header.flags & BARRIER:
+            self._take(route, link, came.expected, came.rows, 0, barrier_mark(header), body)
         else:
             super()._out_of_order(route, link, number, body)
 
@@ -74,7 +74,7 @@ class HurriesMarks(DataPort):
     def _out_of_order(self, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number > came.expected and header.flags == PUNCTUATION_ONLY:
-            self._take(route, link, came.expected, came.rows, 0, 0, body)
+            self._take(route, link, came.expected, came.rows, 0, None, body)
         else:
             super()._out_of_order(route, link, number, body)
 

@@ -5,6 +5,7 @@ generation's instance goes to the next one by reference or as snapshot bytes, la
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -49,6 +50,7 @@ class ChangingHost(InlineHost):
         changes: how many are made, and `lives`: how many roll-backs there are, as far as the run is long enough.
         only: stages that change, by name; all that may when there are none.
         window: as of `InlineHost`.
+        silent_epochs: as many are committed before the last source reads its first row.
 
     Attributes:
         done: committed changes; `moved`: stages in them; `queued`: rows that waited and were handed over.
@@ -66,10 +68,11 @@ class ChangingHost(InlineHost):
         starts: Mapping[str, int] | None = None,
         only: Sequence[str] = (),
         window: int = 1,
+        silent_epochs: int = 0,
     ) -> None:
         super().__init__(topology, parallelism=parallelism, seed=seed, window=window, starts=starts)
         self._rows, self._topology, self._only, self._window = rows, topology, only, window
-        self._changes, self._lives = changes, lives
+        self._changes, self._lives, self._silent_epochs = changes, lives, silent_epochs
         self.done = self.moved = self.queued = self.begun = 0
         self._life_begins(Committed(0, {}, self.program.plan))
         for instance in self.instances.values():
@@ -105,7 +108,7 @@ class ChangingHost(InlineHost):
         committed, saved = self.committed, self.committed.saved
         plan = committed.plan
         self.program = compile_program(self._topology, plan)
-        self._channels = {name: _Channel(self._window, self._random) for name in plan.channels()}
+        self._channels = {name: _Channel(self._window, self._random, plan.edges[name[0]]) for name in plan.channels()}
         self._life_begins(committed)
         self.instances = {}
         for sink, writer in self.writers.items():
@@ -113,8 +116,10 @@ class ChangingHost(InlineHost):
                 writer.rows[:] = saved.get(sink, [])
         for number, source in enumerate(self.sources):
             fresh = type(source)(self.program, source.stage, source._validator._reader)
+            fresh.waiting_output = partial(self._waiting_output, source.stage, 0)
             if (source.stage, 0) in saved:
                 fresh.restore(saved[source.stage, 0])
+                self._resume_outputs(0, fresh)
             counts = fresh.statistics().source
             assert counts is not None
             fresh._validator._reader = MemoryReader(Connector("list", payload=self._rows[number][counts.lines :]))
@@ -127,6 +132,7 @@ class ChangingHost(InlineHost):
                 before = {name: data for name, data in saved.items() if name[0] == stage.index}
                 if (stage.index, member) in before:
                     instance.restore(before[stage.index, member])
+                    self._resume_outputs(member, instance)
                 elif before:
                     instance.take_over(
                         [instance.snapshot_parts_in(index_of(name[1]), data) for name, data in before.items()]
@@ -145,6 +151,7 @@ class ChangingHost(InlineHost):
             self._prepares(name, barrier, snapshot, change, instance.is_caught_up)
 
         instance.on_barrier = prepared
+        instance.waiting_output = partial(self._waiting_output, *name)
         instance.programs = getattr(self, "programs", {})
 
     # ---- epochs
@@ -199,9 +206,16 @@ class ChangingHost(InlineHost):
         return True
 
     def _has_ended(self, name: Name) -> bool:
-        if name in self.instances:
-            return self.instances[name].finished
-        return any(source.finished for source in self.sources if (source.stage, 0) == name)
+        """Whether it has come to its end, and all of its output was taken; behind a change merges take it early."""
+        part = self.instances.get(name) or next((source for source in self.sources if (source.stage, 0) == name), None)
+        if part is None or not part.finished or self._after:
+            return part is not None and part.finished
+        outputs = self.program.plan.outgoing(name[0])
+        return all(
+            channel.sending.idle
+            for (edge, source, _), channel in self._channels.items()
+            if source == name[1] and self.program.plan.edges[edge] in outputs
+        )
 
     def _last_of(self, name: Name) -> bytes:
         """State of an instance at the end of its input, before this epoch's barrier."""
@@ -236,7 +250,7 @@ class ChangingHost(InlineHost):
         self._wanted = after = msgspec.structs.replace(after, stages=tuple(stages))
         self.programs[name] = program = compile_program(self._topology, after)
         for channel in after.channels():
-            self._channels.setdefault(channel, _Channel(self._window, self._random))
+            self._channels.setdefault(channel, _Channel(self._window, self._random, after.edges[channel[0]]))
         for stage in chosen:
             for member in after.members(stage.index):
                 instance = self._made(stage.index, member, program)
@@ -294,15 +308,20 @@ class ChangingHost(InlineHost):
     def _poll(self) -> bool:
         number = self._random.index(len(self.sources))
         source = self.sources[number]
-        if not source.finished and self._passed[number] < self._epoch and self._random.index(2):
-            self._passed[number] += 1
+        may_pass = not source.finished or not (self._after or self._has_ended((source.stage, 0)))
+        if may_pass and self._passed[number] < self._epoch and self._random.index(2):
             program = self.programs.get(self._after)
-            snapshot = source.send_barrier(self._passed[number], self._emitter(0), self._after, program)
-            self._prepares((source.stage, 0), self._passed[number], snapshot, self._after, True)
+            while self._passed[number] < self._epoch:  # after its end it counted as prepared for a change
+                self._passed[number] += 1
+                snapshot = source.send_barrier(self._passed[number], self._emitter(0), self._after, program)
+            self._prepares((source.stage, 0), self._epoch, snapshot, self._after, not source.finished)
             return True
         if self._passed[number] < self._epoch and self._random.index(2):
             return False  # silent, until the barrier is through
         return super()._poll()
+
+    def _may_read(self, number: int) -> bool:
+        return number < len(self.sources) - 1 or self.committed.epoch >= self._silent_epochs
 
     def _carry(self) -> bool:
         edge, source, target = name = self._random.choice(list(self._channels))
@@ -324,7 +343,7 @@ class ChangingHost(InlineHost):
         codec = self._codecs[edge]
         if frame.barrier:
             batch = codec.decode_barrier(codec.encode(frame))
-            batch.barrier = frame.barrier
+            batch.barrier, batch.overtakes = frame.barrier, frame.overtakes
             instance.offer_barrier(edge, source, batch)
         else:
             for piece, body in codec.encode_within(frame, 1 << 20):
@@ -343,7 +362,12 @@ class ChangingHost(InlineHost):
     def _work(self) -> bool:
         name = stage, member = self._random.choice(list(self.instances))
         instance = self.instances[name]
+        is_due = self._epoch > self.committed.epoch and name not in self._prepared and not self._after
+        if is_due and instance.has_ended_inputs and not self._has_ended(name):
+            instance.begin_barrier(self._epoch, self._emitter(member))  # no input brings it any more
+            return True
         if self._blocked(stage, member):
+            instance.pass_barriers(self._emitter(member))
             return False
         before = instance.watermark
         instance.work(self._emitter(member), 1 + self._random.index(8))

@@ -5,6 +5,7 @@ It is what executors do, with all freedom that they have used against the engine
 
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from agiledart_connectors.memory import MemoryReader
@@ -14,9 +15,11 @@ from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.parallelism_request import RequestedParallelism
+from agiledart_dataflow.plan.stage_plan import Edge
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.overtaken_rows import WaitingOutput
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_kernel.randomness import RandomStream
@@ -28,8 +31,9 @@ _PATIENCE = 10_000
 class _Channel:
     """Both ends of one channel."""
 
-    def __init__(self, window: int, random: RandomStream) -> None:
-        self.sending = SendingChannel(window, max_rows=1 + random.index(12), bound_rows=8)
+    def __init__(self, window: int, random: RandomStream, edge: Edge) -> None:
+        merges = edge.carries == "positions"
+        self.sending = SendingChannel(window, max_rows=1 + random.index(12), bound_rows=8, overtakes=merges)
         self.receiving = ReceivingChannel(window)
         self._offered: deque[bool] = deque()  # batches not yet taken: True for those that count as data frames
         self._batches = self._frames = 0
@@ -37,8 +41,9 @@ class _Channel:
     def offered(self, frame: Batch) -> None:
         """A frame has come to the receiver."""
         came = self.receiving
-        came.accept(came.frames + came.watermarks, came.rows, len(frame), barrier=bool(frame.barrier))
-        self._offered.append(bool(len(frame) or frame.barrier))
+        needs_credit = frame.barrier > 0 and not frame.overtakes
+        came.accept(came.frames + came.watermarks, came.rows, len(frame), barrier=needs_credit)
+        self._offered.append(len(frame) > 0 or needs_credit)
 
     def acknowledge(self, consumed: int) -> bool:
         """Report to the sender what the instance has taken; True when that is news."""
@@ -66,6 +71,7 @@ class InlineHost:
         starts: instances of stages with limits, by name of a step, in place of the lower limit.
 
     Attributes:
+        overtaken: rows that barriers have overtaken.
         snapshots: of each checkpoint by (stage, instance); rows that a sink had written then, under its step's name.
     """
 
@@ -92,7 +98,7 @@ class InlineHost:
                 if step.state is not None:
                     step.state.keep = "disk"
         plan = self.program.plan
-        self._channels = {name: _Channel(window, self._random) for name in plan.channels()}
+        self._channels = {name: _Channel(window, self._random, plan.edges[name[0]]) for name in plan.channels()}
         self._codecs = {edge.index: self.program.codec(edge.index) for edge in plan.edges}
         self.sources: list[SourceInstance] = []
         self.instances: dict[tuple[int, int], Instance] = {}
@@ -103,21 +109,39 @@ class InlineHost:
                     endpoint = self.program.endpoint(stage.index)
                     reader = open_source(endpoint.connector, endpoint.row_type)
                     self.sources.append(SourceInstance(self.program, stage.index, reader))
+                    self.sources[-1].waiting_output = partial(self._waiting_output, stage.index, 0)
                     continue
                 if stage.kind == "sink":
                     endpoint = self.program.endpoint(stage.index)
                     self.writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
                 writer = self.writers.get(stage.name) if stage.kind == "sink" else None
                 self.instances[stage.index, index] = Instance(self.program, stage.index, index, writer, make_store)
-        self._now = self.wall_ns = 0
+        self._now = self.wall_ns = self.overtaken = 0
         self._barriers = barriers
         self._begun = [0] * len(self.sources)
         self.snapshots: dict[int, dict[Any, Any]] = {number: {} for number in range(1, barriers + 1)}
         for name, instance in self.instances.items():
             self._watch(name, instance)
 
+    def _waiting_output(self, stage: int, member: int) -> list[WaitingOutput]:
+        """What a barrier would overtake now."""
+        waiting = []
+        for (edge, source, target), channel in self._channels.items():
+            if source == member and self.program.plan.edges[edge].source == stage:
+                overtaken = channel.sending.overtaken()
+                if overtaken is not None:
+                    self.overtaken += sum(map(len, overtaken[0]))
+                    waiting.append(WaitingOutput(edge, target, *overtaken))
+        return waiting
+
+    def _resume_outputs(self, member: int, part: Instance | SourceInstance) -> None:
+        """Send what the barrier overtook again, before anything else."""
+        for edge, target, batches, watermark in part.take_unsent():
+            self._channels[edge, member, target].sending.resume(batches, watermark)
+
     def _watch(self, name: tuple[int, int], instance: Instance) -> None:
         """Keep what the instance reports at each barrier."""
+        instance.waiting_output = partial(self._waiting_output, *name)
         sink = self.program.plan.stages[name[0]].name
 
         def keep(barrier: int, snapshot: bytes, _: bytes) -> None:
@@ -132,8 +156,10 @@ class InlineHost:
         """Go on from a checkpoint of another run that is complete; `lines`: of each source, all that it ever reads."""
         for name, instance in self.instances.items():
             instance.restore(snapshots[name])
+            self._resume_outputs(name[1], instance)
         for source, rows in zip(self.sources, lines, strict=True):
             source.restore(snapshots[source.stage, 0])
+            self._resume_outputs(0, source)
             statistics = source.statistics().source
             assert statistics is not None
             source._validator._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
@@ -182,13 +208,17 @@ class InlineHost:
             snapshot = source.send_barrier(self._begun[number], self._emitter(0))
             self.snapshots[self._begun[number]][source.stage, 0] = snapshot
             return True
-        if source.finished or self._blocked(source.stage, 0):
+        if source.finished or self._blocked(source.stage, 0) or not self._may_read(number):
             return False
         polled = source.poll(self._now, self.wall_ns, 1 + self._random.index(5))
         self._now = max(self._now, polled.wait_until_ns or 0)
         if polled.batch is not None:
             source.send(polled.batch, self._emitter(0))
         return polled.batch is not None
+
+    def _may_read(self, number: int) -> bool:
+        """Whether a source is not silent."""
+        return True
 
     def _carry(self) -> bool:
         name = edge, source, target = self._random.choice(list(self._channels))
@@ -201,7 +231,7 @@ class InlineHost:
         for piece, body in self._codecs[edge].encode_within(frame, 1 << 20):
             assert len(piece) == len(frame), "these rows are small"
             batch = self._codecs[edge].decode(body)
-            batch.barrier = frame.barrier
+            batch.barrier, batch.overtakes = frame.barrier, frame.overtakes
             (instance.offer_barrier if batch.barrier else instance.offer)(edge, source, batch)
         channel.offered(frame)
         return True
@@ -216,6 +246,7 @@ class InlineHost:
             self.instances[name] = instance = fresh
             self._watch(name, fresh)
         if self._blocked(stage, index):
+            instance.pass_barriers(self._emitter(index))
             return False
         before = instance.watermark
         instance.work(self._emitter(index), 1 + self._random.index(8))

@@ -112,6 +112,7 @@ class Source:
 
     def __init__(self, world: "World", rows: list[int], out: Channel, memory: Any) -> None:
         self.world, self.rows, self.out = world, rows, out
+        self.position: int
         self.position, waiting = memory or (0, [])
         self.watermark = self.rows[self.position - 1] if self.position else START
         self.passed, self.waiting = world.committed, list(waiting)
@@ -359,7 +360,12 @@ class World:
         for source in self.sources:
             if self.random.random() < 0.3:
                 source.barrier(self.open)
-        parts = {"live": self.sources[0], "quiet": self.sources[1], "step": self.step, "merge": self.merge}
+        parts: dict[str, Source | Stage] = {
+            "live": self.sources[0],
+            "quiet": self.sources[1],
+            "step": self.step,
+            "merge": self.merge,
+        }
         snapshots = {name: part.snapshot(self.open) for name, part in parts.items()}
         if all(snapshot is not None for snapshot in snapshots.values()):
             self.committed, self.memories = self.open, snapshots

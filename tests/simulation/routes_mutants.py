@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agiledart_dataflow.runtime.resending import Unacknowledged
-from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel
+from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel, barrier_mark
 from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_executor.routes.circuit_costs import Circuit
 from agiledart_executor.routes.circuit_selector import CircuitSelector, CircuitState
@@ -43,7 +43,7 @@ def doubles_are_taken(patch: pytest.MonkeyPatch) -> None:
         if number >= came.expected:
             _out_of_order(self, route, link, number, body)
             return
-        barrier = header.epoch if header.flags == BARRIER else 0
+        barrier = barrier_mark(header)
         self._take(route, link, came.expected, came.rows, header.rows, barrier, body)
 
     patch.setattr(DataPort, "_out_of_order", wrong)
@@ -84,7 +84,7 @@ def marks_overtake(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: DataPort, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
         if number > came.expected and header.flags == PUNCTUATION_ONLY:
-            self._take(route, link, came.expected, came.rows, 0, 0, body)
+            self._take(route, link, came.expected, came.rows, 0, None, body)
         else:
             _out_of_order(self, route, link, number, body)
 
@@ -96,8 +96,8 @@ def barriers_count_twice(patch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: DataPort, route: _IncomingChannel, link: Link, number: int, body: bytes) -> None:
         header, came = DataHeader.unpack(body), route.end.channel
-        if number < came.expected and header.flags == BARRIER:
-            self._take(route, link, came.expected, came.rows, 0, header.epoch, body)
+        if number < came.expected and header.flags & BARRIER:
+            self._take(route, link, came.expected, came.rows, 0, barrier_mark(header), body)
         else:
             _out_of_order(self, route, link, number, body)
 

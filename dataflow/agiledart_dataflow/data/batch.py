@@ -40,6 +40,7 @@ class Batch(msgspec.Struct, gc=False):
         barrier: number of a checkpoint whose barrier this is; 0: none. A barrier has no rows.
         converted: the rows in the other form, once they were converted.
         change: of a barrier: the name of the plan that is valid after it, where the plan changes.
+        overtakes: of a barrier: it needs no credit and has overtaken the rows that waited before it (decision 0014).
         ascends: an instance of this process made the batch from ordered input, so a merge need not check its order again.
     """
 
@@ -50,6 +51,7 @@ class Batch(msgspec.Struct, gc=False):
     converted: Any = None
     change: bytes = b""
     ascends: bool = False
+    overtakes: bool = False
 
     def __len__(self) -> int:
         return len(self.held)

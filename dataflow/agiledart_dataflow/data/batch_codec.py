@@ -59,10 +59,10 @@ class BatchCodec:
         carries: data beside the rows.
     """
 
-    __slots__ = ("_carries", "_decoder", "_encoder", "_head_decoder", "_is_loose", "_row_type")
+    __slots__ = ("_decoder", "_encoder", "_head_decoder", "_is_loose", "_row_type", "carries")
 
     def __init__(self, row_type: Any, carries: Carries = "positions") -> None:
-        self._row_type, self._carries = row_type, carries
+        self._row_type, self.carries = row_type, carries
         self._is_loose = is_dict(row_type) and Any in get_args(row_type)
         self._encoder = msgspec.msgpack.Encoder()
         kind = generic(tuple, generic(list, row_type), _ORDER_TYPES[carries], tuple[int, ...])
@@ -80,15 +80,15 @@ class BatchCodec:
                 check_plain(held)
             return self._encoder.encode((held or [], batch.order if len(held) else self._nothing(), batch.watermark))
         order = batch.order
-        if self._carries == "times":
+        if self.carries == "times":
             order = struct.pack(f"<{len(order)}q", *order) if type(order) is list else order.astype("<i8").tobytes()
-        elif self._carries == "positions":
+        elif self.carries == "positions":
             order = packed(order)
         head = self._encoder.encode((len(held), order, batch.watermark))
         return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, encoded(held)))
 
     def _nothing(self) -> list[Any] | None:
-        return None if self._carries == "rows" else []
+        return None if self.carries == "rows" else []
 
     def encode_within(
         self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES, body: bytes | None = None
@@ -163,9 +163,9 @@ class BatchCodec:
             held = decoded(body[start + length :], self._row_type)
         except ConfigurationError as error:
             raise RemoteProtocolError("form", f"columns came, but {error}") from None
-        if self._carries == "times":
+        if self.carries == "times":
             order = _times(order)
-        elif self._carries == "positions":
+        elif self.carries == "positions":
             order = unpacked(order, len(held))
         if not watermark or not count or len(held) != count or (order is not None and len(order) != count):
             raise RemoteProtocolError(

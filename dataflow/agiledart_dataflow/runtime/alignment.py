@@ -54,6 +54,11 @@ class Alignment(Generic[C]):
         """Note that an input has ended: no barrier waits for it any more."""
         self._ended[channel] = True
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether all inputs have ended."""
+        return all(self._ended.values())
+
     def advance(self) -> bool:
         """Advance `complete` by one barrier that has come through all inputs, and return True; call until it returns False."""
         open_barriers = [passed for channel, passed in self._passed.items() if not self._ended[channel]]

@@ -138,6 +138,11 @@ class Arrivals:
         return True
 
     @property
+    def has_ended(self) -> bool:
+        """Return whether the end of every input has come, and no row waits here: a snapshot would not hold it."""
+        return self._alignment.has_ended and not self._ready
+
+    @property
     def is_caught_up(self) -> bool:
         """Return True: no row is taken beyond a barrier that is not in a snapshot."""
         return True

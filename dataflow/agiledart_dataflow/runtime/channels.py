@@ -6,15 +6,17 @@ has taken* its rows, so pressure travels upstream to the source.
 
 A punctuation (a frame without rows that carries only the watermark) needs no credit, or two inputs of a merge could wait for each
 other for ever. It has a window of its own, acknowledged on receipt, and only the newest watermark waits: watermarks are monotone,
-so it includes the older one. Acknowledgements are cumulative counts, so a repeated or late one does no harm. The size of frames
-and the number of waiting frames follow from the rate of the receiver (`receive_rate`).
+so it includes the older one. A barrier that overtakes is sent and acknowledged like a punctuation. It leaves before the rows that
+wait here, and these are saved with the sender (decision 0014). Acknowledgements are cumulative counts, so a repeated or late one
+does no harm. The size of frames and the number of waiting frames follow from the rate of the receiver (`receive_rate`).
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Order, has_positions, joined_order, joined_rows, part_of, place
-from agiledart_dataflow.data.position import START, covering, is_final
+from agiledart_dataflow.data.position import START, Position, covering, is_final
 from agiledart_dataflow.runtime.receive_rate import FIRST_ROWS, LEAST_FRAMES, MOST_FRAME_ROWS
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import (
@@ -43,6 +45,7 @@ class SendingChannel:
             overshoot it, so the bound is checked before the call, not inside it.
         lazy_watermarks: a watermark waits for rows, for the end, or until `release_watermark`: no step downstream needs it.
         paced: frames are small until the receiver has reported how many rows they may have.
+        overtakes: barriers overtake waiting rows, because the receiver merges by position. A barrier with a change does not.
 
     Attributes:
         rows_limit, columns_limit: rows that a frame may have.
@@ -52,6 +55,7 @@ class SendingChannel:
     __slots__ = (
         "_acknowledged",
         "_acknowledged_watermarks",
+        "_barriers",
         "_bound_rows",
         "_fitting",
         "_fitting_columns",
@@ -67,6 +71,7 @@ class SendingChannel:
         "columns_limit",
         "frames_sent",
         "has_more",
+        "overtakes",
         "rows_limit",
         "rows_sent",
         "rows_waiting",
@@ -81,7 +86,10 @@ class SendingChannel:
         *,
         lazy_watermarks: bool = False,
         paced: bool = False,
+        overtakes: bool = False,
     ) -> None:
+        self.overtakes = overtakes
+        self._barriers: deque[Batch] = deque()  # they leave before all that waits
         self._lazy, self._released = lazy_watermarks, False
         self._window, self._max_rows, self._bound_rows = window, max_rows, bound_rows
         self._pending: deque[Batch] = deque()
@@ -117,6 +125,7 @@ class SendingChannel:
         """Report whether everything put in was sent and acknowledged."""
         return (
             not self._pending
+            and not self._barriers
             and self._watermark == self._watermark_sent
             and self.frames_sent == self._acknowledged
             and self.watermarks_sent == self._acknowledged_watermarks
@@ -133,14 +142,83 @@ class SendingChannel:
         return self.frames_sent - self._acknowledged
 
     def put(self, batch: Batch) -> None:
-        """Queue a batch; its watermark supersedes all earlier ones once its rows are sent. A barrier keeps its place."""
+        """Queue a batch; its watermark supersedes all earlier ones once its rows are sent."""
         count = len(batch.held)
-        if count or batch.barrier:
+        if count:
             self._pending.append(batch)
             self.rows_waiting += count
+        elif batch.barrier:
+            self._put_barrier(batch)
+            return
         if self._watermark is None or batch.watermark > self._watermark:
             self._watermark = batch.watermark
-        self.has_more = bool(self._pending) or self._watermark != self._watermark_sent
+        self.has_more = bool(self._pending or self._barriers) or self._watermark != self._watermark_sent
+
+    def _put_barrier(self, batch: Batch) -> None:
+        """Queue a barrier: in its place, or before all that waits. A channel whose end is sent carries none any more."""
+        if self.has_ended:
+            return
+        self.has_more = True
+        if batch.change or not self.overtakes or self._has_barrier_in_line:
+            self._keep_end_back()
+            self._pending.append(batch)
+        else:
+            # What is overtaken lies behind the barrier for the receiver, so the barrier promises nothing then.
+            promised = START if self._waits else batch.watermark
+            self._barriers.append(Batch([], None, promised, batch.barrier, overtakes=True))
+            if promised is START:
+                return
+        if self._watermark is None or batch.watermark > self._watermark:
+            self._watermark = batch.watermark
+
+    def _keep_end_back(self) -> None:
+        """Let the end of the input follow a barrier in line, where the last waiting rows would have carried it."""
+        if self._pending and is_final(self._pending[-1].watermark):
+            last = self._pending[-1]
+            self._pending[-1] = Batch(last.held, last.order, START, ascends=last.ascends)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the end is sent."""
+        return self._watermark_sent is not None and is_final(self._watermark_sent)
+
+    @property
+    def _has_barrier_in_line(self) -> bool:
+        """Return whether a barrier waits in its place; those that follow stay behind it."""
+        return any(waiting_batch.barrier for waiting_batch in self._pending)
+
+    @property
+    def _waits(self) -> bool:
+        """Return whether rows or the end wait to be sent."""
+        watermark = self._watermark
+        is_ending = watermark is not None and is_final(watermark) and watermark != self._watermark_sent
+        return bool(self._pending) or is_ending
+
+    def overtaken(self) -> tuple[list[Batch], Position] | None:
+        """Return the rows that a barrier without a change would overtake now, and the watermark behind them.
+
+        None where none would be overtaken: nothing waits, or barriers keep their place here.
+        """
+        if not self.overtakes or not self._waits or self._has_barrier_in_line:
+            return None
+        batches = list(self._pending)
+        if self._head:
+            first = batches[0]
+            order = None if first.order is None else first.order[self._head :]
+            rows = part_of(first.held, self._head, len(first.held))
+            batches[0] = Batch(rows, order, first.watermark, ascends=first.ascends)
+        return batches, self._newest_watermark()
+
+    def resume(self, batches: Iterable[Batch], watermark: Position) -> None:
+        """Queue the rows that a barrier overtook, in the attempt that begins there; before any other row is put in."""
+        for batch in batches:
+            self.put(batch)
+        self.put(Batch([], None, watermark))
+
+    @property
+    def has_barrier(self) -> bool:
+        """Return whether a barrier is to leave at once, whatever waits and whether or not the receiver has space."""
+        return bool(self._barriers)
 
     def passes(self, batch: Batch) -> bool:
         """Count a batch as sent if it may go at once, unchanged, and return True; else return False and change nothing.
@@ -150,6 +228,7 @@ class SendingChannel:
         count, watermark = len(batch.held), batch.watermark
         if (
             self._pending
+            or self._barriers
             or not count
             or count > (self.rows_limit if type(batch.held) is list else self.columns_limit)
             or self.frames_sent - self._acknowledged >= self._window
@@ -170,6 +249,7 @@ class SendingChannel:
         """
         if (
             self._pending
+            or self._barriers
             or self.frames_sent != self._acknowledged
             or (self._watermark is not None and watermark < self._watermark)
         ):
@@ -180,6 +260,13 @@ class SendingChannel:
 
     def next_frame(self) -> Batch | None:
         """Return the next frame that may go now, or None; call until it returns None."""
+        if self._barriers:
+            batch = self._barriers.popleft()
+            self.watermarks_sent += 1
+            if batch.watermark > (self._watermark_sent or START):
+                self._watermark_sent = batch.watermark
+            self.has_more = bool(self._barriers or self._pending) or self._watermark != self._watermark_sent
+            return batch
         if self._pending:
             if self.frames_sent - self._acknowledged >= self._window:
                 return None

@@ -15,7 +15,8 @@ from agiledart_dataflow.data.partitioning import ROUND_ROBIN_BITS, KeyRouter
 from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.predecessors import predecessors_of, successor_of
 from agiledart_dataflow.plan.stage_plan import Edge, Stage
-from agiledart_dataflow.runtime.outbox import GONE, or_nothing
+from agiledart_dataflow.runtime.outbox import GONE, SentCounts, or_nothing
+from agiledart_dataflow.runtime.overtaken_rows import OvertakenRows
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.key_groups import OperatorState, StateSnapshot
 from agiledart_dataflow.state.move_group import move_group
@@ -37,14 +38,16 @@ class SnapshotParts(NamedTuple):
         sent: counts of rows sent, by channel, and the last watermark.
         watermark: position up to which it is complete, like its whole generation.
         counts: of its steps, in the order in which rows pass them.
+        overtaken: rows that the barrier overtook at its outputs; none at a barrier with a change.
     """
 
     which: int
     entered: Any
     state: OperatorState | StateSnapshot
-    sent: tuple[Position, list[int], list[tuple[int, int, int]]]
+    sent: SentCounts
     watermark: Position
     counts: list[StepCounts]
+    overtaken: Sequence[OvertakenRows] = ()
 
 
 class Successor:
@@ -95,6 +98,8 @@ class GenerationHandover:
         self._stage, self._index = self._plan.stages[stage], index
         self._left = sorted(left, key=lambda parts: parts.which)
         self._edges = {edge.index: edge for edge in self._plan.incoming(stage)}
+        if any(parts.overtaken for parts in left):
+            raise ChangeFailed(f"an instance of {self._stage.name} has rows that the barrier of the change overtook")
         if len(frozenset((parts.watermark, parts.sent[0]) for parts in left)) > 1:
             raise ChangeFailed(f"the instances of {self._stage.name} do not stand at one frontier")
 

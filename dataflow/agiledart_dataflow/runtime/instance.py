@@ -7,6 +7,7 @@ The executor, `agiledart run` and the simulator's inline host all drive the same
     open      outputs are blocked →        no rows are taken: pressure travels upstream through the channels
     open      a barrier at one input →     that input waits; the others go on
     open      the barrier at all inputs →  snapshot; the barrier leaves by every output, before any later row
+    open      that, outputs blocked →      the same; the barrier overtakes the rows that wait there, and they are in the snapshot
     open      user code raised →           as `on_error` says: `UserCodeError` ends it, or the row is counted and put aside
     open      the end of all inputs →      draining: windows close, timers of event time fire, the end leaves by every output
     draining  no rows left →               finished
@@ -17,7 +18,6 @@ The executor, `agiledart run` and the simulator's inline host all drive the same
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import msgspec
@@ -25,11 +25,13 @@ import msgspec
 from agiledart_dataflow.aggregation.make_operator import MakeStore
 from agiledart_dataflow.counts.statistics import InstanceStatistics, StepCounts
 from agiledart_dataflow.data.batch import Batch, Held, Order
+from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.position import START, Position, is_final, reached
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.arrivals import Arrivals, SingleInputArrivals, arrivals_type, inbox_for
+from agiledart_dataflow.runtime.direct_sink import DirectSink, direct_sink, loop_into
 from agiledart_dataflow.runtime.generation_handover import (
     ChangeFailed,
     GenerationHandover,
@@ -38,7 +40,14 @@ from agiledart_dataflow.runtime.generation_handover import (
 )
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
-from agiledart_dataflow.runtime.outbox import Emit, Outbox
+from agiledart_dataflow.runtime.outbox import Emit, Outbox, SentCounts
+from agiledart_dataflow.runtime.overtaken_rows import (
+    OvertakenRows,
+    SentState,
+    WaitingOutput,
+    decoded_rows,
+    encoded_rows,
+)
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.single_input_merge import SingleInputMerge, merge_for
 from agiledart_dataflow.runtime.stage_steps import Observer, RowTap, StageSteps
@@ -46,7 +55,7 @@ from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapsh
 from agiledart_dataflow.state.dirty_keys import Increment
 from agiledart_dataflow.state.key_groups import NO_STATE, OperatorState, StateSnapshot, snapshot_of
 from agiledart_dataflow.state.snapshot_reader import Pieces, restore_groups
-from agiledart_kernel.errors import LocalProtocolError, OperationFailed
+from agiledart_kernel.errors import LocalProtocolError
 
 WORK_BUDGET = 4_096
 """Rows that one call of `work` treats at most: some milliseconds, so that a driver stays responsive."""
@@ -59,22 +68,6 @@ EncodedSnapshot = bytes | AsyncInstanceSnapshot
 
 BarrierReport = Callable[[int, Any, bytes], None]
 """Handler of a barrier that has come through all inputs: (number, the instance's `EncodedSnapshot`, the change it carries)."""
-
-
-@dataclass(frozen=True)
-class DirectSink:
-    """Sink as seen by a caller that writes into it directly.
-
-    Attributes:
-        step: its name, for errors.
-        channel: (edge, upstream instance) by which its rows would come.
-        write, count: take rows; add to the number of rows taken.
-    """
-
-    step: str
-    channel: tuple[int, int]
-    write: Callable[[list[Any]], None]
-    count: Callable[[int], None]
 
 
 def _do_nothing() -> None:
@@ -95,6 +88,7 @@ class Instance:
         state: its operator's state, by key group; without the rows waiting in the inbox.
         programs: the topology with the plans that may hold behind barriers to come, by their names.
         on_save: called before it saves itself.
+        waiting_output: returns what waits in its channels; a barrier may overtake it.
         on_stop: called when its generation has reached its end, before it saves itself.
         final_snapshot: its state at the end of its generation; None while that goes on.
         increments: decides whether a snapshot is full or an increment; set by an executor that stores snapshots.
@@ -122,6 +116,8 @@ class Instance:
         self.programs: Mapping[bytes, Program] = {}
         self.final_snapshot: SnapshotParts | None = None
         self.on_stop = self.on_save = _do_nothing
+        self.waiting_output: Callable[[], list[WaitingOutput]] = list
+        self._unsent: list[OvertakenRows] = []  # what the barrier overtook from which it was restored
         self.change_passed = False
         self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
@@ -200,6 +196,32 @@ class Instance:
             left -= count or 1
         return self.final_snapshot is None
 
+    def pass_barriers(self, emit: Emit) -> None:
+        """Pass the barriers that all inputs have given, while no output has space for rows; they overtake what waits there.
+
+        A barrier with a change stays in line: the instances of a generation stop with all released rows processed.
+        """
+        barriers = self._inbox.barriers
+        while barriers and not self._asked.get(barriers[0]) and self.final_snapshot is None:
+            self._pass_barrier(barriers.pop(0), emit)
+
+    @property
+    def has_ended_inputs(self) -> bool:
+        """Report whether no input can bring a barrier any more, so that the instance begins barriers itself."""
+        return self._inbox.has_ended and not self._inbox.barriers and self.final_snapshot is None
+
+    def begin_barrier(self, barrier: int, emit: Emit) -> None:
+        """Begin a barrier here, where all inputs have ended."""
+        self._pass_barrier(barrier, emit)
+
+    def take_unsent(self) -> list[WaitingOutput]:
+        """Return, once, the rows that the barrier overtook from which it was restored. Its channels send them first."""
+        unsent, self._unsent = self._unsent, []
+        return decoded_rows(unsent, self._codec)
+
+    def _codec(self, edge: int) -> BatchCodec:
+        return self._program.codec(edge)
+
     def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
         """Take the rows of a batch at once, as `offer` and `work` would; return False where they have to be offered.
 
@@ -218,22 +240,14 @@ class Instance:
             self._pass(held, order, watermark, emit)
         return True
 
-    def direct(self) -> "DirectSink | None":
+    def direct(self) -> DirectSink | None:
         """Return for a sink of one input a direct way past its inbox; None where it is tapped, or more than rows comes in."""
-        inbox, writer, counted = self._inbox, self._writer, self.steps.counted
+        inbox, writer = self._inbox, self._writer
         if writer is None or not isinstance(inbox, SingleInputArrivals) or self._carries != "rows":
             return None
-        if self.steps.is_watched:
-            return None
+        return None if self.steps.is_watched else direct_sink(self.steps, self.inputs[0], inbox, writer)
 
-        def count(rows: int) -> None:
-            inbox.count_bypassed(rows)
-            counted.rows_in += rows
-            counted.rows_out += rows
-
-        return DirectSink(self.steps.own_step, self.inputs[0], writer.write, count)
-
-    def fused_with(self, sink: "DirectSink", batch_rows: int) -> Callable[[list[Any]], None] | None:
+    def fused_with(self, sink: DirectSink, batch_rows: int) -> Callable[[list[Any]], None] | None:
         """Return a loop for entering rows: through the steps and into the sink, batch by batch, as `work` of both would.
 
         None where the result would differ: positions go with the rows, a tap is set, one loop does not do all the work, or the
@@ -243,19 +257,7 @@ class Instance:
         if not isinstance(inbox, SingleInputArrivals) or (outbox.only, self.index) != sink.channel:
             return None
         write_rows = self.steps.fused_into(batch_rows, sink.write)
-        if write_rows is None:
-            return None
-
-        def run(rows: list[Any]) -> None:
-            try:
-                written = write_rows(rows)
-            except OperationFailed as error:
-                raise OperationFailed(f"{sink.step}: {error}") from None
-            inbox.count_bypassed(len(rows))
-            outbox.count_bypassed(written)
-            sink.count(written)
-
-        return run
+        return None if write_rows is None else loop_into(write_rows, sink, inbox, outbox)
 
     def show(self, taps: Mapping[str, RowTap]) -> None:
         """Set the taps on steps, by their names; they replace the ones before."""
@@ -326,10 +328,11 @@ class Instance:
 
     @property
     def is_caught_up(self) -> bool:
-        """Report whether it stands where its siblings stand; after a roll-back, whether all rows it had taken too early have come
-        again.
+        """Report whether its stage may take a new generation: it stands where its siblings stand, and a barrier can reach it.
+
+        After a roll-back, all rows that it had taken too early have come again.
         """
-        return self._inbox.is_caught_up
+        return self._inbox.is_caught_up and not self._inbox.has_ended
 
     def _to_multi_input(self) -> None:
         """Replace the inbox by one that can add and drop channels."""
@@ -358,9 +361,10 @@ class Instance:
         if ends:
             self._reach_end(barrier, emit)
             self.on_stop()
+        self._outbox.send_sides(emit)
         self.on_save()
         if ends or self.on_barrier is not None:
-            parts = self._parts_of_snapshot(barrier)
+            parts = self._parts_of_snapshot(barrier, [] if change else self.waiting_output())
             if self.on_barrier is not None:
                 self.on_barrier(barrier, self._encode_snapshot(barrier, parts, is_last=ends), change)
         # The barrier leaves by the old plan, so that the present targets get it; the new plan holds for later rows.
@@ -376,7 +380,7 @@ class Instance:
 
     def _reach_end(self, barrier: int, emit: Emit) -> None:
         """Advance to the frontier at which all instances of this generation stop."""
-        if not self.is_caught_up:
+        if not self._inbox.is_caught_up:
             raise ChangeFailed(
                 f"barrier {barrier} carries a change, and an instance has not caught up since the roll-back"
             )
@@ -427,11 +431,12 @@ class Instance:
             return _encoded(parts)
         return _encoded(parts, self.increments.at(barrier, is_last=is_last))
 
-    def _parts_of_snapshot(self, barrier: int) -> SnapshotParts:
+    def _parts_of_snapshot(self, barrier: int, overtaken: Sequence[WaitingOutput] = ()) -> SnapshotParts:
         self.steps.note_rejected()
         counts = [msgspec.structs.replace(counts_of_step) for counts_of_step in self._counts.values()]
         entered = self._inbox.snapshot(barrier)
-        return SnapshotParts(self.index, entered, self.state, self._outbox.snapshot(), self._watermark, counts)
+        sent, rows = self._outbox.snapshot(), encoded_rows(overtaken, self._codec)
+        return SnapshotParts(self.index, entered, self.state, sent, self._watermark, counts, rows)
 
     def restore(self, snapshot: bytes | Pieces, *increments: bytes | Pieces) -> None:
         """Restore a snapshot of an instance of the same stage, index and plan. When it raises, the instance is unusable.
@@ -453,6 +458,7 @@ class Instance:
             changes.append(increment.changes)
         self._enter(last.entered)
         self._outbox.restore(last.sent)
+        self._unsent = list(last.overtaken)
         self._watermark = last.watermark
         self.state.restore_rest(rest)
         for state_changes in changes:
@@ -466,10 +472,10 @@ class Instance:
 
     def increment_parts_in(self, index: int, raw: bytes) -> tuple[SnapshotParts, Increment]:
         """Decode an increment like `snapshot_parts_in`; return its state changes separately."""
-        entered, increment, sent, watermark, counts = _decoded(
+        entered, increment, sent, watermark, counts, overtaken = _decoded(
             self._program, self.stage, raw, Increment, in_order=isinstance(self._inbox, Merge)
         )
-        return SnapshotParts(index, entered, NO_STATE, sent, watermark, counts), increment
+        return SnapshotParts(index, entered, NO_STATE, sent, watermark, counts, overtaken), increment
 
     def another_state(self) -> OperatorState:
         """Return an empty state of the same step."""
@@ -520,7 +526,8 @@ def _encoded(parts: SnapshotParts, instead: StateSnapshot | Increment | AsyncSta
 def _encoded(
     parts: SnapshotParts, instead: StateSnapshot | Increment | AsyncStateSnapshot | None = None
 ) -> EncodedSnapshot:
-    _, entered, state, sent, watermark, counts = parts
+    _, entered, state, counted, watermark, counts, overtaken = parts
+    sent = (*counted, overtaken) if overtaken else counted
     encode = _ENCODER.encode
     if isinstance(instead, AsyncStateSnapshot):
         return AsyncInstanceSnapshot(5, encode(entered), instead, encode(sent) + encode(watermark) + encode(counts))
@@ -533,16 +540,15 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 def _decoded(
     program: Program, stage: int, snapshot: bytes, state: Any, *, in_order: bool
-) -> tuple[Any, Any, Any, Position, list[StepCounts]]:
+) -> tuple[Any, Any, SentCounts, Position, list[StepCounts], list[OvertakenRows]]:
     """Decode a snapshot's parts. `state`: the type of its state; `in_order`: its inbox merges by position."""
     joins = program.joins(stage)
     row = msgspec.Raw if joins else program.input_type(stage)
     order: Any = list[int] | None
     inbox = merge_type(row) if in_order else arrivals_type(row, order)
-    outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
-    kind = generic(tuple, inbox, state, outbox, Position, list[StepCounts])
+    kind = generic(tuple, inbox, state, SentState, Position, list[StepCounts])
     entered, decoded_state, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
     if joins:
         edges = program.plan.incoming(stage)
         entered = typed_rows(entered, {edge.index: program.row_type(edge.index) for edge in edges})
-    return entered, decoded_state, sent, watermark, counts
+    return entered, decoded_state, sent.counts, watermark, counts, sent.overtaken

@@ -1,6 +1,7 @@
 """`Merge`: several ordered inputs → one ordered output, released up to the least watermark (docs/decisions/0003).
 
-A barrier blocks nothing here: the queues and watermarks are part of the snapshot. Rows that come again after a restore are
+A barrier blocks nothing here: the queues and watermarks are part of the snapshot. It may have overtaken rows that its sender had no
+credit for; these are in the sender's snapshot, and lie behind the barrier here. Rows that come again after a restore are
 recognised by their position and dropped.
 
 An upstream stage that begins a generation has other channels behind the barrier. All of them are added at once, at the watermark
@@ -101,6 +102,8 @@ class Merge:
         if channel is None:
             raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
         rows, positions, watermark = batch.rows, listed(batch.order) or [], batch.watermark
+        if batch.barrier and watermark == START:  # it promises nothing: rows that it overtook follow, or the end
+            watermark = channel.watermark
         self._check(edge, channel.watermark, positions, watermark, ascends=batch.ascends)
         channel.watermark = watermark
         self._offered = True
@@ -160,6 +163,11 @@ class Merge:
         del self._closed[edge, source]
         self._gone[edge] = self._gone.get(edge, 0) + channel.rows
         return True
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the end of every input has come; rows of them may wait here."""
+        return self._alignment.has_ended
 
     @property
     def is_caught_up(self) -> bool:

@@ -6,12 +6,15 @@ from typing import Any
 from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, has_positions, listed
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, Owners, split_by_key, split_round_robin
-from agiledart_dataflow.data.position import START, Position
+from agiledart_dataflow.data.position import START, Position, is_final
 from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
 from agiledart_dataflow.user_code.user_errors import user_code_error
 
 GONE = -1
 """Stands for all instances of earlier generations together, of which only the count of rows is kept."""
+
+SentCounts = tuple[Position, list[int], list[tuple[int, int, int]]]
+"""State of an outbox: its last watermark, the next targets in turn, and (edge, target, rows sent) of each channel."""
 
 Emit = Callable[[int, int, Batch], None]
 """emit(edge, target instance, batch): hand a batch to a channel."""
@@ -264,14 +267,22 @@ class Outbox:
             route.waiting[0].extend(rows)
             route.waiting[1].extend(order)
 
-    def send_barrier(self, barrier: int, emit: Emit, change: bytes = b"") -> None:
-        """Send a barrier over all channels, behind all rows sent. `change`: the plan that holds behind it."""
+    def send_sides(self, emit: Emit) -> None:
+        """Send the rows that side outputs have collected: before a barrier, and before the snapshot there."""
         for route in self._sides.values():
             if route.waiting[0]:
                 route.send_waiting(self.watermark, emit)
+
+    def send_barrier(self, barrier: int, emit: Emit, change: bytes = b"") -> None:
+        """Send a barrier over all channels, behind all rows sent. `change`: the plan that holds behind it.
+
+        The caller has sent what side outputs have collected (`send_sides`). A barrier never carries the end of the input: that
+        follows it, or has left.
+        """
+        watermark = START if is_final(self.watermark) else self.watermark
         for route in (*self._routes, *self._sides.values()):
             for target in route.targets:
-                emit(route.number, target, Batch([], None, self.watermark, barrier, None, change))
+                emit(route.number, target, Batch([], None, watermark, barrier, None, change))
 
     def sent(self) -> list[tuple[int, int, int]]:
         """Return (edge, target, rows sent) of each channel; those of earlier generations together as `GONE`."""
@@ -280,11 +291,11 @@ class Outbox:
         present = [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
         return present + [(route.number, GONE, route.gone) for route in routes if route.gone]
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> SentCounts:
         """Return the last watermark, the next targets in turn, and the counts of rows sent, as plain data."""
         return self.watermark, [route.next_target for route in self._routes], self.sent()
 
-    def restore(self, plain: Any) -> None:
+    def restore(self, plain: SentCounts) -> None:
         """Restore a snapshot."""
         self.watermark, next_targets, sent = plain
         for route, next_target in zip(self._routes, next_targets, strict=True):

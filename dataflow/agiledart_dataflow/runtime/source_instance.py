@@ -6,7 +6,7 @@ remaining rows are sorted within that tolerance and numbered.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -36,6 +36,13 @@ from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.runtime.intake import Intake
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
+from agiledart_dataflow.runtime.overtaken_rows import (
+    OvertakenRows,
+    SentState,
+    WaitingOutput,
+    decoded_rows,
+    encoded_rows,
+)
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_steps import SourceSteps
 from agiledart_dataflow.runtime.source_validator import SourceValidator
@@ -73,6 +80,7 @@ class SourceInstance:
 
     Attributes:
         file: path of the file that it reads; "": none.
+        waiting_output: returns what waits in its channels; a barrier may overtake it.
 
     Args:
         program: the compiled topology.
@@ -100,6 +108,9 @@ class SourceInstance:
         self._reader, self._abilities = reader, ReaderAbilities.of(reader)
         self._intake = intake
         self._number = [source_step.index for source_step in program.specification.sources].index(step.index)
+        self._codec = program.codec
+        self.waiting_output: Callable[[], list[WaitingOutput]] = list
+        self._unsent: list[OvertakenRows] = []  # what the barrier overtook from which it was restored
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._lateness_ms = program.lateness_ms
         self._clock = EventClock(
@@ -305,7 +316,8 @@ class SourceInstance:
         Args:
             change: name of the plan that holds behind the barrier; `program`: the topology with it.
         """
-        snapshot = self.snapshot()
+        self._outbox.send_sides(emit)
+        snapshot = self.snapshot(() if change else encoded_rows(self.waiting_output(), self._codec))
         self._outbox.send_barrier(barrier, emit, change)
         if program is not None:
             self._outbox.retarget(program.plan)
@@ -355,8 +367,11 @@ class SourceInstance:
             sent=self._outbox.sent(),
         )
 
-    def snapshot(self) -> bytes:
+    def snapshot(self, overtaken: Sequence[OvertakenRows] = ()) -> bytes:
         """Encode its progress: lines read, sequence numbers, rows read and not sent, and the pacer's position.
+
+        Args:
+            overtaken: rows that the barrier of the snapshot overtakes in its channels.
 
         The pacer's position lets repeated rows come at once. Spooled rows are not included: a spool does not survive a restart
         yet.
@@ -375,24 +390,30 @@ class SourceInstance:
                 self._clock.arrivals,
                 waiting,
                 self._watermark,
-                self._outbox.snapshot(),
+                (*self._outbox.snapshot(), overtaken) if overtaken else self._outbox.snapshot(),
                 self._pacer.reached,
             )
         )
 
     def restore(self, snapshot: bytes) -> None:
         """Restore a snapshot; the reader must stand behind the lines that were read then."""
-        self._outbox.restore(self._restore_all_but_outbox(snapshot))
+        sent = self._restore_all_but_outbox(snapshot)
+        self._outbox.restore(sent.counts)
+        self._unsent = sent.overtaken
 
-    def _restore_all_but_outbox(self, snapshot: bytes) -> Any:
+    def take_unsent(self) -> list[WaitingOutput]:
+        """Return, once, the rows that the barrier overtook from which it was restored. Its channels send them first."""
+        unsent, self._unsent = self._unsent, []
+        return decoded_rows(unsent, self._codec)
+
+    def _restore_all_but_outbox(self, snapshot: bytes) -> SentState:
         """Restore everything but the outbox, and return the outbox's part."""
         row = self._row_type
         waiting = generic(
             tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
         )
-        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         reached = tuple[int, int] | None
-        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox, reached)
+        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, SentState, reached)
         read = msgspec.msgpack.Decoder(kind).decode(snapshot)
         (
             counts,
@@ -416,7 +437,8 @@ class SourceInstance:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
         self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
         self.finished = self._exhausted = is_final(self._watermark)
-        return sent
+        state: SentState = sent
+        return state
 
     def resume(self, snapshot: bytes, *, anew: bool) -> None:
         """Continue where the source of another run stood; its pacer begins anew.
@@ -435,7 +457,8 @@ class SourceInstance:
             self._clock.early = 0
             self.finished, self._resends_watermark = False, True
         else:
-            self._outbox.restore(sent)
+            self._outbox.restore(sent.counts)
+            self._unsent = sent.overtaken
 
     def _counted(self, waiting: int) -> SourceCounts:
         return msgspec.structs.replace(

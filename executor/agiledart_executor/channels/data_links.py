@@ -22,6 +22,7 @@ from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import (
     BARRIER,
     DATA_HEADER_BYTES,
+    OVERTAKING_BARRIER,
     PUNCTUATION_ONLY,
     ROWS_POSITION,
     Acknowledgement,
@@ -81,10 +82,11 @@ class ChannelSender:
         """Encode and send a batch as one frame, or as several when its rows exceed the frame limit."""
         number = channel.last_number
         if batch.barrier:
-            self._put(number, first_row, 0, self._codec.encode(batch), batch.barrier)
+            flags = OVERTAKING_BARRIER if batch.overtakes else BARRIER
+            self._put(number, first_row, 0, self._codec.encode(batch), flags, batch.barrier)
             return
         if not len(batch.held):
-            self._put(number, first_row, 0, self._codec.encode(batch), 0)
+            self._put(number, first_row, 0, self._codec.encode(batch), PUNCTUATION_ONLY)
             return
         try:
             body = self._codec.encode(batch)
@@ -109,19 +111,20 @@ class ChannelSender:
             number += 1
             first_row += len(piece.held)
 
-    def _put(self, number: int, first_row: int, rows: int, body: bytes, barrier: int) -> None:
+    def _put(self, number: int, first_row: int, rows: int, body: bytes, flags: int, barrier: int = 0) -> None:
         """Queue a frame behind those that wait for the link, and send what the link accepts."""
-        flags = 0 if rows else BARRIER if barrier else PUNCTUATION_ONLY
         header = self._header._replace(frame=number, sequence=first_row, rows=rows, flags=flags, epoch=barrier)
-        self.kept.line_up(number, header.pack() + body, is_watermark=flags == PUNCTUATION_ONLY)
+        self.kept.line_up(number, header.pack() + body, is_watermark=flags & PUNCTUATION_ONLY > 0)
         self.ready()
 
 
 class LinkEnd(OutputEnd):
     """Upstream end of a channel to another process."""
 
-    def __init__(self, sender: ChannelSender, *, lazy_watermarks: bool) -> None:
-        super().__init__(SendingChannel(lazy_watermarks=lazy_watermarks, paced=True), sender, sender.ready)
+    def __init__(self, sender: ChannelSender, *, lazy_watermarks: bool, overtakes: bool = False) -> None:
+        """Make the end of a channel; `overtakes`: barriers may overtake rows, because the receiver merges by position."""
+        channel = SendingChannel(lazy_watermarks=lazy_watermarks, paced=True, overtakes=overtakes)
+        super().__init__(channel, sender, sender.ready)
         self.sender = sender
         self.closed: Callable[[], None] | None = None
 
@@ -212,11 +215,11 @@ class DataPort:
             and channel.link is link
             and (numbers := rows_of_channel(body, channel.channel)) is not None
         ):
-            (number, first_row, rows), barrier = numbers, 0
+            (number, first_row, rows), barrier = numbers, None
         else:
             channel, header = self._verified_frame(link, body)
             number, first_row, rows = header.frame, header.sequence, header.rows
-            barrier = header.epoch if header.flags == BARRIER else 0
+            barrier = barrier_mark(header)
         received = channel.end.channel
         if number == received.frames + received.watermarks:
             self._take(channel, link, number, first_row, rows, barrier, body)
@@ -239,31 +242,42 @@ class DataPort:
         received, early = route.end.channel, route.end.early
         while (body := early.frames.get(received.expected)) is not None:
             header = DataHeader.unpack(body)
-            barrier = header.epoch if header.flags == BARRIER else 0
+            barrier = barrier_mark(header)
             self._take(route, link, header.frame, header.sequence, header.rows, barrier, body)
             early.forget(header.frame)
 
     def _take(
-        self, route: "_IncomingChannel", link: Link, number: int, first_row: int, rows: int, barrier: int, body: bytes
+        self,
+        route: "_IncomingChannel",
+        link: Link,
+        number: int,
+        first_row: int,
+        rows: int,
+        barrier: "BarrierMark | None",
+        body: bytes,
     ) -> None:
         """Decode the next frame in sequence and hand it to its instance."""
         try:
             rest = memoryview(body)[DATA_HEADER_BYTES:]
-            batch = route.codec.decode_barrier(rest) if barrier else route.codec.decode(rest, self._columns.has_ended)
+            batch = (
+                route.codec.decode(rest, self._columns.has_ended)
+                if barrier is None
+                else route.codec.decode_barrier(rest)
+            )
         except ColumnsNotReady:
             self._read_later(link)
             raise DeferFrame from None
         except RemoteProtocolError as error:
             # The sender runs the same user code, so a step there makes rows of another type than it declares: the user's error.
-            route.end.channel.accept(number, first_row, rows, barrier=barrier != 0)
+            route.end.channel.accept(number, first_row, rows, barrier=barrier is not None)
             self._host.fail(
                 route.running, f"{self._sender_of(route.edge)}: its rows are not of the type that it declares: {error}"
             )
             return
         if len(batch.held) != rows:
             raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {rows}")
-        if barrier:
-            batch.barrier = barrier
+        if barrier is not None:
+            batch.barrier, batch.overtakes = barrier
         if len(body) > LARGE_FRAME_BYTES:
             route.end.channel.acknowledge_next()
         self._host.receive(route.running, route.edge, route.source, number, first_row, batch, is_last=not link.has_more)
@@ -337,6 +351,18 @@ class DataPort:
             if isinstance(before, Acknowledger):
                 before.link.close("stalled")  # the sender has moved to the new link
         return _IncomingChannel(link, channel, header.edge, source, codec, running, end)
+
+
+class BarrierMark(NamedTuple):
+    """Barrier in a frame: its number, and whether it has overtaken rows."""
+
+    number: int
+    overtakes: bool
+
+
+def barrier_mark(header: DataHeader) -> BarrierMark | None:
+    """Return the barrier that a frame is; None for one with rows or a watermark."""
+    return BarrierMark(header.epoch, header.flags == OVERTAKING_BARRIER) if header.flags & BARRIER else None
 
 
 class _IncomingChannel(NamedTuple):

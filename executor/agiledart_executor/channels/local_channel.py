@@ -78,5 +78,11 @@ def local_output(
         host.acknowledged(running, edge, target, frames, watermarks, end.channel.frame_rows)
 
     end.acknowledge = acknowledge
-    channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_watermarks=lazy_watermarks, paced=True)
+    channel = SendingChannel(
+        LOCAL_WINDOW_FRAMES,
+        bound_rows=SOURCE_ROWS,
+        lazy_watermarks=lazy_watermarks,
+        paced=True,
+        overtakes=codec.carries == "positions",
+    )
     return LocalChannelEnd(host, running, target_running, edge, channel, codec)

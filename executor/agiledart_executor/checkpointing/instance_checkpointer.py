@@ -158,7 +158,7 @@ class InstanceCheckpointer:
                 self._positions.prepared(name, epoch, place)
         log = reader if isinstance(reader, LoggedReader) else None
         header = self._header(running, epoch, has_ended=has_ended)
-        caught_up = running.instance is None or running.instance.is_caught_up
+        caught_up = has_ended or running.is_caught_up
         changeover_pauses = running.changeover_pauses.report(has_ended=has_ended)
         pause_ns = time.monotonic_ns() - began_ns
 
@@ -200,7 +200,8 @@ class InstanceCheckpointer:
         name, instance = running.instance_name, running.instance
         assert instance is not None
         header = self._header(running, epoch, has_ended=has_ended)
-        caught_up, changeover_pauses = instance.is_caught_up, running.changeover_pauses.report(has_ended=has_ended)
+        caught_up = has_ended or running.is_caught_up
+        changeover_pauses = running.changeover_pauses.report(has_ended=has_ended)
 
         def written(digest: bytes, size: int, waited_ns: int, longest_ns: int) -> None:
             # Rows waited during the slices, and before them at the barrier.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agiledart_dataflow.runtime.instance import EncodedSnapshot
+from agiledart_dataflow.runtime.instance import EncodedSnapshot, Instance
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.instances.running_instance import RunningInstance
@@ -59,6 +59,14 @@ class EpochBarriers:
                     epoch
                 )  # an instance that begins behind the barrier, or has passed it already, expects none
                 self._wake(running)
+            elif running.instance is not None and not change and epoch > running.wanted:
+                running.wanted = epoch  # it begins the barrier itself if its inputs have ended
+                self._wake(running)
+
+    def begin_here(self, running: RunningInstance, instance: Instance) -> None:
+        """Let an instance whose inputs have all ended begin the due barriers: no channel brings them any more."""
+        while running.barrier < running.wanted:
+            instance.begin_barrier(running.barrier + 1, running.emit)
 
     def send_due(self, running: RunningInstance, source: SourceInstance) -> None:
         """Send all due barriers in order, missed ones included, because epochs on a channel have no gap."""
@@ -66,6 +74,8 @@ class EpochBarriers:
             began = time.monotonic_ns()
             epoch = running.barrier + 1
             change = running.change[1] if running.change[0] == epoch else b""
+            if change and source.finished and not running.has_sent_end:
+                return  # the end goes by the plan before
             snapshot = source.send_barrier(epoch, running.emit, change, self._programs.get(change))
             self.at_barrier(running, epoch, snapshot, change, began)
             if change:

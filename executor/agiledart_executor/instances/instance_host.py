@@ -78,12 +78,16 @@ class InstanceHost:
     def add(self, running: RunningInstance) -> None:
         """Add an instance whose outputs are connected; sources wait for `start_reading`."""
         running.take_outputs()
+        running.resume_outputs()
         self.running[running.stage, running.index] = running
         if running.instance is not None:
             running.instance.on_barrier = partial(self.barriers.at_barrier, running)
+            running.instance.waiting_output = running.waiting_output
             running.instance.on_save = self.barriers.note_saving
             running.instance.on_stop = partial(self.channels.acknowledge_all, running)
             running.instance.programs = self.programs
+        elif running.source is not None:
+            running.source.waiting_output = running.waiting_output
         if self.reading:
             self.wake(running)
 
@@ -141,13 +145,14 @@ class InstanceHost:
         if end is None or running.instance is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
         count, barrier = len(batch.held), batch.barrier != 0
-        end.channel.accept(number, first_row, count, barrier=barrier)
+        needs_credit = barrier and not batch.overtakes
+        end.channel.accept(number, first_row, count, barrier=needs_credit)
         if running.broken:
             return
         if running.keys is not None and not end.channel.frames % EVERY:
             running.keys.look(edge, batch.held)
         if end.waiting is not None:
-            end.rows_or_watermark.append(count > 0 or barrier)
+            end.rows_or_watermark.append(count > 0 or needs_credit)
             end.waiting.append(batch)
             return
         # The usual case under low load: no other work waits, so the instance takes the frame without a queue.
@@ -164,7 +169,7 @@ class InstanceHost:
             cork.release()
             if has_passed:
                 return
-        end.rows_or_watermark.append(count > 0 or barrier)
+        end.rows_or_watermark.append(count > 0 or needs_credit)
         if barrier:
             self.channels.offer_barrier(running, edge, source, batch)
         else:
@@ -336,10 +341,14 @@ class InstanceHost:
     def _work(self, running: RunningInstance, began: int) -> bool:
         instance = running.instance
         assert instance is not None
+        if running.barrier < running.wanted and instance.has_ended_inputs:
+            self.barriers.begin_here(running, instance)
         more = running.blocked  # the flush below may unblock it, and then no event would wake it
         before = instance.queued_rows
         worked_ns = 0
-        if not more:
+        if more:
+            instance.pass_barriers(running.emit)  # they overtake the rows for which an output has no credit
+        else:
             more = instance.work(running.emit, min(running.budget, running.free_rows))
             if self.cork.links and not self._ready:
                 self.cork.flush()  # send the output first, so that its receiver does not wait for the book-keeping
@@ -377,7 +386,7 @@ class InstanceHost:
     def _read(self, running: RunningInstance, began: int) -> bool:
         source = running.source
         assert source is not None
-        if running.barrier < running.wanted and self.reading and not source.finished:
+        if running.barrier < running.wanted and self.reading:
             self.barriers.send_due(running, source)
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`

@@ -21,6 +21,7 @@ from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.runtime.outbox import Emit
+from agiledart_dataflow.runtime.overtaken_rows import WaitingOutput
 from agiledart_dataflow.runtime.receive_rate import ReceiveRate
 from agiledart_dataflow.runtime.resending import EarlyFrames
 from agiledart_dataflow.runtime.source_instance import SourceInstance
@@ -28,6 +29,7 @@ from agiledart_executor.instances.awaited_input import AwaitedInput
 from agiledart_executor.instances.changeover_pauses import ChangeoverPauses
 from agiledart_executor.instances.latency_log import LatencyLog
 from agiledart_executor.wire.agent_messages import InstanceName
+from agiledart_kernel.errors import OperationFailed
 
 WORK_SLICE_NS = 5_000_000
 """Nanoseconds for which instances may work before the event loop looks at sockets again."""
@@ -112,7 +114,7 @@ class OutputEnd:
     def flush(self) -> None:
         """Send all frames that can be sent now."""
         channel = self.channel
-        while (self.ready is None or self.ready()) and channel.has_more:
+        while (channel.has_barrier or self.ready is None or self.ready()) and channel.has_more:
             first_row = channel.rows_sent
             batch = channel.next_frame()
             if batch is None:
@@ -282,6 +284,18 @@ class RunningInstance:
         return self.ended and all(end.channel.idle for end in self.outputs.values())
 
     @property
+    def has_sent_end(self) -> bool:
+        """True when all its channels carry nothing more."""
+        return all(end.channel.has_ended for end in self.outputs.values())
+
+    @property
+    def is_caught_up(self) -> bool:
+        """True when a change of a stage may begin as far as it is concerned: it can bring or pass on the barrier of one."""
+        if self.instance is not None:
+            return self.instance.is_caught_up
+        return self.source is None or not self.source.finished
+
+    @property
     def blocked(self) -> bool:
         """True when an output has no free window, or the sink takes no rows now."""
         if self.sink_ready is not None and not self.sink_ready():
@@ -313,6 +327,30 @@ class RunningInstance:
     def may_wait(self) -> int:
         """Return how many rows may wait at each of its inputs."""
         return max(1, self.takes.shared(time.monotonic_ns(), [end.channel.rows for end in self.inputs.values()]))
+
+    def waiting_output(self) -> list[WaitingOutput]:
+        """Send what may go now, and return the rows that a barrier would overtake then, by channel."""
+        waiting = []
+        for (edge, target), end in self.outputs.items():
+            if not end.is_old:
+                end.flush()
+                if (overtaken := end.channel.overtaken()) is not None:
+                    waiting.append(WaitingOutput(edge, target, *overtaken))
+        return waiting
+
+    def resume_outputs(self) -> None:
+        """Send the rows again that the barrier overtook from which a restored instance begins.
+
+        Raises:
+            OperationFailed: the present plan has no channel for them.
+        """
+        part = self.instance or self.source
+        for edge, target, batches, watermark in [] if part is None else part.take_unsent():
+            # Another run that begins from a checkpoint counts its generations anew.
+            end = self.outputs.get((edge, target)) or self.outputs.get((edge, index_of(target)))
+            if end is None:
+                raise OperationFailed(f"{self.name}: its snapshot has rows for an instance that the plan does not have")
+            end.channel.resume(batches, watermark)
 
     def release_watermarks(self) -> None:
         """Send the watermarks that lazy outputs hold back, so that the figures downstream are current."""

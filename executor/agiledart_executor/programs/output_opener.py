@@ -11,7 +11,7 @@ from agiledart_executor.instances.running_instance import OutputEnd, RunningInst
 from agiledart_executor.programs.launchable import Launchable
 from agiledart_executor.routes.data_routes import DataRoutes
 from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.frames import DataHeader
+from agiledart_kernel.frames import OVERTAKING_PROTOCOL, DataHeader
 from agiledart_kernel.node_id import NodeId
 
 
@@ -74,7 +74,9 @@ class OutputOpener:
         sender = ChannelSender(route.link, header, code.codecs[edge], running.name)
         is_first = not route.senders
         route.senders.append(sender)
-        end = LinkEnd(sender, lazy_watermarks=lazy)
+        merges = code.plan.edges[edge].carries == "positions"
+        knows = route.link.peer.hello.protocol_max >= OVERTAKING_PROTOCOL
+        end = LinkEnd(sender, lazy_watermarks=lazy, overtakes=merges and knows)
         end.closed = lambda: route.senders.remove(sender)
         end.trouble_text, end.relay_text, end.route = (
             (lambda: route.waits_for),

@@ -189,22 +189,22 @@ class CommitProtocol:
         self._began = self._context.now
         self._send_begin(value)
 
-    def _send_begin(self, value: RegisterValue) -> None:
+    def _send_begin(self, value: RegisterValue, *, again: bool = False) -> None:
         holds = 0 < self._held_from <= self._open
         message = wire.Begin(self._run, self.attempt, self._open, value.plan.digest, self._carried, holds)
         missing = self.epochs.missing(self._open)
         # All hosts receive BEGIN of a change: a merge whose input stands at the barrier needs capacity for the rows of the
-        # others.
+        # others. All that owe an answer receive it again: an instance whose inputs have ended begins the barrier itself.
         receivers = {
             assignment.host.node: assignment.host
             for assignment in missing
-            if assignment.role is InstanceRole.SOURCE or self._carried is not None
+            if assignment.role is InstanceRole.SOURCE or self._carried is not None or again
         }
         for peer in receivers.values():
             self._context.send(peer, message)
 
     def _ask_again(self, value: RegisterValue) -> None:
-        self._send_begin(value)
+        self._send_begin(value, again=True)
         # Ask all hosts: a host all of whose instances have ended, and that was ended since, owes no answer but holds the
         # others up.
         for peer in self.epochs.plan.hosts.values():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart_dataflow.data.batch import Batch
-from agiledart_dataflow.data.position import covering, final_watermark
+from agiledart_dataflow.data.position import START, covering, final_watermark, is_final
 from agiledart_dataflow.runtime.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
 from agiledart_kernel.errors import RemoteProtocolError
 
@@ -294,4 +294,86 @@ def test_a_waiting_lazy_watermark_bypasses_with_newer_rows() -> None:
     assert channel.next_frame() is None
     assert channel.may_bypass((5, 1, 0, 0))
     channel.release_watermark()
+    assert channel.next_frame() is None
+
+
+def next_of(channel: SendingChannel) -> Batch:
+    frame = channel.next_frame()
+    assert frame is not None
+    return frame
+
+
+def full_channel() -> SendingChannel:
+    """A channel to a merge by position: one frame in flight, two rows that wait."""
+    channel = SendingChannel(window=1, overtakes=True)
+    for number in range(3):
+        position = (number, 1, 0, number)
+        channel.put(Batch([f"r{number}"], [position], covering(position)))
+        channel.next_frame()
+    return channel
+
+
+def test_a_barrier_without_credit_overtakes_the_rows_that_wait() -> None:
+    channel = full_channel()
+    overtaken = channel.overtaken()
+    assert overtaken is not None
+    assert [batch.rows for batch in overtaken[0]] == [["r1"], ["r2"]]
+    assert overtaken[1] == covering((2, 1, 0, 2))
+    channel.put(Batch([], None, covering((2, 1, 0, 2)), 1))
+    frame = channel.next_frame()
+    assert frame is not None
+    assert (frame.barrier, frame.overtakes, frame.watermark) == (1, True, START), "it promises nothing"
+    assert channel.next_frame() is None, "rows still need credit"
+    channel.acknowledge(0, 1)  # on receipt, as a watermark
+    assert not channel.idle
+    channel.acknowledge(1, 1)
+    assert next_of(channel).rows == ["r1", "r2"]
+
+
+def test_a_barrier_needs_no_credit_and_keeps_the_promise_where_nothing_waits() -> None:
+    channel = SendingChannel(window=1, overtakes=True)
+    channel.put(Batch(["r"], [(1, 1, 0, 0)], covering((1, 1, 0, 0))))
+    channel.next_frame()
+    assert channel.overtaken() is None
+    channel.put(Batch([], None, covering((1, 1, 0, 0)), 1))
+    assert next_of(channel).watermark == covering((1, 1, 0, 0))
+
+
+def test_a_barrier_with_a_change_keeps_its_place_and_so_do_those_behind_it() -> None:
+    channel = full_channel()
+    channel.put(Batch([], None, covering((2, 1, 0, 2)), 1, change=b"plan"))
+    assert channel.overtaken() is None
+    channel.put(Batch([], None, covering((2, 1, 0, 2)), 2))
+    assert channel.next_frame() is None
+    channel.acknowledge(1, 0)
+    assert next_of(channel).rows == ["r1", "r2"]
+
+
+def test_overtaken_rows_leave_first_where_the_run_begins_again() -> None:
+    overtaken = full_channel().overtaken()
+    assert overtaken is not None
+    again = SendingChannel(window=1, overtakes=True)
+    again.resume(*overtaken)
+    again.put(Batch(["new"], [(3, 1, 0, 3)], covering((3, 1, 0, 3))))
+    assert next_of(again).rows == ["r1", "r2", "new"]
+
+
+@pytest.mark.parametrize("overtakes", [True, False])
+def test_the_end_of_the_input_follows_a_barrier_and_none_follows_the_end(overtakes: bool) -> None:
+    channel = SendingChannel(window=1, overtakes=overtakes)
+    end = final_watermark(1)
+    for number, watermark in enumerate((covering((0, 1, 0, 0)), end)):
+        channel.put(Batch([number], [(number, 1, 0, number)], watermark))
+        channel.next_frame()
+    channel.put(Batch([], None, START, 1))
+    frames: list[Batch] = []
+    while not channel.has_ended:
+        frame = channel.next_frame()
+        if frame is None:
+            channel.acknowledge(channel.frames_sent, channel.watermarks_sent)
+            continue
+        frames.append(frame)
+    barrier = next(number for number, frame in enumerate(frames) if frame.barrier)
+    assert not any(is_final(frame.watermark) for frame in frames[: barrier + 1])
+    channel.put(Batch([], None, START, 2))
     assert channel.next_frame() is None

@@ -124,13 +124,20 @@ class Mesh:
         down = there.host.running[stage, target]
         codec = self.program.codec(edge)
         if there is site:
-            up.outputs[edge, target] = local_output(site.host, up, down, (edge, target), codec, lazy_watermarks=False)
+            up.outputs[edge, target] = local_output(
+                site.host,
+                up,
+                down,
+                (edge, target),
+                codec,
+                lazy_watermarks=False,
+            )
             return
 
         def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
             body = codec.encode(batch)
             came = codec.decode_barrier(body) if batch.barrier else codec.decode(body)
-            came.barrier = batch.barrier
+            came.barrier, came.overtakes = batch.barrier, batch.overtakes
             there.host.receive(down, edge, up.index, channel.last_number, first_row, came)
 
         up.outputs[edge, target] = OutputEnd(SendingChannel(), deliver)

@@ -242,9 +242,14 @@ def test_a_bad_data_header_is_refused(header: bytes, reason: str) -> None:
     assert error.value.reason == reason
 
 
-def test_a_punctuation_has_no_rows() -> None:
-    header = HEADER._replace(rows=0, flags=frames.PUNCTUATION_ONLY)
+@pytest.mark.parametrize("flags", [frames.PUNCTUATION_ONLY, frames.BARRIER, frames.OVERTAKING_BARRIER])
+def test_a_punctuation_and_a_barrier_have_no_rows(flags: int) -> None:
+    header = HEADER._replace(rows=0, flags=flags, epoch=3)
     assert DataHeader.unpack(header.pack()) == header
+    assert bool(flags & frames.BARRIER) == (flags in (2, 3))
+    if flags & frames.BARRIER:
+        with pytest.raises(RemoteProtocolError, match="without a number"):
+            DataHeader.unpack(header._replace(epoch=0).pack())
 
 
 def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
