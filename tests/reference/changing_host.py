@@ -135,7 +135,7 @@ class ChangingHost(InlineHost):
                     self._resume_outputs(member, instance)
                 elif before:
                     instance.take_over(
-                        [instance.snapshot_parts_in(index_of(name[1]), data) for name, data in before.items()]
+                        [instance.snapshots.parts_in(index_of(name[1]), data) for name, data in before.items()]
                     )
 
     def _made(self, stage: int, member: int, program: Program | None = None) -> Instance:
@@ -273,7 +273,7 @@ class ChangingHost(InlineHost):
         if stage != name[0]:
             return False
         if self._random.index(2):
-            left = instance.snapshot_parts_in(left.which, data)
+            left = instance.snapshots.parts_in(left.which, data)
         if not successor.hand(left):
             return False
         self.queued += instance.queued_rows
@@ -364,7 +364,7 @@ class ChangingHost(InlineHost):
         instance = self.instances[name]
         is_due = self._epoch > self.committed.epoch and name not in self._prepared and not self._after
         if is_due and instance.has_ended_inputs and not self._has_ended(name):
-            instance.begin_barrier(self._epoch, self._emitter(member))  # no input brings it any more
+            instance.pass_barrier(self._epoch, self._emitter(member))  # no input brings it any more
             return True
         if self._blocked(stage, member):
             instance.pass_barriers(self._emitter(member))

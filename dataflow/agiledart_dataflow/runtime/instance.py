@@ -18,19 +18,17 @@ The executor, `agiledart run` and the simulator's inline host all drive the same
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 import msgspec
 
 from agiledart_dataflow.aggregation.make_operator import MakeStore
-from agiledart_dataflow.counts.statistics import InstanceStatistics, StepCounts
+from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.data.batch import Batch, Held, Order
-from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.position import START, Position, is_final, reached
-from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_dataflow.runtime.arrivals import Arrivals, SingleInputArrivals, arrivals_type, inbox_for
+from agiledart_dataflow.runtime.arrivals import Arrivals, SingleInputArrivals, inbox_for
 from agiledart_dataflow.runtime.direct_sink import DirectSink, direct_sink, loop_into
 from agiledart_dataflow.runtime.generation_handover import (
     ChangeFailed,
@@ -39,11 +37,11 @@ from agiledart_dataflow.runtime.generation_handover import (
     has_ended_channels,
 )
 from agiledart_dataflow.runtime.increments import Increments
-from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
-from agiledart_dataflow.runtime.outbox import Emit, Outbox, SentCounts
+from agiledart_dataflow.runtime.instance_snapshot import EncodedSnapshot, StageSnapshots, encoded_snapshot
+from agiledart_dataflow.runtime.merge import Merge
+from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.overtaken_rows import (
     OvertakenRows,
-    SentState,
     WaitingOutput,
     decoded_rows,
     encoded_rows,
@@ -51,10 +49,8 @@ from agiledart_dataflow.runtime.overtaken_rows import (
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.single_input_merge import SingleInputMerge, merge_for
 from agiledart_dataflow.runtime.stage_steps import Observer, RowTap, StageSteps
-from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot, AsyncStateSnapshot
-from agiledart_dataflow.state.dirty_keys import Increment
-from agiledart_dataflow.state.key_groups import NO_STATE, OperatorState, StateSnapshot, snapshot_of
-from agiledart_dataflow.state.snapshot_reader import Pieces, restore_groups
+from agiledart_dataflow.state.key_groups import NO_STATE, OperatorState
+from agiledart_dataflow.state.snapshot_reader import Pieces
 from agiledart_kernel.errors import LocalProtocolError
 
 WORK_BUDGET = 4_096
@@ -62,9 +58,6 @@ WORK_BUDGET = 4_096
 
 _CHUNK = 1_024
 """Rows that pass the operator in one go."""
-
-EncodedSnapshot = bytes | AsyncInstanceSnapshot
-"""Snapshot of an instance at a barrier; of a large state a part may not be encoded yet."""
 
 BarrierReport = Callable[[int, Any, bytes], None]
 """Handler of a barrier that has come through all inputs: (number, the instance's `EncodedSnapshot`, the change it carries)."""
@@ -85,6 +78,7 @@ class Instance:
 
     Attributes:
         steps: its work on rows.
+        snapshots: codec of the snapshots of its stage.
         state: its operator's state, by key group; without the rows waiting in the inbox.
         programs: the topology with the plans that may hold behind barriers to come, by their names.
         on_save: called before it saves itself.
@@ -128,6 +122,7 @@ class Instance:
             if self._carries == "positions"
             else inbox_for(self.inputs)
         )
+        self.snapshots = StageSnapshots(program, stage, in_order=self._carries == "positions")
         self.offer = self._inbox.offer
         """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet. Not for barriers."""
         self._passes = self._inbox.passes if isinstance(self._inbox, SingleInputArrivals | SingleInputMerge) else None
@@ -180,7 +175,7 @@ class Instance:
         left = budget if self.final_snapshot is None else 0
         while left > 0:
             if inbox.barriers and not self._is_draining_before(inbox.barriers[0]):
-                self._pass_barrier(inbox.barriers.pop(0), emit)
+                self.pass_barrier(inbox.barriers.pop(0), emit)
                 if self.final_snapshot is not None:
                     break
             held, order, watermark = inbox.take(left if left < _CHUNK else _CHUNK)
@@ -203,24 +198,17 @@ class Instance:
         """
         barriers = self._inbox.barriers
         while barriers and not self._asked.get(barriers[0]) and self.final_snapshot is None:
-            self._pass_barrier(barriers.pop(0), emit)
+            self.pass_barrier(barriers.pop(0), emit)
 
     @property
     def has_ended_inputs(self) -> bool:
         """Report whether no input can bring a barrier any more, so that the instance begins barriers itself."""
         return self._inbox.has_ended and not self._inbox.barriers and self.final_snapshot is None
 
-    def begin_barrier(self, barrier: int, emit: Emit) -> None:
-        """Begin a barrier here, where all inputs have ended."""
-        self._pass_barrier(barrier, emit)
-
     def take_unsent(self) -> list[WaitingOutput]:
         """Return, once, the rows that the barrier overtook from which it was restored. Its channels send them first."""
         unsent, self._unsent = self._unsent, []
-        return decoded_rows(unsent, self._codec)
-
-    def _codec(self, edge: int) -> BatchCodec:
-        return self._program.codec(edge)
+        return decoded_rows(unsent, self._program.codec)
 
     def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
         """Take the rows of a batch at once, as `offer` and `work` would; return False where they have to be offered.
@@ -342,19 +330,20 @@ class Instance:
 
     def _ends_at(self, barrier: int) -> bool:
         """Report whether the generation of this instance ends with a barrier."""
-        change = self._asked.get(barrier, b"")
-        if not change:
+        if not (change := self._asked.get(barrier, b"")):
             return False
-        return (
-            self.programs[change].plan.stages[self.stage].generation != self._program.plan.stages[self.stage].generation
-        )
+        plan, stage = self._program.plan, self.stage
+        return self.programs[change].plan.stages[stage].generation != plan.stages[stage].generation
 
     def _is_draining_before(self, barrier: int) -> bool:
         """Report whether rows released by the generation's last barrier remain. All instances must stop at one frontier."""
         return self._ends_at(barrier) and self._inbox.has_released
 
-    def _pass_barrier(self, barrier: int, emit: Emit) -> None:
-        """Save the state at a barrier that all inputs have given: earlier rows are in the snapshot, and in the output sent."""
+    def pass_barrier(self, barrier: int, emit: Emit) -> None:
+        """Save the state at a barrier that all inputs have given, or with which none can come any more; send it on.
+
+        Earlier rows are in the snapshot, and in the output sent.
+        """
         ends = self._ends_at(barrier)
         change = self._asked.pop(barrier, b"")
         # All instances of a generation leave their state at one frontier, so time advances before the snapshot.
@@ -411,10 +400,8 @@ class Instance:
         return self.steps.counted.rows_in
 
     def snapshot(self, barrier: int = 0) -> bytes:
-        """Encode state, queues, watermarks and counts, between two calls of `work`. `barrier`: as of this one, which has just
-        passed.
-        """
-        return _encoded(self._parts_of_snapshot(barrier))
+        """Encode state, queues, watermarks and counts between two calls of `work`; as of a barrier that has just passed."""
+        return encoded_snapshot(self._parts_of_snapshot(barrier))
 
     def onto(self, barrier: int) -> bytes:
         """Return the base of this barrier's snapshot; empty: the snapshot is full."""
@@ -423,19 +410,19 @@ class Instance:
     def at_end(self, barrier: int) -> EncodedSnapshot:
         """Return the final snapshot at the end of its input, valid for this barrier and all later ones."""
         parts = self._parts_of_snapshot(barrier)
-        return _encoded(parts) if self.increments is None else _encoded(parts, self.increments.at_end())
+        return encoded_snapshot(parts) if self.increments is None else encoded_snapshot(parts, self.increments.at_end())
 
     def _encode_snapshot(self, barrier: int, parts: SnapshotParts, *, is_last: bool) -> EncodedSnapshot:
         """Return a barrier's snapshot. `is_last`: the instance hands it over."""
         if self.increments is None:
-            return _encoded(parts)
-        return _encoded(parts, self.increments.at(barrier, is_last=is_last))
+            return encoded_snapshot(parts)
+        return encoded_snapshot(parts, self.increments.at(barrier, is_last=is_last))
 
     def _parts_of_snapshot(self, barrier: int, overtaken: Sequence[WaitingOutput] = ()) -> SnapshotParts:
         self.steps.note_rejected()
         counts = [msgspec.structs.replace(counts_of_step) for counts_of_step in self._counts.values()]
         entered = self._inbox.snapshot(barrier)
-        sent, rows = self._outbox.snapshot(), encoded_rows(overtaken, self._codec)
+        sent, rows = self._outbox.snapshot(), encoded_rows(overtaken, self._program.codec)
         return SnapshotParts(self.index, entered, self.state, sent, self._watermark, counts, rows)
 
     def restore(self, snapshot: bytes | Pieces, *increments: bytes | Pieces) -> None:
@@ -447,15 +434,7 @@ class Instance:
 
         Raises msgspec.MsgspecError for another instance's snapshot, `StateFormatError` for one whose state the code cannot read.
         """
-        last = self.snapshot_parts_in(self.index, restore_groups(self.state, snapshot))
-        assert isinstance(last.state, StateSnapshot)
-        rest, changes = last.state.rest, []
-        for raw_increment in increments:
-            last, increment = self.increment_parts_in(
-                self.index, raw_increment if isinstance(raw_increment, bytes) else b"".join(raw_increment)
-            )
-            rest = increment.rest
-            changes.append(increment.changes)
+        last, rest, changes = self.snapshots.chain_in(self.index, self.state, snapshot, increments)
         self._enter(last.entered)
         self._outbox.restore(last.sent)
         self._unsent = list(last.overtaken)
@@ -469,29 +448,6 @@ class Instance:
     def count_from(self, barrier: int) -> None:
         """Continue with the barrier after this one: the restored snapshot is another run's, or older than the committed one."""
         self._inbox.count_from(barrier)
-
-    def increment_parts_in(self, index: int, raw: bytes) -> tuple[SnapshotParts, Increment]:
-        """Decode an increment like `snapshot_parts_in`; return its state changes separately."""
-        entered, increment, sent, watermark, counts, overtaken = _decoded(
-            self._program, self.stage, raw, Increment, in_order=isinstance(self._inbox, Merge)
-        )
-        return SnapshotParts(index, entered, NO_STATE, sent, watermark, counts, overtaken), increment
-
-    def another_state(self) -> OperatorState:
-        """Return an empty state of the same step."""
-        return self._program.operator(self.stage) or NO_STATE
-
-    def snapshot_parts_in(self, index: int, snapshot: bytes) -> SnapshotParts:
-        """Decode the snapshot of an instance of this stage at its last barrier. Raises the errors of `restore`.
-
-        Args:
-            index: of that instance, within its generation.
-            snapshot: of it.
-        """
-        return SnapshotParts(
-            index,
-            *_decoded(self._program, self.stage, snapshot, StateSnapshot, in_order=isinstance(self._inbox, Merge)),
-        )
 
     def take_over(self, left: Sequence[SnapshotParts]) -> None:
         """Begin where the previous generation's instances stopped: all those that `predecessors_of` names.
@@ -513,42 +469,3 @@ class Instance:
         if has_ended_channels(entered, self.inputs):
             self._to_multi_input()
         self._inbox.restore(entered)
-
-
-@overload
-def _encoded(parts: SnapshotParts) -> bytes: ...
-
-
-@overload
-def _encoded(parts: SnapshotParts, instead: StateSnapshot | Increment | AsyncStateSnapshot) -> EncodedSnapshot: ...
-
-
-def _encoded(
-    parts: SnapshotParts, instead: StateSnapshot | Increment | AsyncStateSnapshot | None = None
-) -> EncodedSnapshot:
-    _, entered, state, counted, watermark, counts, overtaken = parts
-    sent = (*counted, overtaken) if overtaken else counted
-    encode = _ENCODER.encode
-    if isinstance(instead, AsyncStateSnapshot):
-        return AsyncInstanceSnapshot(5, encode(entered), instead, encode(sent) + encode(watermark) + encode(counts))
-    encoded_state = instead or (state if isinstance(state, StateSnapshot) else snapshot_of(state))
-    return encode((entered, encoded_state, sent, watermark, counts))
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-
-
-def _decoded(
-    program: Program, stage: int, snapshot: bytes, state: Any, *, in_order: bool
-) -> tuple[Any, Any, SentCounts, Position, list[StepCounts], list[OvertakenRows]]:
-    """Decode a snapshot's parts. `state`: the type of its state; `in_order`: its inbox merges by position."""
-    joins = program.joins(stage)
-    row = msgspec.Raw if joins else program.input_type(stage)
-    order: Any = list[int] | None
-    inbox = merge_type(row) if in_order else arrivals_type(row, order)
-    kind = generic(tuple, inbox, state, SentState, Position, list[StepCounts])
-    entered, decoded_state, sent, watermark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
-    if joins:
-        edges = program.plan.incoming(stage)
-        entered = typed_rows(entered, {edge.index: program.row_type(edge.index) for edge in edges})
-    return entered, decoded_state, sent.counts, watermark, counts, sent.overtaken

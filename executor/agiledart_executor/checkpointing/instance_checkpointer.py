@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from agiledart_connectors.files.seals import OutputFileChangedError
-from agiledart_dataflow.runtime.instance import EncodedSnapshot
+from agiledart_dataflow.runtime.instance_snapshot import EncodedSnapshot
 from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot
 from agiledart_executor.checkpointing.instance_restorer import InstanceRestorer
 from agiledart_executor.checkpointing.opening_records import OpeningRecords

@@ -84,7 +84,7 @@ class StateShares:
             after, index = instance.plan.stages[instance.stage], instance.index
             sizes = [len(groups_from(before, after, old, index)) for old in range(before.parallelism)]
             is_largest = header.index == sizes.index(max(sizes))
-            state = instance.state if is_largest else instance.another_state()
+            state = instance.state if is_largest else instance.snapshots.another_state()
             share = PreloadedState(state, groups_from(before, after, header.index, index))
             self._shares[header.index] = share
         return share
@@ -148,9 +148,9 @@ def read_previous_state(
     header, last = chain[-1]
     try:
         if last.onto:
-            left, _ = instance.increment_parts_in(header.index, last.snapshot)
+            left, _ = instance.snapshots.increment_in(header.index, last.snapshot)
         else:
-            left = instance.snapshot_parts_in(header.index, last.snapshot)
+            left = instance.snapshots.parts_in(header.index, last.snapshot)
     except (msgspec.MsgspecError, IndexError) as error:
         raise DamagedSnapshot(f"{running.name}: the state that was handed over does not fit: {error}") from None
     return ReadPreviousState(header, left, [link for _, link in chain] if last.onto or built else [])

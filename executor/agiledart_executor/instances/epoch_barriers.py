@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agiledart_dataflow.runtime.instance import EncodedSnapshot, Instance
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.instance_snapshot import EncodedSnapshot
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.instances.running_instance import RunningInstance
@@ -66,7 +67,7 @@ class EpochBarriers:
     def begin_here(self, running: RunningInstance, instance: Instance) -> None:
         """Let an instance whose inputs have all ended begin the due barriers: no channel brings them any more."""
         while running.barrier < running.wanted:
-            instance.begin_barrier(running.barrier + 1, running.emit)
+            instance.pass_barrier(running.barrier + 1, running.emit)
 
     def send_due(self, running: RunningInstance, source: SourceInstance) -> None:
         """Send all due barriers in order, missed ones included, because epochs on a channel have no gap."""
