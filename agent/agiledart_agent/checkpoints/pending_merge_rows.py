@@ -1,4 +1,4 @@
-"""Rows of a checkpoint that wait to be merged: they have a position in the checkpoint's own topology only."""
+"""Rows of a checkpoint that wait in channels and merges: they have a place in the checkpoint's own topology only."""
 
 from pathlib import Path
 
@@ -12,11 +12,7 @@ from agiledart_kernel.errors import OperationFailed
 
 def pending_merge_rows(path: Path, manifest: CheckpointManifest) -> dict[int, int]:
     """Return stage → rows that wait at its instances. Raises `InvalidCheckpointFile`, OSError."""
-    last = {
-        (snapshot.stage, snapshot.generation, snapshot.index): snapshot
-        for snapshot in manifest.snapshots
-        if snapshot.role != "source"
-    }
+    last = {(snapshot.stage, snapshot.generation, snapshot.index): snapshot for snapshot in manifest.snapshots}
     rows_by_stage: dict[int, int] = {}
     with path.open("rb") as file:
         for snapshot in last.values():

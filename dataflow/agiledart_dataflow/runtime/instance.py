@@ -38,7 +38,7 @@ from agiledart_dataflow.runtime.generation_handover import (
 )
 from agiledart_dataflow.runtime.increments import Increments
 from agiledart_dataflow.runtime.instance_snapshot import EncodedSnapshot, StageSnapshots, encoded_snapshot
-from agiledart_dataflow.runtime.merge import Merge
+from agiledart_dataflow.runtime.merge import AwaitedChannel, Merge
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.overtaken_rows import (
     OvertakenRows,
@@ -150,8 +150,8 @@ class Instance:
         """Report whether waiting rows may be taken."""
         return self._inbox.has_released
 
-    def awaited_input(self) -> tuple[tuple[int, int], Position] | None:
-        """Return the channel for which rows wait in a merge by position, and its watermark; None while none waits for one."""
+    def awaited_input(self) -> AwaitedChannel | None:
+        """Return the channel for which rows wait in a merge by position; None while none waits for one."""
         return self._inbox.awaited_input() if isinstance(self._inbox, Merge) else None
 
     @property

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import chain
 from operator import lt
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,20 @@ from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 Channel = tuple[int, int]
 """(edge, upstream instance)."""
+
+
+class AwaitedChannel(NamedTuple):
+    """Input of a merge for which rows of others wait.
+
+    Attributes:
+        channel: the input.
+        watermark: how far it is complete.
+        holding: the inputs whose rows wait.
+    """
+
+    channel: Channel
+    watermark: Position
+    holding: list[Channel]
 
 
 class _MergeInput:
@@ -218,12 +232,15 @@ class Merge:
             return channel.consumed + sum(channel.joined)
         return channel.consumed
 
-    def awaited_input(self) -> tuple[Channel, Position] | None:
-        """Return the input for which rows wait, and its watermark; None while no row waits, or rows may be taken."""
+    def awaited_input(self) -> AwaitedChannel | None:
+        """Return the input for which rows wait; None while no row waits, or rows may be taken."""
         if not self.queued_rows or self.has_released:
             return None
         channel = min(self._inputs, key=lambda name: _last_watermark(self._inputs[name]))
-        return channel, self._inputs[channel].watermark
+        holding = [
+            name for name, entry in (*self._inputs.items(), *self._closed.items()) if any(map(len, entry.waiting))
+        ]
+        return AwaitedChannel(channel, self._inputs[channel].watermark, holding)
 
     def received(self) -> list[tuple[int, int, int]]:
         """Return (edge, upstream instance, rows received) of each channel; those of ended generations together as `GONE`."""

@@ -1,8 +1,8 @@
 """Restore of a step's state from another run: the key groups of one step, by its name; never rows, channels or counts.
 
 An instance takes the state of the keys that it owns, and the state that belongs to no key. So the topology around the step may be
-another one, and its number of instances, too. Rows that wait in a merge mean something among their channels only: a run with such
-rows (`rows_waiting`) can be restored whole into the same topology, or not at all.
+another one, and its number of instances, too. Rows that wait in a merge or at an output mean something among their channels only: a
+run with such rows (`rows_waiting`) can be restored whole into the same topology, or not at all.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,9 @@ from agiledart_dataflow.state.snapshot_reader import Pieces, restore_groups
 _PARTS: msgspec.msgpack.Decoder[tuple[Any, Any, Any, Any, Any]] = msgspec.msgpack.Decoder(
     tuple[Any, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw]
 )
+_FIELDS: msgspec.msgpack.Decoder[list[msgspec.Raw]] = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_INSTANCE_FIELDS, _SOURCE_OUTBOX, _OUTBOX_FIELDS = 5, 6, 3
+
 _STATE: msgspec.msgpack.Decoder[tuple[Any, StateSnapshot, Any, Any, Any]] = msgspec.msgpack.Decoder(
     tuple[msgspec.Raw, StateSnapshot, msgspec.Raw, msgspec.Raw, msgspec.Raw]
 )
@@ -38,8 +41,25 @@ def increment_in(snapshot: bytes) -> Increment:
 
 
 def rows_waiting(snapshot: bytes) -> int:
-    """Return the number of rows in an instance's snapshot that wait to be taken in order. Raises msgspec.MsgspecError."""
-    entered = _PARTS.decode(snapshot)[0]
+    """Return the number of rows in a snapshot that wait: to be taken in order, or at the outputs. Raises msgspec.MsgspecError.
+
+    Args:
+        snapshot: of an instance, or of a source.
+    """
+    fields = _FIELDS.decode(snapshot)
+    if len(fields) > _INSTANCE_FIELDS:
+        return _overtaken(fields[_SOURCE_OUTBOX])
+    entered, _, sent, *_ = _PARTS.decode(snapshot)
+    return _waiting_to_enter(entered) + _overtaken(sent)
+
+
+def _overtaken(sent: msgspec.Raw) -> int:
+    """Return the rows at an instance's outputs that the barrier of the snapshot overtook."""
+    outbox = _FIELDS.decode(sent)
+    return sum(entry[3] for entry in msgspec.msgpack.decode(outbox[3])) if len(outbox) > _OUTBOX_FIELDS else 0
+
+
+def _waiting_to_enter(entered: Any) -> int:
     if len(entered) == 5:  # a merge: queues by channel, and what is released
         inputs, released = entered[0], entered[1]
         return len(released) + sum(len(batch[0]) for channel in inputs for batch in channel[5])

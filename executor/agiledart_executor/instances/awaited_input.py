@@ -1,6 +1,6 @@
 """The input for which the rows of an instance wait: which sources have been silent, and since when."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from agiledart_dataflow.data.position import Position
@@ -29,28 +29,32 @@ class AwaitedInput:
             now_ns, wall_ns: the same moment, monotonic and since 1970.
 
         Returns:
-            `sources`: names of the sources that the input comes from; `since_ms`: since when it has been silent, in ms since
-            1970 and to the half second of two reports; `rows`: how many rows wait.
+            `sources`: names of the sources that the input comes from; `held`: names of those whose rows wait; `since_ms`: since
+            when the input has been silent, in ms since 1970 and to the half second of two reports; `silent_ms`: for how long;
+            `rows`: how many rows wait.
         """
         awaited = instance.awaited_input()
         if awaited is None:
             self._channel = None
             return None
-        channel, watermark = awaited
-        if (channel, watermark) != (self._channel, self._watermark):
-            self._channel, self._watermark, self._since_ns = channel, watermark, now_ns
-        sender = instance.plan.edges[channel[0]].source
+        if (awaited.channel, awaited.watermark) != (self._channel, self._watermark):
+            self._channel, self._watermark, self._since_ns = awaited.channel, awaited.watermark, now_ns
         return {
-            "sources": list(dict.fromkeys(_sources(instance.plan, sender))),
+            "sources": _sources(instance.plan, [awaited.channel]),
+            "held": _sources(instance.plan, awaited.holding),
             "since_ms": (wall_ns - now_ns + self._since_ns) // 1_000_000,
+            "silent_ms": (now_ns - self._since_ns) // 1_000_000,
             "rows": instance.queued_rows,
         }
 
 
-def _sources(plan: StagePlan, stage: int) -> Iterator[str]:
-    """Yield the names of the sources whose rows come through a stage."""
-    incoming = plan.incoming(stage)
-    if not incoming:
-        yield plan.stages[stage].name
-    for edge in incoming:
-        yield from _sources(plan, edge.source)
+def _sources(plan: StagePlan, channels: Iterable[tuple[int, int]]) -> list[str]:
+    """Return the names of the sources whose rows come through these channels."""
+    names: dict[str, None] = {}
+    stages = [plan.edges[edge].source for edge, _ in channels]
+    while stages:
+        stage = stages.pop(0)
+        stages += (edge.source for edge in plan.incoming(stage))
+        if not plan.incoming(stage):
+            names[plan.stages[stage].name.split("+")[0]] = None
+    return list(names)
