@@ -62,13 +62,13 @@ SOURCES: Final = {
         ConnectorKind(
             "mqtt", "messages of an MQTT broker", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
             acknowledges="when read, exactly-once: on the disk (QoS 1, 2)"),
-            ("client", "credentials", "format", "qos", "session", "version"),
+            ("client", "credentials", "format", "qos", "session", "session_expiry", "version"),
             "mqtt", "paho", "mqtt.mqtt_reader:open_source", "mqtt.mqtt_probe:probe_source",
         ),
         ConnectorKind(
             "mqtts", "the same over TLS", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
             acknowledges="when read, exactly-once: on the disk (QoS 1, 2)"),
-            ("ca", "cert", "client", "credentials", "format", "key", "qos", "session", "version"),
+            ("ca", "cert", "client", "credentials", "format", "key", "qos", "session", "session_expiry", "version"),
             "mqtt", "paho", "mqtt.mqtt_reader:open_source", "mqtt.mqtt_probe:probe_source",
         ),
         ConnectorKind("parquet", "Parquet files", _AGAIN, (), "columns", "pyarrow", "files.columns_reader:open_source"),

@@ -10,6 +10,7 @@ from agiledart_connectors.options import ReadOptions, check_options
 from agiledart_connectors.rejections import OPTIONS as REJECTED
 from agiledart_connectors.rejections import RejectsRows, check_policy
 from agiledart_connectors.sink_guarantees import OPTION
+from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.data.lazy_module import import_at_once
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
@@ -33,13 +34,14 @@ def open_source(
     columns: bool = False,
     wanted: frozenset[str] | None = None,
     may_begin: Callable[[], bool] = import_at_once,
+    origin: SourceOrigin | None = None,
 ) -> SourceReader:
     """Return the reader of a source.
 
     Args:
         connector: source to read.
         row_type: of its rows.
-        columns, wanted, may_begin: as in `ReadOptions`.
+        columns, wanted, may_begin, origin: as in `ReadOptions`.
 
     Raises:
         OperationFailed: the source is missing; the message has the path.
@@ -55,7 +57,9 @@ def open_source(
 
         check_installed(kind, "source")
     check_options(connector, (*kind.options, *PACING))
-    reader: SourceReader = named_function(kind.opens)(connector, row_type, ReadOptions(columns, wanted, may_begin))
+    reader: SourceReader = named_function(kind.opens)(
+        connector, row_type, ReadOptions(columns, wanted, may_begin, origin)
+    )
     return reader
 
 

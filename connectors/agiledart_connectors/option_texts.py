@@ -72,7 +72,9 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "roll_bytes": "begin a new file at this size, like `64MiB`",
     "sasl": "authentication: `plain` (default), `scram-sha-256` or `scram-sha-512`",
     "segment_bytes": "size of one file; rows are removed file by file; default `16MiB`",
-    "session": "name under which the broker keeps messages while the source is away (QoS 1 and 2); one reader a name",
+    "session": "name under which the broker keeps messages while the source is away (QoS 1 and 2); default: one of the"
+    " application's own; `none`: no session",
+    "session_expiry": "time after which a broker of MQTT 5 forgets the session of an absent source, like `12h`; default `1d`",
     "share": "`2/3`: the second of three sources that share the partitions",
     "since": "parameter of the question that carries the value of `cursor`, default `since`",
     "speed": "pace by event time: `1` real time, `60` a minute of data per second; default: as fast as possible",

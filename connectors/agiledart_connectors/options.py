@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.data.lazy_module import import_at_once
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError
@@ -20,11 +21,13 @@ class ReadOptions:
         columns: give columns, where they can be made without making rows first.
         wanted: for columns: fields that steps will use; None: all of them.
         may_begin: for columns: says whether lines may become columns by now.
+        origin: the run and instance that read; None: a run of one process.
     """
 
     columns: bool = False
     wanted: frozenset[str] | None = None
     may_begin: Callable[[], bool] = import_at_once
+    origin: SourceOrigin | None = None
 
 
 def flag(connector: Connector, name: str) -> bool:

@@ -66,7 +66,7 @@ def source_guarantee_text(connector: Connector, guarantee: Guarantee | None) -> 
     if connector.kind in ("mqtt", "mqtts"):
         if connector.option("qos", "0") == "0":
             return "may lose (qos=0)"
-        if not connector.option("session"):
-            return "may lose what comes while it is away (no session=)"
+        if connector.option("session") == "none":
+            return "may lose what comes while it is away (session=none)"
         return AT_LEAST_ONCE
     return guarantee.duplicates

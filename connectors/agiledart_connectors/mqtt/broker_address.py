@@ -10,6 +10,8 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 MAX_TOPIC_BYTES = 65_535
+NO_SESSION = "none"
+"""Value of `session=` for none."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def broker_address(connector: Connector) -> BrokerAddress:
     version = number(connector, "version", 5, 3, 5)
     if version == 4:
         raise ConfigurationError(f"{name}: version is 5 or 3 (for 3.1.1), not 4")
+    session = connector.option("session")
+    client = connector.option("client") or ("" if session == NO_SESSION else session)
     files = [connector.option(option) for option in ("ca", "cert", "key")]
     ca, cert, key = files
     for file in files:
@@ -77,7 +81,7 @@ def broker_address(connector: Connector) -> BrokerAddress:
             raise OperationFailed(f"{name}: {file} cannot be read here")
     return BrokerAddress(
         host.removeprefix("[").removesuffix("]"), int(port), topic, connector.kind == "mqtts", ca, cert, key, version,
-        number(connector, "qos", 0, 0, 2), connector.option("client") or connector.option("session"),
+        number(connector, "qos", 0, 0, 2), client,
         credentials(connector.option("credentials")),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from paho.mqtt.properties import Properties
 
 from agiledart_connectors.mqtt.broker_address import BrokerAddress
 from agiledart_connectors.mqtt.read_ahead import EagerClient
+from agiledart_connectors.mqtt.session_settings import SessionSettings
 from agiledart_connectors.remote.thread_errors import ThreadErrors
 from agiledart_kernel.errors import AgileDartError, OperationFailed, system_text
 
@@ -25,8 +26,15 @@ MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1, 30
 MAX_UNACKNOWLEDGED: Final = 4_096
 """Messages of QoS 1 and 2 that a broker may send before the first is acknowledged; so many wait here at most."""
 
-SESSION_SECONDS: Final = 7 * 86_400
-"""Time for which a broker keeps a named session of MQTT 5 for us."""
+TAKEN_OVER: Final = 0x8E
+"""Reason of a broker of MQTT 5 for ending a connection: another client came with the same identifier."""
+
+SHORT_SECONDS: Final = 5
+MANY_SHORT: Final = 3
+"""So many connections in a row that break so soon tell of another client, where a broker of MQTT 3.1.1 gives no reason."""
+
+
+_NO_SESSION: Final = SessionSettings()
 
 
 class BrokerLink:
@@ -34,7 +42,7 @@ class BrokerLink:
 
     Args:
         address: of the broker.
-        session: keep a session under the client's identifier.
+        session: to keep at the broker.
         on_connected: called by the link's thread with the client; subscribes.
         note: called when the link goes up or down.
         fail: called by the link's thread with the reason, when it has ended for good.
@@ -48,7 +56,7 @@ class BrokerLink:
         self,
         address: BrokerAddress,
         *,
-        session: bool,
+        session: SessionSettings = _NO_SESSION,
         note: Callable[[str], None],
         fail: Callable[[AgileDartError], None],
         on_connected: Callable[[paho.Client], None] | None = None,
@@ -62,10 +70,18 @@ class BrokerLink:
         self._away_since: float | None = time.monotonic()
         self._why, self._next_try, self._tries = "", 0.0, 0
         self._is_five = address.version == 5
+        self._session = session
+        self._connected_at = 0.0
+        self._short_connections = 0
+        self.seconds_away = 0.0
+        """Time without a connection after the first one."""
         self._on_connected = on_connected
+        self._is_source = on_connected is not None
         self.generation = 0
         """Number of the connection: acknowledgements belong to one."""
-        client = self.client = client_of(address, client_id=address.client, session=session)
+        self._drops_earlier = bool(session.name) and session.begins
+        keeps = bool(session.name) and not (self._drops_earlier and not self._is_five)
+        client = self.client = client_of(address, client_id=session.name or address.client, session=keeps)
         client.reconnect_delay_set(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         if will is not None:
             client.will_set(*will)
@@ -77,9 +93,11 @@ class BrokerLink:
         if self._is_five:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
-            if session:
-                properties.SessionExpiryInterval = SESSION_SECONDS
-            arguments = {"clean_start": not session, "properties": properties}
+            clean: bool | int = not session.name
+            if session.name:
+                properties.SessionExpiryInterval = session.expiry_seconds
+                clean = paho.MQTT_CLEAN_START_FIRST_ONLY if session.begins else False
+            arguments = {"clean_start": clean, "properties": properties}
         self._arguments = arguments
 
     def start(self) -> None:
@@ -91,30 +109,52 @@ class BrokerLink:
         """Return since when and why the link is down; empty when it is connected."""
         since = self._away_since
         if since is None:
+            if self._session.is_refused and self.seconds_away:
+                return f"no source listened for {self.seconds_away:.0f} s in all: messages of that time are lost (session=none)"
             return ""
         now = time.monotonic()
         why = f" ({self._why})" if self._why else ""
         following = f", next try in {max(0.0, self._next_try - now):.0f} s" if self._next_try else ""
-        return f"not connected to {self.address.broker} for {now - since:.0f} s{why}{following}"
+        lost = ", messages of this time are lost (session=none)" if self._session.is_refused else ""
+        return f"not connected to {self.address.broker} for {now - since:.0f} s{why}{lost}{following}"
 
     def close(self) -> None:
         """Say good-bye and end the thread."""
         self.client.disconnect()
         self.client.loop_stop()
 
-    def _connected(self, client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def _connected(self, client: paho.Client, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
             self._is_away(str(reason))
             self._notify(
                 f"the broker {self.address.broker} refuses us: {reason}; trying again, ever later up to every 30 s"
             )
             return
+        if self._drops_earlier and not self._is_five:
+            self._drops_earlier = False
+            self.client.keep_session()
+            return
+        now = time.monotonic()
         self.generation += 1
-        self._away_since, self._tries = None, 0
-        if self._last_notice or self.generation > 1:
-            self._notify(f"connected to {self.address.broker}")
+        away = now - self._away_since if self._away_since is not None and self.generation > 1 else 0.0
+        self.seconds_away += away
+        self._away_since, self._tries, self._connected_at = None, 0, now
+        losses = self._losses(flags, away)
+        if losses or ((self._last_notice or self.generation > 1) and self._short_connections < MANY_SHORT):
+            self._notify(f"connected to {self.address.broker}{losses}")
         if self._on_connected is not None:
             self._on_connected(client)
+
+    def _losses(self, flags: Any, away: float) -> str:
+        """Return what may be lost at this connection; empty when nothing is."""
+        session = self._session
+        expects = session.name and (self.generation > 1 or not session.begins)
+        if expects and not flags.session_present and self._is_source:
+            since = f" of the last {away:.0f} s" if away else ""
+            return f"; it has no session {session.name} any more: messages{since} may be lost"
+        if not session.name and away and self._is_source and self.address.qos:
+            return f"; no source listened for {away:.0f} s: messages of that time are lost (no session)"
+        return ""
 
     def _failed(self, _client: paho.Client, _data: Any) -> None:
         error = sys.exception()  # paho calls this while it handles what went wrong
@@ -124,6 +164,19 @@ class BrokerLink:
     def _disconnected(self, _client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
             self._is_away(str(reason).lower())
+            is_short = time.monotonic() - self._connected_at < SHORT_SECONDS
+            self._short_connections = self._short_connections + 1 if is_short else 0
+            if self._short_connections < MANY_SHORT:
+                self.client.reconnect_delay_set(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+            name = self._session.name or self.address.client
+            if name and (reason == TAKEN_OVER or self._short_connections >= MANY_SHORT):
+                self._short_connections = max(self._short_connections, MANY_SHORT)
+                self.client.reconnect_delay_set(SHORT_SECONDS, MAX_BACKOFF_SECONDS)
+                self._notify(
+                    f"another client {'uses' if reason == TAKEN_OVER else 'seems to use'} the name {name} at"
+                    f" {self.address.broker}: each throws the other out. Give one of them a session= or client= of its own"
+                )
+                return
             self._notify(
                 f"the connection to {self.address.broker} broke ({reason}); trying again, ever later up to every 30 s"
             )

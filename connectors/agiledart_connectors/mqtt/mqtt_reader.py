@@ -1,7 +1,8 @@
 """Source `mqtt://HOST:PORT/FILTER`: messages of a broker, in any format.
 
     mqtt://broker/rooms/+/temperature                  QoS 0, a new client at each start
-    mqtt://broker/rooms/#?qos=1&session=rooms          messages sent while no client reads wait at the broker
+    mqtt://broker/rooms/#?qos=1                        on a mesh: messages sent while no client reads wait at the broker
+    mqtt://broker/rooms/#?qos=1&session=rooms          the same under a name that the user gives; session=none: they are lost
     mqtts://broker/$share/g/rooms/#?credentials=plant  over TLS; readers of one group share the messages
 
 A field of type `Topic` holds the topic, one of type `Retained` whether the broker had kept the message. The reader acknowledges
@@ -12,6 +13,7 @@ acknowledges nothing and the broker sends no more. It sends on messages of QoS 0
 """
 
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,13 +27,18 @@ from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import FORM, SIZE, MalformedExamples
 from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address, check_filter
 from agiledart_connectors.mqtt.broker_link import MAX_UNACKNOWLEDGED, BrokerLink
+from agiledart_connectors.mqtt.session_settings import session_settings
 from agiledart_connectors.options import ReadOptions
+from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.data.schema import Retained, Topic, fields_of, is_named_tuple
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_kernel.errors import AgileDartError, ConfigurationError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 OVERFLOW: Final = "overflow"
+OTHER_TOPIC: Final = "topic"
+"""Reason of a message of another topic, which came by another client's subscription."""
+
 MAX_WAITING_BYTES: Final = 8 << 20
 MAX_WAITING: Final = 2 * MAX_UNACKNOWLEDGED
 
@@ -53,7 +60,9 @@ class MqttReader:
 
     stamps = True
 
-    def __init__(self, connector: Connector, address: BrokerAddress, row_type: Any) -> None:
+    def __init__(
+        self, connector: Connector, address: BrokerAddress, row_type: Any, origin: SourceOrigin | None = None
+    ) -> None:
         self._decoder = open_decoder(connector.option("format", "json"), row_type)
         self._examples = MalformedExamples()
         self.on_malformed = self._examples.on_malformed
@@ -75,14 +84,15 @@ class MqttReader:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closed = False
         self._address = address
-        has_session = bool(connector.option("session"))
+        session = session_settings(connector, address, origin)
+        self._has_session = bool(session.name)
+        self._is_ours = _matcher(address.topic)
         self._failure: AgileDartError | None = None
         self._link = BrokerLink(
-            address, session=has_session, note=self._note, fail=self._fail, on_connected=self._subscribe
+            address, session=session, note=self._note, fail=self._fail, on_connected=self._subscribe
         )
         self._link.client.on_message = self._came
         self._link.client.on_subscribe = self._subscribed
-        self._has_session = has_session
         self._link.start()
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
@@ -187,6 +197,11 @@ class MqttReader:
         self._link.on_answer()
         try:
             topic, fault = message.topic, ("", "")
+            if self._has_session and not self._is_ours(topic):
+                fault = (
+                    OTHER_TOPIC,
+                    f"not of {self._address.topic}: another client has subscribed with this session's name",
+                )
         except UnicodeDecodeError as error:
             topic, fault = repr(bytes(error.object)), (FORM, "its topic is not UTF-8")
         with self._lock:
@@ -226,6 +241,17 @@ class MqttReader:
             return
 
 
+def _matcher(topic_filter: str) -> Callable[[str], object]:
+    """Return a function that says whether a topic matches a filter (MQTT 5, section 4.7)."""
+    levels = topic_filter.split("/")
+    if levels[0] == "$share":
+        levels = levels[2:]
+    text = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels if level != "#")
+    if levels[-1] == "#":
+        text = f"{text}(/.*)?" if len(levels) > 1 else ".*"
+    return re.compile(text, re.DOTALL).fullmatch
+
+
 def _place(topic: str) -> Callable[[int], str]:
     return lambda _: f"{topic}:"
 
@@ -234,4 +260,4 @@ def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) 
     """The reader of an `mqtt://` connector."""
     address = broker_address(connector)
     check_filter(f"{connector.kind}:{connector.path}", address.topic)
-    return MqttReader(connector, address, row_type)
+    return MqttReader(connector, address, row_type, read_options.origin)

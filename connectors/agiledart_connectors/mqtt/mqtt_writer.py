@@ -100,7 +100,7 @@ class MqttWriter(RejectsRows):
             )
             if _FIELD.search(will[0]):
                 raise ConfigurationError(f"{connector.url()}: a last will is of no row: give will_topic=TOPIC")
-        self._link = BrokerLink(address, session=False, note=self._notices.append, fail=self._fail, will=will)
+        self._link = BrokerLink(address, note=self._notices.append, fail=self._fail, will=will)
         self._link.client.on_publish = self._taken
         self._link.client.max_queued_messages_set(0)  # bounded here
         self._link.client.max_inflight_messages_set(MAX_IN_FLIGHT)

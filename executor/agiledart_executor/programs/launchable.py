@@ -11,6 +11,7 @@ from agiledart_connectors.opening import open_sink, open_source
 from agiledart_connectors.plugins import sink_guarantee
 from agiledart_connectors.sink_guarantees import is_idempotent
 from agiledart_connectors.sink_origin import CommittedOutput, SinkOrigin
+from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.schema import read_time_index
@@ -63,6 +64,8 @@ class Launchable:
         log_owners: owner of each log that is not the application's own, by log name.
         continues_run: the run starts from a checkpoint of another run.
         delivery: delivery guarantee when a host dies.
+        attempt: number of the run's attempt.
+        network: identifier of the network.
     """
 
     program: Program
@@ -76,6 +79,8 @@ class Launchable:
     log_owners: tuple[tuple[str, bytes], ...] = ()
     continues_run: bool = False
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    attempt: int = 1
+    network: bytes = b""
 
     def steps(self, stage: int) -> tuple[str, ...]:
         """Return the names of a stage's steps."""
@@ -224,6 +229,13 @@ class Launchable:
             columns=endpoint.columns and not restores,
             wanted=endpoint.wanted,
             may_begin=PROCESS_IMPORT.has_ended,
+            origin=SourceOrigin(
+                self.network,
+                self.application,
+                step.name,
+                index,
+                begins=not (restores or self.continues_run or self.attempt > 1),
+            ),
         )
         if has_log:
             folder = run_folder(_ROOT, self.application, self.version) / "logs" / f"{stage}.{index}"
@@ -256,7 +268,7 @@ def _by_versions(bundle: Bundle, error: GraphMismatch) -> GraphMismatch:
     )
 
 
-def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
+def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES, network: bytes = b"") -> Launchable:
     """Run the builder in the bundle and join its functions with the plan.
 
     Raises:
@@ -266,7 +278,7 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     about = part.application, part.version, latencies, part.owner, part.number, part.log_owners, part.goes_on
-    return Launchable(program, plan, codecs, *about, part.delivery)
+    return Launchable(program, plan, codecs, *about, part.delivery, part.attempt, network)
 
 
 def _owned(stage: Stage, index: int) -> dict[str, object]:

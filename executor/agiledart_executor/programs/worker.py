@@ -74,6 +74,7 @@ from agiledart_executor.wire.agent_messages import (
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, RollBackNeeded
 from agiledart_kernel.frames import DATA_PROTOCOL, FrameKind, FrameReader, Hello, frame
+from agiledart_kernel.grants import decode_link
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.event_loop import run_on_uvloop
@@ -375,7 +376,7 @@ class Worker:
         keeping = LatencyKeeping(configuration.latency_log_bytes, configuration.latency_log_days * 86_400_000)
         self._building = True
         try:
-            code = make_ready(part, keeping)
+            code = make_ready(part, keeping, decode_link(configuration.chain[0]).network)
         finally:
             self._building = False
         bounds = configuration.bounds.with_users(code.program.topology.limits)

@@ -18,7 +18,10 @@ from tests.broker import Broker, needs_broker
 
 paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
 
+from agiledart_connectors.mqtt.mqtt_probe import end_session, own_session  # noqa: E402
 from agiledart_connectors.opening import open_sink, open_source  # noqa: E402
+from agiledart_connectors.probing import probe_source  # noqa: E402
+from agiledart_connectors.source_origin import SourceOrigin, session_name  # noqa: E402
 
 pytestmark = needs_broker
 
@@ -47,8 +50,8 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 class Reader:
     """A source that a test reads as an executor does: waiting for its descriptor."""
 
-    def __init__(self, url: str, kind: Any = Reading) -> None:
-        self.reader: Any = open_source(parse_connector(url), kind)
+    def __init__(self, url: str, kind: Any = Reading, origin: SourceOrigin | None = None) -> None:
+        self.reader: Any = open_source(parse_connector(url), kind, origin=origin)
         self.rows: list[Any] = []
         self.notes: list[str] = []
         self.malformed: dict[str, int] = {}
@@ -299,3 +302,94 @@ def test_a_link_reports_its_status(broker: Broker, tmp_path: Path) -> None:
     broker.start()
     wait(False)
     reader.close()
+
+
+BEGINS = SourceOrigin(b"net", "rooms", "readings")
+RETURNS = SourceOrigin(b"net", "rooms", "readings", begins=False)
+
+
+@pytest.mark.parametrize("version", [5, 3])
+def test_a_source_on_a_mesh_has_a_session_of_its_own(broker: Broker, version: int) -> None:
+    options = f"?qos=1&format=text&version={version}"
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/b/n{options}", str, "probe")
+    first = Reader(f"mqtt://127.0.0.1:{broker.port}/a/#{options}", str, BEGINS)
+    published(broker, "a/n", "probe")
+    deadline = time.monotonic() + 60
+    while not first.rows:  # it has subscribed
+        published(broker, "a/n", "probe")
+        first.once()
+        assert time.monotonic() < deadline
+    first.reader.acknowledge(first.reader.receipt())
+    first.reader.close()
+    published(broker, "a/n", "meanwhile")
+    moved = Reader(f"mqtt://127.0.0.1:{broker.port}/a/#{options}", str, RETURNS)  # perhaps on another node
+    moved.until(lambda: "meanwhile" in moved.rows)
+    moved.reader.acknowledge(moved.reader.receipt())
+    moved.reader.close()
+    published(broker, "a/n", "of the run before")
+    anew = Reader(f"mqtt://127.0.0.1:{broker.port}/b/#{options}", str, BEGINS)
+    anew.subscribed(there)
+    published(broker, "a/n", "not wanted")
+    there.writer.write(["last"])
+    anew.until(lambda: "last" in anew.rows)
+    assert set(anew.rows) <= {"probe", "last"}
+    assert not anew.malformed
+    anew.reader.close()
+    there.writer.close()
+
+
+@pytest.mark.parametrize("version", [5, 3])
+def test_a_session_that_was_ended_keeps_nothing_and_its_loss_is_noted(broker: Broker, version: int) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&version={version}"
+    name = own_session(parse_connector(url), b"net", "rooms", "readings", 0)
+    assert name == session_name(b"net", "rooms", "readings")
+    assert len(name) == 23
+    there = Writer(url, str, "probe")
+    first = Reader(url, str, BEGINS)
+    first.subscribed(there)
+    first.reader.close()
+    end_session(parse_connector(url), name)
+    published(broker, "n", "meanwhile")
+    again = Reader(url, str, RETURNS)
+    again.subscribed(there)
+    assert "meanwhile" not in again.rows
+    assert any(f"it has no session {name} any more" in note for note in again.notes)
+    again.reader.close()
+    there.writer.close()
+
+
+def test_two_clients_of_one_session_are_noted_and_get_no_rows_of_other_topics(broker: Broker) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}/%s?qos=1&format=text&session=shared"
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/a?qos=1&format=text", str, "probe")
+    first = Reader(url % "a", str)
+    first.subscribed(there)
+    second = Reader(url % "b", str)
+    first.until(lambda: any("the name shared" in note and "throws the other out" in note for note in first.notes))
+    first.reader.close()
+    there.writer.write(["not of b"])
+    second.until(lambda: second.malformed.get("topic"))
+    assert not second.rows
+    assert "not of b: another client has subscribed" in second.notes[-1]
+    second.reader.close()
+    there.writer.close()
+
+
+def test_without_a_session_the_time_without_a_listener_is_shown(broker: Broker) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&session=none"
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text", str, "probe")
+    here = Reader(url, str, BEGINS)
+    here.subscribed(there)
+    broker.stop()
+    here.until(lambda: "messages of this time are lost (session=none)" in here.reader.connection_status())
+    broker.start()
+    here.until(lambda: "s in all: messages of that time are lost" in here.reader.connection_status())
+    here.until(lambda: any("messages of that time are lost (no session)" in note for note in here.notes))
+    here.reader.close()
+    there.writer.close()
+
+
+def test_a_dry_run_tells_of_the_brokers_limits(broker: Broker) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}/n?format=text"
+    assert probe_source(parse_connector(url), str).text == "connected (MQTT 5.0)"
+    assert "max_queued_messages, 1000 by default" in probe_source(parse_connector(url + "&qos=1"), str).text
+    assert "are lost (session=none)" in probe_source(parse_connector(url + "&qos=1&session=none"), str).text
