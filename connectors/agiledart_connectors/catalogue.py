@@ -4,7 +4,10 @@ from typing import Final
 
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind, Guarantee
 
-_LINES: Final = ("follow", "format", "header")
+_FORMAT: Final = ("decimal", "delimiter", "encoding", "format", "null", "quote", "zone")
+"""Options of what is behind `format=`."""
+
+_LINES: Final = (*_FORMAT, "follow", "header", "skip")
 
 _AGAIN: Final = Guarantee(
     "read again from the beginning; exactly-once: from the last epoch", can_rewind=True, acknowledges="position"
@@ -34,7 +37,7 @@ SOURCES: Final = {
         ConnectorKind("batches", "record batches, arrays or data frames of a callable", _OBJECTS,
             opens="files.columns_reader:open_source"),
         ConnectorKind("call", "rows that a callable returns", _OBJECTS, opens="memory:open_source"),
-        ConnectorKind("csv", "CSV files, plain or gzip", _AGAIN, _LINES, opens="files.line_reader:open_csv"),
+        ConnectorKind("csv", "CSV files, plain or packed", _AGAIN, _LINES, opens="files.line_reader:open_csv"),
         ConnectorKind(
             "http", "rows that others post (`listen`), or that a server gives when it is asked", _POSTED, (*_PUSH, *_POLL),
             opens="http.http_source:open_source", probes="http.http_source:probe_source",

@@ -136,8 +136,12 @@ def test_each_oddity_is_handled_alone(kind: str) -> None:
                 check("\n".join(map(",".join, [good, good, odd, good])), frozenset(), "\n", header=False)
 
 
-def test_undecodable_bytes_are_replaced_when_read() -> None:
-    assert check("\udcff,1,1.5,,2013-01-01 00:00:00,,,1\n" * 3, frozenset(), "", header=False)
+def test_bytes_of_another_encoding_are_malformed_though_no_step_asks_for_their_column() -> None:
+    line = "\udcff,1,1.5,,2013-01-01 00:00:00,,,1\n"
+    assert not check(line * 3, frozenset(), "", header=False)
+    data = (line + line.replace("\udcff", "ü")).encode("utf-8", "surrogateescape")
+    _, lines, malformed, _ = everything(CsvColumnsReader(Opened(data), Wide, frozenset()))
+    assert (lines, malformed) == (2, {"encoding": 1})
 
 
 def test_lines_that_are_too_long_are_malformed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ looked for here: integers written as `1.0` or `1e3`, floats that are not finite,
 which there is any doubt are all left to `RowParser`'s own loop, so rows and reasons are the same with and without this.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
 from typing import Annotated, Any, Final, NamedTuple
@@ -42,18 +42,19 @@ class BulkParser:
     Args:
         row_type: of the rows.
         columns: one for each field; see `bulk_columns`.
+        delimiter: between columns.
 
     After a try in vain it is not asked for some calls, twice as many each time: data it cannot read (numbers such as `.5` in
     every line) then cost next to nothing more.
     """
 
-    __slots__ = ("_converted", "_decode", "_floats", "_ints", "_pause", "_paused", "_row_type")
+    __slots__ = ("_converted", "_decode", "_delimiter", "_floats", "_ints", "_pause", "_paused", "_row_type")
 
     _pause: int
     _paused: int
 
-    def __init__(self, row_type: Any, columns: Sequence[BulkColumn]) -> None:
-        self._row_type = row_type
+    def __init__(self, row_type: Any, columns: Sequence[BulkColumn], delimiter: bytes = b",") -> None:
+        self._row_type, self._delimiter = row_type, delimiter
         self._ints = [i for i, column in enumerate(columns) if column.kind is int]
         self._floats = [i for i, column in enumerate(columns) if column.kind is float]
         self._converted = [(i, column.convert) for i, column in enumerate(columns) if column.convert is not None]
@@ -86,7 +87,9 @@ class BulkParser:
     def _tried(self, lines: bytes) -> Parsed | None:
         if b"\\" in lines:
             return None
-        text = b'[["%b"]]' % lines.replace(b",", b'","').replace(b"\n", b'"],["')  # of bytes: a third less than of str
+        text = b'[["%b"]]' % lines.replace(self._delimiter, b'","').replace(
+            b"\n", b'"],["'
+        )  # of bytes: a third less than of str
         try:
             decoded = self._decode(text)
             columns: list[Any] = list(zip(*decoded, strict=True))
@@ -107,18 +110,20 @@ class BulkParser:
         return list(map(tuple.__new__, repeat(self._row_type), rows))
 
 
-def bulk_columns(columns: Sequence[tuple[Any, bool]], time_of: Callable[[str], datetime]) -> list[BulkColumn] | None:
+def bulk_columns(
+    columns: Sequence[tuple[Any, bool]], times: Sequence[Mapping[str, datetime]]
+) -> list[BulkColumn] | None:
     """Return rules for columns given as (type, may be empty); None when bulk reading does not support a column's type.
 
     Args:
-        time_of: text → datetime; ValueError for a text that is not a time.
+        times: for each column text → datetime; ValueError for a text that is not a time.
     """
     rules: list[BulkColumn] = []
-    for kind, optional in columns:
+    for (kind, optional), of_column in zip(columns, times, strict=True):
         if kind in (str, int, float) and not optional:
             rules.append(BulkColumn(kind, None))
         elif kind is datetime and not optional:
-            rules.append(BulkColumn(kind, time_of))
+            rules.append(BulkColumn(kind, of_column.__getitem__))
         else:
             return None
     return rules or None

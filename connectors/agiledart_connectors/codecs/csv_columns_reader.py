@@ -9,12 +9,15 @@ One call of pyarrow reads a megabyte, whatever the size of a batch: a call costs
 rows. Batches are slices of that, so their columns are views.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agiledart_connectors.codecs.ambiguity import Ambiguity
-from agiledart_connectors.codecs.header import columns_by_name, header_note, missing_header_note
-from agiledart_connectors.codecs.lines import BLOCK_BYTES, BOM, Data, FileLines, LinesBlock, block_of
+from agiledart_connectors.codecs.decoder_options import RFC4180, CsvDialect
+from agiledart_connectors.codecs.encodings import text_of
+from agiledart_connectors.codecs.header import HeaderColumns
+from agiledart_connectors.codecs.lines import BLOCK_BYTES, BOM, Data, FileLines, LinesBlock
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, TOO_LONG, MalformedExamples
 from agiledart_connectors.codecs.row_parser import RowParser
 from agiledart_dataflow.data.arrow_ipc import MAX_COLUMN_ROWS
@@ -23,7 +26,7 @@ from agiledart_dataflow.data.column import EARLIEST_US, Column, numbers_of
 from agiledart_dataflow.data.column_schema import ColumnField, schema_of
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy_module import import_at_once, lazy_import
-from agiledart_dataflow.data.schema import ReadTime
+from agiledart_dataflow.data.schema import Format, ReadTime, is_loose, markers_of
 from agiledart_dataflow.plan.connectors import Reading
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -54,10 +57,21 @@ _PARSED_BYTES = 256 << 10
 _TIME_LENGTH = 19
 
 
-def supports_columns(row_type: Any) -> bool:
+def supports_columns(row_type: Any, dialect: CsvDialect = RFC4180) -> bool:
     """Can rows of this type come as columns?"""
     fields = schema_of(row_type).fields
-    return len(fields) > 1 and all(field.kind in ("int", "float", "bool", "text", "time") for field in fields)
+    has_zone = dialect.zone is not None and any(field.kind == "time" for field in fields)
+    is_plain = (
+        not has_zone
+        and dialect.delimiter != " "
+        and not any(
+            is_loose(marks) or any(isinstance(mark, Format) for mark in marks)
+            for marks in markers_of(row_type).values()
+        )
+    )
+    return (
+        is_plain and len(fields) > 1 and all(field.kind in ("int", "float", "bool", "text", "time") for field in fields)
+    )
 
 
 class CsvColumnsReader:
@@ -68,6 +82,7 @@ class CsvColumnsReader:
         row_type: with fields that `supports_columns` allows.
         wanted, may_begin: as for `ColumnParser`.
         examples: collects texts about malformed lines.
+        dialect: how the lines are written.
     """
 
     stamps = True
@@ -79,13 +94,18 @@ class CsvColumnsReader:
         wanted: frozenset[str] | None = None,
         may_begin: Callable[[], bool] = import_at_once,
         examples: MalformedExamples | None = None,
+        dialect: CsvDialect = RFC4180,
     ) -> None:
         self._source = lines
+        if lines.form.dialect is None:
+            lines.form = replace(lines.form, dialect=dialect)
+        self._dialect = dialect
         self._row_type, self._wanted, self._may_begin = row_type, wanted, may_begin
         self._examples = examples or MalformedExamples()
         self.on_malformed = self._examples.on_malformed
-        self._parser = RowParser(row_type)
-        self._columns = ColumnParser(row_type, wanted, may_begin)
+        self._header = HeaderColumns(row_type, dialect, self._examples)
+        self._parser = RowParser(row_type, None, dialect)
+        self._columns = ColumnParser(row_type, wanted, may_begin, None, dialect)
         self._number = 0  # lines of the file that were parsed
         self._block_bytes = BLOCK_BYTES
         self._left: Columns | list[Any] = []  # parsed rows; those from `_at` on are not handed out yet
@@ -113,7 +133,7 @@ class CsvColumnsReader:
                 batch = ROWS_AT_ONCE * len(data) // len(columns) * 99 // 100
                 self._block_bytes = min(_LARGEST_BLOCK, max(1_024, batch * max(1, _BYTES_AT_ONCE // batch)))
             else:
-                block = block_of(data)
+                block = self._source.block_of(data, 0)
                 if block.overlong:
                     self._too_long(block.overlong, malformed)
                 self._left = self._parsed(block, wall_ns, malformed)
@@ -123,25 +143,32 @@ class CsvColumnsReader:
         stop = min(len(self._left), self._at + (max_rows if isinstance(self._left, list) else ROWS_AT_ONCE))
         part = part_of(self._left, self._at, stop)
         self._at = stop
+        for note in self._source.notices():
+            self._examples.note(note)
         return Reading(part, len(part) + sum(malformed.values()), malformed, notes=self._examples.take())
 
-    def takes_header(self, line: str, *, is_one: bool = False) -> bool:
-        """Use the line as a header if it names columns, like `CsvReader.takes_header`."""
-        columns = columns_by_name(line, self._row_type)
-        if columns is None:
-            if note := missing_header_note(self._source.name, line):
-                self._examples.note(note)
-            return is_one
-        self._parser = RowParser(self._row_type, columns)
-        self._columns = ColumnParser(self._row_type, self._wanted, self._may_begin, columns)
-        self._examples.note(header_note(self._source.name, columns))
-        return True
+    def takes_header(self, record: str, *, is_one: bool = False) -> bool:
+        """Use the record as a header if it names columns, like `CsvReader.takes_header`."""
+        columns, is_header = self._header.take(self._source.name, record, is_one=is_one)
+        if columns is not None:
+            self._parser = RowParser(self._row_type, columns, self._dialect)
+            self._columns = ColumnParser(self._row_type, self._wanted, self._may_begin, columns, self._dialect)
+        return is_header
 
     def _parsed(self, block: LinesBlock, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        first = self._number + 1
+        if block.records is not None:
+            records = block.records
+            rows = self._parser.parse_records(records, wall_ns, malformed)
+            if len(rows) < len(records) and self._examples.wants_more(malformed):
+                self._parser.explain_records(
+                    records, self._examples, lambda record: f"{self._source.name}:{first + record.line}"
+                )
+            self._number += block.record_lines
+            return rows
         lines = block.lines
         rows = self._parser.parse(lines, wall_ns, malformed, plain=block.plain)
         if len(rows) < len(lines) and self._examples.wants_more(malformed):
-            first = self._number + 1
             self._parser.explain(lines, self._examples, lambda index: f"{self._source.name}:{first + index}")
         self._number += len(lines)
         return rows
@@ -163,6 +190,7 @@ class ColumnParser:
         wanted: fields that steps will ask for, as far as is known; None: all of them.
         may_begin: says whether NumPy and pyarrow may be used now; until then the loop over lines reads.
         columns: name of the field for each column of a line, "" for a column to pass over; None: the fields in their order.
+        dialect: how the lines are written.
     """
 
     def __init__(
@@ -170,9 +198,10 @@ class ColumnParser:
         row_type: Any,
         wanted: frozenset[str] | None = None,
         may_begin: Callable[[], bool] = import_at_once,
-        columns: list[str] | None = None,
+        columns: Sequence[str] | None = None,
+        dialect: CsvDialect = RFC4180,
     ) -> None:
-        self._may_begin = may_begin
+        self._may_begin, self._dialect = may_begin, dialect
         self._schema = schema_of(row_type)
         self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
         self._names = [field.name for field in self._columns] if columns is None else columns
@@ -183,7 +212,9 @@ class ColumnParser:
         self._empty_line_passes = len(self._columns) > 1 and all(
             field.kind == "text" or field.optional for field in self._columns
         )
-        self._ambiguity = Ambiguity(ints=any(field.kind == "int" for field in self._columns))
+        self._ambiguity = Ambiguity(
+            ints=any(field.kind == "int" for field in self._columns), delimiter=dialect.delimiter, quote=dialect.quote
+        )
         self._readers: dict[tuple[str, ...], Callable[[Data], Any]] = {}
 
     def parse(self, data: Data, wall_ns: int) -> Columns | None:
@@ -197,6 +228,8 @@ class ColumnParser:
         if not _are_lines_short(data) or self._ambiguity.has_ambiguous_bytes(data):
             return None
         if self._empty_line_passes and _has_empty_line(data):
+            return None
+        if not data.isascii() and text_of(data)[1]:
             return None
         try:
             batch = self._reader(self._eager)(data)
@@ -220,17 +253,9 @@ class ColumnParser:
 
     def texts(self, fields: list[ColumnField], data: Data) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
-        try:
-            batch = self._reader(fields)(data)
-        except pa.ArrowException:  # bytes that are no UTF-8
-            lines = [line.split(",") for line in data[:-1].decode("utf-8", "replace").split("\n")]
-            places = {field.name: self._names.index(field.name) for field in fields}
-            return {
-                field.name: Column("text", [_text(line[places[field.name]], field) for line in lines])
-                for field in fields
-            }
+        batch = self._reader(fields)(data)
         arrays = zip(fields, batch.columns, strict=True)
-        return {field.name: Column("text", _text_array(array, field)) for field, array in arrays}
+        return {field.name: Column("text", self._text_array(array, field)) for field, array in arrays}
 
     def _reader(self, fields: list[ColumnField]) -> Callable[[Data], Any]:
         """A function of a block that reads these fields."""
@@ -241,11 +266,12 @@ class ColumnParser:
                 use_threads=False,
                 block_size=_PARSED_BYTES,
             )
-            parsing = pacsv.ParseOptions(quote_char=False, ignore_empty_lines=False)
+            parsing = pacsv.ParseOptions(delimiter=self._dialect.delimiter, quote_char=False, ignore_empty_lines=False)
             converting = pacsv.ConvertOptions(
                 column_types={field.name: _arrow_type(field) for field in fields},
                 include_columns=list(names),
-                null_values=[""],
+                null_values=sorted(self._dialect.nulls),
+                decimal_point=self._dialect.decimal,
                 strings_can_be_null=False,
                 true_values=["1", "true"],
                 false_values=["0", "false"],
@@ -263,7 +289,7 @@ class ColumnParser:
     def _checked(self, field: ColumnField, array: Any) -> Column | None:
         """The column of a field that holds nothing that the loop over lines would refuse; else None."""
         if field.kind == "text":
-            return Column("text", _text_array(array, field))
+            return Column("text", self._text_array(array, field))
         if array.null_count and not field.optional:
             return None
         valid = numbers_of(array.is_valid()) if array.null_count else None
@@ -278,6 +304,12 @@ class ColumnParser:
             if total - total != 0.0:  # NaN or an infinity
                 return None
         return Column(field.kind, values, valid)
+
+    def _text_array(self, array: Any, field: ColumnField) -> Any:
+        if field.optional:
+            nulls = pa.array(sorted(self._dialect.nulls), pa.string())
+            array = pc.if_else(pc.is_in(array, nulls), pa.scalar(None, pa.string()), array)
+        return array
 
 
 class _Later:
@@ -311,16 +343,6 @@ def _is_read_time(field: ColumnField) -> bool:
 def _arrow_type(field: ColumnField) -> Any:
     types: dict[str, Any] = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "text": pa.string()}
     return types[field.kind] if field.kind in types else pa.binary(_TIME_LENGTH)
-
-
-def _text(text: str, field: ColumnField) -> str | None:
-    return None if field.optional and not text else text
-
-
-def _text_array(array: Any, field: ColumnField) -> Any:
-    if field.optional:
-        array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
-    return array
 
 
 def _are_lines_short(data: Data) -> bool:

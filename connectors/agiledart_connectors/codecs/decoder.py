@@ -1,16 +1,30 @@
 """Interface of a format: a `Decoder` makes the rows of one payload (a line, a message), or raises what is wrong with it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from agiledart_connectors.codecs.malformed_examples import FORM, MalformedError, MalformedExamples, bounded_repr, refuse
+from agiledart_connectors.codecs.malformed_examples import (
+    FORM,
+    MalformedError,
+    MalformedExamples,
+    MalformedPart,
+    PartlyMalformedError,
+    bounded_repr,
+    refuse,
+)
 
 
 class Decoder(Protocol):
     """One format for rows of one type."""
 
     def rows(self, payload: bytes, wall_ns: int) -> list[Any]:
-        """The rows of a payload, usually one. Raises `MalformedError`."""
+        """The rows of a payload, usually one.
+
+        Raises:
+            MalformedError: the payload makes no row.
+            PartlyMalformedError: it holds several records, and some of them make no row.
+        """
         ...
 
     def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
@@ -26,18 +40,25 @@ def decoded(
     examples: MalformedExamples,
     place: Callable[[int], str],
 ) -> list[Any]:
-    """Return the rows of payloads; count malformed payloads, and describe the first of each reason."""
+    """Return the rows of payloads; count malformed payloads and parts of such, and describe the first of each reason."""
     rows: list[Any] = []
     for index, payload in enumerate(payloads):
         try:
             rows += decoder.rows(payload, wall_ns)
+        except PartlyMalformedError as error:
+            rows += error.rows
+            for part in error.parts:
+                refuse(malformed, part.error, examples, partial(_place_of_part, place, index, part), part.record)
         except MalformedError as error:
-            refuse(malformed, error, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
+            refuse(malformed, error, examples, partial(place, index), payload)
         except RecursionError:
             deep = MalformedError(FORM, f"nested too deeply: {bounded_repr(payload)}")
-            refuse(malformed, deep, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
+            refuse(malformed, deep, examples, partial(place, index), payload)
         except Exception as error:  # noqa: BLE001  a format's fault with one payload costs that payload alone
             text = f"cannot be read ({type(error).__name__}: {error}): {bounded_repr(payload)}"
-            fault = MalformedError(FORM, text)
-            refuse(malformed, fault, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
+            refuse(malformed, MalformedError(FORM, text), examples, partial(place, index), payload)
     return rows
+
+
+def _place_of_part(place: Callable[[int], str], index: int, part: MalformedPart) -> str:
+    return place(index) + part.place

@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, Protocol
 
 from agiledart_connectors.codecs.decoder import Decoder
+from agiledart_connectors.codecs.decoder_options import PLAIN_OPTIONS, DecoderOptions
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
 FORMATS: Final = {
@@ -31,24 +32,24 @@ class DecoderFactory(Protocol):
         ...
 
 
-def open_decoder(name: str, row_type: Any) -> Decoder:
+def open_decoder(name: str, row_type: Any, options: DecoderOptions = PLAIN_OPTIONS) -> Decoder:
     """The decoder of a format. Raises `ConfigurationError`: there is none of this name, or not for such rows."""
     if name in ("json", "msgpack"):
         from agiledart_connectors.codecs.json_decoder import JsonDecoder, MsgpackDecoder
 
-        return JsonDecoder(row_type) if name == "json" else MsgpackDecoder(row_type)
+        return JsonDecoder(row_type, options) if name == "json" else MsgpackDecoder(row_type, options)
     if name == "senml":
         from agiledart_connectors.codecs.senml_decoder import SenmlDecoder
 
-        return SenmlDecoder(row_type)
+        return SenmlDecoder(row_type, options=options)
     if name == "csv":
         from agiledart_connectors.codecs.plain_decoder import CsvDecoder
 
-        return CsvDecoder(row_type)
+        return CsvDecoder(row_type, options)
     if name in ("text", "raw"):
         from agiledart_connectors.codecs.plain_decoder import PlainDecoder
 
-        return PlainDecoder(row_type, str if name == "text" else bytes)
+        return PlainDecoder(row_type, str if name == "text" else bytes, options)
     return _of_a_package(name, row_type)
 
 

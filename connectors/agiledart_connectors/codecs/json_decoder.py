@@ -7,7 +7,19 @@ from typing import Any, Final
 
 import msgspec
 
-from agiledart_connectors.codecs.malformed_examples import FIELD, FORM, NUMBER, TIME, TYPE, MalformedError, bounded_repr
+from agiledart_connectors.codecs.decoder_options import PLAIN_OPTIONS, DecoderOptions
+from agiledart_connectors.codecs.encodings import payload_text
+from agiledart_connectors.codecs.malformed_examples import (
+    FIELD,
+    FORM,
+    NUMBER,
+    TIME,
+    TYPE,
+    MalformedError,
+    MalformedPart,
+    PartlyMalformedError,
+    bounded_repr,
+)
 from agiledart_connectors.codecs.row_shape import RowShape
 from agiledart_dataflow.data.plain_values import check_plain
 from agiledart_dataflow.data.schema import generic, is_dict
@@ -36,6 +48,7 @@ class JsonDecoder:
 
     Args:
         row_type: of the rows.
+        options: the encoding, and the zone of times that state none.
 
     Raises:
         ConfigurationError: no JSON can become such a row.
@@ -47,8 +60,9 @@ class JsonDecoder:
     _lines: Callable[[bytes], list[Any]]
     _parts: Callable[[bytes], list[msgspec.Raw]]
 
-    def __init__(self, row_type: Any) -> None:
-        shape = RowShape(row_type)
+    def __init__(self, row_type: Any, options: DecoderOptions = PLAIN_OPTIONS) -> None:
+        shape = RowShape(row_type, options.zone)
+        self._encoding = "" if options.is_utf8 else options.encoding
         self._make = shape.make
         is_record = isinstance(shape.comes, type) and issubclass(shape.comes, msgspec.Struct)
         self._is_loose = is_dict(row_type)
@@ -63,17 +77,36 @@ class JsonDecoder:
         self._plain: Any = msgspec.json.decode
 
     def rows(self, payload: bytes, wall_ns: int) -> list[Any]:
+        if self._encoding and self._may_be_large:
+            payload = payload_text(payload, self._encoding).encode()
         if self._takes_arrays and self._is_array(payload):
             try:
                 parts = self._parts(payload)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 self._one_row(payload, wall_ns)  # raises what is wrong
                 raise
-            return [self._one_row(bytes(part), wall_ns) for part in parts]
+            return self._rows_of(parts, wall_ns)
         return [self._one_row(payload, wall_ns)]
 
+    def _rows_of(self, elements: list[msgspec.Raw], wall_ns: int) -> list[Any]:
+        """The rows of an array's elements. Raises `PartlyMalformedError`: some make none."""
+        rows: list[Any] = []
+        parts: list[MalformedPart] = []
+        for number, element in enumerate(elements):
+            record = bytes(element)
+            try:
+                rows.append(self._one_row(record, wall_ns))
+            except MalformedError as error:
+                parts.append(MalformedPart(f"[{number}]", record, error))
+            except RecursionError:
+                deep = MalformedError(FORM, f"nested too deeply: {bounded_repr(record)}")
+                parts.append(MalformedPart(f"[{number}]", record, deep))
+        if parts:
+            raise PartlyMalformedError(rows, parts)
+        return rows
+
     def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
-        if _LONG.search(data):
+        if self._encoding or _LONG.search(data):
             return None
         try:
             objects = self._lines(data)

@@ -1,7 +1,7 @@
 """Malformed records: counted by reason, and the first few of each reason described with place, field and value."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agiledart_dataflow.plan.connectors import REPORTED_PER_REASON
 from agiledart_dataflow.user_code.user_errors import without_surrogates
@@ -20,7 +20,24 @@ COLUMNS, NUMBER, TIME, CUT = "columns", "number", "time", "cut"
 FORM, FIELD, TYPE, SIZE = "form", "field", "type", "size"
 """Reasons of records with names: not the format at all; a field is missing; its value is another thing; far too large."""
 
+ENCODING: Final = "encoding"
+"""Reason of bytes that are not of the stated encoding."""
+
 TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES:,} bytes"
+
+
+class MalformedPart(NamedTuple):
+    """One malformed part of a payload.
+
+    Attributes:
+        place: where it stands in the payload: `[3]` in an array, `:3` in lines.
+        record: the part, as it came.
+        error: its fault.
+    """
+
+    place: str
+    record: bytes | str
+    error: "MalformedError"
 
 
 class MalformedError(ValueError):
@@ -35,6 +52,19 @@ class MalformedError(ValueError):
         super().__init__(text or reason)
         self.reason = reason
         self.text = text or reason
+
+
+class PartlyMalformedError(MalformedError):
+    """A payload holds several records, and some are malformed.
+
+    Attributes:
+        rows: of the others.
+        parts: the malformed ones.
+    """
+
+    def __init__(self, rows: list[Any], parts: list[MalformedPart]) -> None:
+        super().__init__(parts[0].error.reason, f"{parts[0].place} {parts[0].error.text}")
+        self.rows, self.parts = rows, parts
 
 
 def bounded_repr(value: Any) -> str:

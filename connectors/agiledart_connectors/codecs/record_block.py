@@ -3,7 +3,9 @@
 from typing import Any
 
 from agiledart_connectors.codecs.decoder import Decoder, decoded
+from agiledart_connectors.codecs.encodings import bytes_of
 from agiledart_connectors.codecs.malformed_examples import MalformedExamples
+from agiledart_connectors.codecs.quoted_records import CsvRecord
 
 
 class RecordBlock:
@@ -35,7 +37,14 @@ class RecordBlock:
 
     def fill_texts(self, lines: list[str], *, plain: bool) -> None:
         """The same for texts."""
-        self.fill("\n".join(lines).encode("utf-8", "replace"))
+        self.fill("\n".join(lines).encode("utf-8", "surrogatepass"))
+
+    def fill_records(self, records: list[CsvRecord], lines: int) -> None:
+        """The same for records, which are so many lines."""
+        first = self.number + 1
+        self._doubtful = [(first + record.line, bytes_of(record.text)) for record in reversed(records)]
+        self.number += lines
+        self.is_empty = not records
 
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
         """Return at most `max_rows` rows, and how many records these and the malformed ones are.

@@ -1,113 +1,29 @@
-"""Text columns → typed rows: a generated loop for lines that are beyond doubt, a careful one that names what is wrong.
+"""Text columns → typed rows: a generated loop for records that are beyond doubt, a careful one that names what is wrong.
 
 Before the loop, many lines at once are tried with a decoder in C (`bulk_parser.py`), where the row's type allows it.
 
-Reasons, judged from left to right after the number of columns: `columns`, `number` (not a finite decimal number), `time` (not
-exactly `YYYY-MM-DD HH:MM:SS`, or no such day). The fast loop accepts nothing that the careful one would refuse.
+Reasons, judged from left to right after the encoding and the number of columns: `columns`, `number` (not a finite decimal number),
+`time` (no time of `utc_time`, or of the field's own `Format`). The fast loop accepts nothing that the careful one would refuse.
 """
 
 import csv
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from decimal import Decimal
-from math import isfinite
-from typing import Any, NewType
+from typing import Any
 
 from agiledart_connectors.codecs.bulk_parser import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
-from agiledart_connectors.codecs.malformed_examples import (
-    COLUMNS,
-    NUMBER,
-    TIME,
-    MalformedError,
-    MalformedExamples,
-    bounded_repr,
-)
-from agiledart_dataflow.data.inference import optional_stripped
-from agiledart_dataflow.data.schema import Field, fields_of, is_dict, is_named_tuple
+from agiledart_connectors.codecs.csv_values import Times, column_rule
+from agiledart_connectors.codecs.decoder_options import RFC4180, CsvDialect
+from agiledart_connectors.codecs.encodings import bytes_of, encoding_error, has_bad_bytes
+from agiledart_connectors.codecs.malformed_examples import COLUMNS, MalformedError, MalformedExamples, bounded_repr
+from agiledart_connectors.codecs.quoted_records import CsvRecord
+from agiledart_connectors.codecs.row_loop import Loop, compile_loop
+from agiledart_dataflow.data.schema import Field, fields_of, is_dict, is_named_tuple, markers_of
 from agiledart_kernel.errors import ConfigurationError
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
 """Characters that keep a line from the fast loop: anything but printable ASCII, quotes, `_`."""
-
-_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-"""Range of an int: other values do not fit the 64 bits of the wire."""
-
-_MAX_DIGITS = 4_300
-"""Digits of the longest text that Python takes for an int."""
-
-
-class _Times(dict[str, datetime]):
-    """Text → datetime, remembered: event times repeat, and equal texts give the very same object.
-
-    Those that repeat lie close together: two hours of them, second by second, take a megabyte. (Eighteen took ten, and came and
-    went every two minutes in a replay at 600 times real time, among rows that stayed: memory that no one could give back.)
-    """
-
-    _REMEMBERED = 1 << 13
-
-    def __missing__(self, text: str) -> datetime:
-        if len(self) >= self._REMEMBERED:
-            self.clear()
-        value = self[text] = _time(text)
-        return value
-
-
-def _time(text: str) -> datetime:
-    if _TIME.fullmatch(text) is None:
-        raise MalformedError(TIME)
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise MalformedError(TIME) from None
-
-
-def _float(text: str) -> float:
-    if _NUMBER.fullmatch(text) is None or not isfinite(value := float(text)):
-        raise MalformedError(NUMBER)
-    return value
-
-
-def _integer(text: str) -> int:
-    if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-")) > _MAX_DIGITS:
-        raise MalformedError(NUMBER)
-    value = int(text)
-    if not _LEAST <= value <= _MOST:
-        raise MalformedError(NUMBER)
-    return value
-
-
-def _decimal(text: str) -> Decimal:
-    _float(text)
-    return Decimal(text)
-
-
-def _boolean(text: str) -> bool:
-    if text not in ("0", "1", "true", "false"):
-        raise MalformedError(NUMBER)
-    return text in ("1", "true")
-
-
-_CAREFUL: dict[Any, Callable[[str], Any]] = {
-    str: str,
-    float: _float,
-    int: _integer,
-    Decimal: _decimal,
-    bool: _boolean,
-    datetime: _time,
-}
-_FAST = {
-    str: "{}",
-    float: "float({})",
-    int: "int({})",
-    Decimal: "decimal({})",
-    bool: "boolean({})",
-    datetime: "times[{}]",
-}
 
 
 class RowParser:
@@ -120,56 +36,76 @@ class RowParser:
     Args:
         row_type: of the rows.
         columns: of the lines, by name of field, "" for one that is passed over; None: the fields in their order.
+        dialect: how the columns are written.
 
     Raises:
         ConfigurationError: the type has a field that no column can fill.
     """
 
-    def __init__(self, row_type: Any, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, row_type: Any, columns: Sequence[str] | None = None, dialect: CsvDialect = RFC4180) -> None:
         _no_dicts(row_type)
+        self.dialect = dialect
         fields = fields_of(row_type)
         self._is_scalar = not fields
         self._fields = fields or (Field("value", row_type),)
-        self._read_fields = [field for field in self._fields if not field.is_read_time]
-        self._columns = [_column(field) for field in self._read_fields]
-        self._names = [field.name for field in self._read_fields]
-        self._width = len(self._columns if columns is None else columns)
+        marks = markers_of(row_type)
+        self._rules = [
+            column_rule(field, marks.get(field.name, ()), dialect) for field in self._fields if not field.is_read_time
+        ]
+        self._names = [rule.name for rule in self._rules]
+        self._width = len(self._rules if columns is None else columns)
         self._places = list(range(self._width)) if columns is None else [columns.index(name) for name in self._names]
         in_order = self._width == len(self._names) and self._places == list(range(self._width))
         self._make = _maker(row_type, scalar=self._is_scalar)
         self._row_type = row_type
         self._is_tuple = bool(fields) and is_named_tuple(row_type)
         self.whole_line = self._is_scalar and row_type is str
-        self._careful = [(_CAREFUL[kind], optional) for kind, optional in self._columns]
-        self._times = _Times()
-        self._fast = None if self.whole_line else self._compiled()
-        reads_now = len(self._columns) < len(self._fields)
-        bulk = (
-            bulk_columns(self._columns, self._times.__getitem__)
-            if self._is_tuple and in_order and not reads_now
-            else None
-        )
-        self.bulk = None if bulk is None else BulkParser(row_type, bulk)
+        self._times = [Times(rule.read) for rule in self._rules]
+        self._loop = None if self.whole_line else self._compiled(records=False)
+        self._record_loop: Loop | None = None
+        reads_now = len(self._rules) < len(self._fields)
+        self.bulk: BulkParser | None = None
+        if self._is_tuple and in_order and not reads_now and all(rule.is_plain for rule in self._rules):
+            bulk = bulk_columns([(rule.kind, rule.optional) for rule in self._rules], self._times)
+            self.bulk = None if bulk is None else BulkParser(row_type, bulk, dialect.delimiter.encode())
 
     def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
         """The rows of these lines; `plain` promises printable ASCII without quotes and `_`. May be the very list."""
         if self.whole_line:
-            return lines
+            return lines if "\n".join(lines).isascii() else self._texts(lines, malformed)
         rows: list[Any] = []
-        if self._fast is not None and plain:
+        if self._loop is not None and plain:
             if self.bulk is not None and len(lines) >= FEW_LINES:
-                return self._in_bulk(self.bulk, self._fast, lines, wall_ns, malformed)
-            self._fast(lines, wall_ns, rows.append, malformed)
+                return self._in_bulk(self.bulk, self._loop, lines, wall_ns, malformed)
+            self._loop(lines, wall_ns, rows.append, malformed)
         else:
             for line in lines:
-                if self._fast is not None and _SUSPICIOUS.search(line) is None:
-                    self._fast((line,), wall_ns, rows.append, malformed)
+                if self._loop is not None and _SUSPICIOUS.search(line) is None:
+                    self._loop((line,), wall_ns, rows.append, malformed)
                 else:
                     self._parse_carefully(line, wall_ns, rows.append, malformed)
         return rows
 
+    def parse_records(self, records: list[CsvRecord], wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        """The rows of records whose columns are cut; counts malformed ones by reason."""
+        if self.whole_line:
+            return self._texts([record.text for record in records], malformed)
+        if self._record_loop is None:
+            self._record_loop = self._compiled(records=True)
+        rows: list[Any] = []
+        self._record_loop(records, wall_ns, rows.append, malformed)
+        return rows
+
+    def _texts(self, lines: list[str], malformed: dict[str, int]) -> list[str]:
+        """Return the lines whose bytes are texts; count the others."""
+        good = [line for line in lines if not has_bad_bytes(line)]
+        if len(good) < len(lines):
+            reason = encoding_error("").reason
+            malformed[reason] = malformed.get(reason, 0) + len(lines) - len(good)
+        return good
+
     def _in_bulk(
-        self, bulk: BulkParser, fast: Callable[..., None], lines: list[str], wall_ns: int, malformed: dict[str, int]
+        self, bulk: BulkParser, loop: Loop, lines: list[str], wall_ns: int, malformed: dict[str, int]
     ) -> list[Any]:
         """Many lines at once where none of them is in doubt, else one by one."""
         rows: list[Any] = []
@@ -177,7 +113,7 @@ class RowParser:
             some = lines[start : start + LINES_AT_ONCE]
             parsed = bulk.parse("\n".join(some).encode())
             if parsed is None or len(parsed) != len(some):  # a generator's line may have a line feed in it
-                fast(some, wall_ns, rows.append, malformed)
+                loop(some, wall_ns, rows.append, malformed)
             else:
                 rows += parsed
         return rows
@@ -189,10 +125,26 @@ class RowParser:
         except MalformedError as error:
             malformed[error.reason] = malformed.get(error.reason, 0) + 1
 
+    def _parse_record_carefully(
+        self, record: CsvRecord, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]
+    ) -> None:
+        """The careful way for one record."""
+        try:
+            push(self.row_of(record, wall_ns))
+        except MalformedError as error:
+            malformed[error.reason] = malformed.get(error.reason, 0) + 1
+
     def row(self, line: str, wall_ns: int) -> Any:
         """The row of one line, the careful way; raises `MalformedError`."""
-        values = iter(self._values(line))
-        return self._make([wall_ns if field.is_read_time else next(values) for field in self._fields])
+        return self._row(self._values(line), wall_ns)
+
+    def row_of(self, record: CsvRecord, wall_ns: int) -> Any:
+        """The row of one record, the careful way; raises `MalformedError`."""
+        return self._row(self._values_of(record), wall_ns)
+
+    def _row(self, values: list[Any], wall_ns: int) -> Any:
+        given = iter(values)
+        return self._make([wall_ns if field.is_read_time else next(given) for field in self._fields])
 
     def explain(self, lines: list[str], examples: MalformedExamples, place: Callable[[int], str]) -> None:
         """Tell of the malformed ones among these lines; `place` says where the one with an index stands."""
@@ -201,105 +153,71 @@ class RowParser:
                 self._values(line)
             except MalformedError as error:
                 if examples.wants_more((error.reason,)):
-                    examples.add(error.reason, place(index), error.text, line)
+                    examples.add(error.reason, place(index), error.text, _as_record(line))
+
+    def explain_records(
+        self, records: list[CsvRecord], examples: MalformedExamples, place: Callable[[CsvRecord], str]
+    ) -> None:
+        """Tell of the malformed ones among these records; `place` says where one stands."""
+        for record in records:
+            try:
+                self._values_of(record)
+            except MalformedError as error:
+                if examples.wants_more((error.reason,)):
+                    examples.add(error.reason, place(record), error.text, _as_record(record.text))
 
     def _values(self, line: str) -> list[Any]:
         """The values of a line's columns, in order of the fields; raises `MalformedError`."""
-        texts = line.split(",")
-        if '"' in line:
+        if not line.isascii() and has_bad_bytes(line):
+            raise encoding_error(line)
+        if self.whole_line:
+            return [line]
+        dialect = self.dialect
+        texts = line.split(dialect.delimiter)
+        if dialect.quote and dialect.quote in line:
             try:
-                quoted = next(csv.reader([line]), [])
-            except csv.Error:  # a carriage return within, or a very long field
-                quoted = texts = []  # cut at its commas, the line would keep its quotes
-            if len(quoted) == self._width or len(texts) != self._width:
-                texts = quoted
+                texts = next(dialect.reader([line]), [])
+            except csv.Error:  # a quote that is not closed, a carriage return within, or a very long field
+                texts = []
+        return self._read(texts, line)
+
+    def _values_of(self, record: CsvRecord) -> list[Any]:
+        """The same of a record."""
+        if not record.text.isascii() and has_bad_bytes(record.text):
+            raise encoding_error(record.text)
+        return [record.text] if self.whole_line else self._read(record.cells, record.text)
+
+    def _read(self, texts: list[str], line: str) -> list[Any]:
         if len(texts) != self._width:
             actual = f"{len(texts)} column{'' if len(texts) == 1 else 's'}" if texts else "broken quotes"
             raise MalformedError(
                 COLUMNS, f"{actual}, not {self._width} ({', '.join(self._names)}): {bounded_repr(line)}"
             )
         values = []
-        for place, field, (kind, optional), (read, _) in zip(
-            self._places, self._read_fields, self._columns, self._careful, strict=True
-        ):
+        nulls = self.dialect.nulls
+        for place, rule in zip(self._places, self._rules, strict=True):
             text = texts[place]
             try:
-                values.append(None if optional and not text else read(text))
+                values.append(None if rule.optional and text in nulls else rule.read(text))
             except MalformedError as error:
                 raise MalformedError(
-                    error.reason, f"{field.name}: {bounded_repr(text)} is no {_word(kind, text)}"
+                    error.reason, f"{rule.name}: {bounded_repr(text)} is no {rule.word(text)}"
                 ) from None
         return values
 
-    def _compiled(self) -> Callable[..., None]:
-        """The fast loop as a function of (lines, wall_ns, push, malformed).
-
-        Of printable ASCII without `_`, Python's own number syntax is wider than ours only by spaces and by what is not finite:
-        such lines are left to the careful way. Spaces inside texts are no doubt.
-        """
-        read = [f"a{i}" for i in range(self._width)]
-        names = [read[place] for place in self._places]
-        sums: list[str] = []
-        conversions: list[str] = []
-        numbers = ""
-        for name, (kind, optional) in zip(names, self._columns, strict=True):
-            text = _FAST[kind].format(name)
-            if kind in (float, int, Decimal):
-                numbers += f"{{{name}}}"
-            if kind in (float, Decimal) and not optional:
-                sums.append(name if kind is float else f"float({name})")
-            elif kind in (float, Decimal):
-                text = f"careful_{kind.__name__.lower()}({name})"
-            if optional:
-                conversions.append(f"   {name} = None if not {name} else {text}")
-            elif text != name:
-                conversions.append(f"   {name} = {text}")
-            if kind is int:
-                there = f"{name} is not None and " if optional else ""
-                conversions.append(f"   if {there}not {_LEAST} <= {name} <= {_MOST}: raise ValueError")
-        columns = iter(names)
-        made = ", ".join("wall_ns" if field.is_read_time else next(columns) for field in self._fields)
-        push = f"push(new(kind, ({made},)))" if self._is_tuple else f"push(make(({made},)))"
-        total = " + ".join(sums)
-        lines = [
-            "def parse(lines, wall_ns, push, malformed):",
-            " for line in lines:",
-            "  try:",
-            f"   {', '.join(read)}, = line.split(',')",
-            *([f"   if ' ' in f'{numbers}': raise ValueError"] if numbers else []),
-            *conversions,
-            *(
-                [f"   total = {total}", f"   if total - total == 0.0: {push}; continue"]
-                if total
-                else [f"   {push}; continue"]
-            ),
-            "  except (ValueError, ArithmeticError):",  # of Decimal the latter
-            "   pass",
-            "  judge(line, wall_ns, push, malformed)",
-        ]
-        scope: dict[str, Any] = {
-            "make": self._make,
-            "new": tuple.__new__,
-            "kind": self._row_type,
-            "judge": self._parse_carefully,
-            "times": self._times,
-            "decimal": Decimal,
-            "boolean": _boolean,
-            "careful_float": _float,
-            "careful_decimal": _decimal,
-        }
-        exec("\n".join(lines), scope)  # our own text: field names do not appear in it
-        parse: Callable[..., None] = scope["parse"]
-        return parse
+    def _compiled(self, *, records: bool) -> Loop:
+        scope: dict[str, Any] = {"make": self._make, "new": tuple.__new__, "kind": self._row_type}
+        scope["judge"] = self._parse_record_carefully if records else self._parse_carefully
+        scope |= {f"times{number}": times for number, times in enumerate(self._times)}
+        make = "new(kind, {})" if self._is_tuple else "make({})"
+        are_read_times = [field.is_read_time for field in self._fields]
+        return compile_loop(
+            self._rules, self._places, self._width, are_read_times, make, self.dialect, scope, records=records
+        )
 
 
-def _word(kind: Any, text: str) -> str:
-    """Return a description of what a text should have been."""
-    if kind is datetime:
-        return "time like 2013-01-31 08:00:00"
-    if kind is int and _INTEGER.fullmatch(text) is not None:
-        return "int of 64 bits"
-    return {int: "int", bool: "bool (0, 1, true, false)", float: "finite number"}.get(kind, "number")
+def _as_record(line: str) -> str | bytes:
+    return bytes_of(line) if not line.isascii() and has_bad_bytes(line) else line
 
 
 def _no_dicts(row_type: Any) -> None:
@@ -308,18 +226,6 @@ def _no_dicts(row_type: Any) -> None:
             "rows that are dicts come as JSON, or as CSV files whose first line names the columns; for other CSV make them a"
             " NamedTuple"
         )
-
-
-def _column(field: Field) -> tuple[Any, bool]:
-    """(type, may be empty) of a field's column."""
-    kind = optional_stripped(field.type)
-    if isinstance(kind, NewType):
-        kind = kind.__supertype__
-    if kind not in _CAREFUL:
-        raise ConfigurationError(
-            f"no CSV column can fill the field {field.name}: {field.type!r}; text, numbers, Decimal, bool and datetime can be read"
-        )
-    return kind, optional_stripped(field.type) is not field.type
 
 
 def _maker(row_type: Any, *, scalar: bool) -> Callable[[Any], Any]:

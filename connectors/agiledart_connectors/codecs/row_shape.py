@@ -7,13 +7,25 @@ fields under all of their names; text generated once for each type makes the row
 import dataclasses
 import types
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Final, NewType, Union, get_args, get_origin
 
 import msgspec
 
+from agiledart_connectors.codecs.loose_values import formatted_time, loose_value
 from agiledart_connectors.codecs.malformed_examples import FIELD, TIME, TYPE, MalformedError, bounded_repr
-from agiledart_dataflow.data.schema import Retained, Topic, aliases_of, fields_of, generic, is_named_tuple
+from agiledart_dataflow.data.inference import optional_stripped
+from agiledart_dataflow.data.schema import (
+    Format,
+    Retained,
+    Topic,
+    aliases_of,
+    fields_of,
+    generic,
+    is_loose,
+    is_named_tuple,
+    markers_of,
+)
 from agiledart_dataflow.data.utc_times import utc_time
 from agiledart_kernel.errors import ConfigurationError
 
@@ -24,10 +36,10 @@ _CONSTANTS: Final = (type(None), bool, int, float, str, bytes)
 """Types of defaults that a struct may give by itself."""
 
 
-def naive_time(value: Any) -> datetime:
+def naive_time(value: Any, zone: tzinfo | None = None) -> datetime:
     """Return a time without zone, like `utc_time`. Raises `MalformedError`."""
     try:
-        return utc_time(value)
+        return utc_time(value, zone)
     except ValueError:
         form = " like 2013-01-31T08:00:00Z" if type(value) is str else ""
         reason = TIME if type(value) in (str, int, float) else TYPE
@@ -36,6 +48,10 @@ def naive_time(value: Any) -> datetime:
 
 class RowShape:
     """Rule for decoding values of a type.
+
+    Args:
+        kind: the type.
+        zone: of times that state none; None: UTC.
 
     Attributes:
         comes: type that msgspec is to decode.
@@ -47,28 +63,34 @@ class RowShape:
 
     __slots__ = ("comes", "make")
 
-    def __init__(self, kind: Any) -> None:
-        self.comes, self.make = _shape(kind)
+    def __init__(self, kind: Any, zone: tzinfo | None = None) -> None:
+        self.comes, self.make = _shape(kind, zone)
 
 
-def _shape(kind: Any) -> tuple[Any, Make | None]:
-    if isinstance(kind, NewType):
-        kind = kind.__supertype__
+def _base_of(kind: Any) -> Any:
+    """Return the type that a NewType stands for; other types as they are."""
+    return kind.__supertype__ if isinstance(kind, NewType) else kind
+
+
+def _shape(kind: Any, zone: tzinfo | None) -> tuple[Any, Make | None]:
+    kind = _base_of(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is datetime:
-        return Any, lambda value, _: naive_time(value)  # msgspec would round texts, and not name a wrong one's value
+        return Any, lambda value, _: naive_time(
+            value, zone
+        )  # msgspec would round texts, and not name a wrong one's value
     if fields_of(kind):
-        return _record(kind)
+        return _record(kind, zone)
     if origin in (Union, types.UnionType):
-        return _union(kind, arguments)
+        return _union(kind, arguments, zone)
     if origin in (list, set, frozenset) or (origin is tuple and len(arguments) == 2 and arguments[1] is ...):
-        comes, make = _shape(arguments[0])
+        comes, make = _shape(arguments[0], zone)
         if make is None:
             return kind, None
         made, build = make, origin
         return generic(list, comes), lambda values, wall_ns: build([made(value, wall_ns) for value in values])
     if origin is dict:
-        comes, make = _shape(arguments[1])
+        comes, make = _shape(arguments[1], zone)
         if make is None:
             return kind, None
         convert = make
@@ -76,7 +98,7 @@ def _shape(kind: Any) -> tuple[Any, Make | None]:
             name: convert(value, wall_ns) for name, value in values.items()
         }
     if origin is tuple:
-        parts = [_shape(argument) for argument in arguments]
+        parts = [_shape(argument, zone) for argument in arguments]
         if all(make is None for _, make in parts):
             return kind, None
         makes = [make for _, make in parts]
@@ -86,9 +108,31 @@ def _shape(kind: Any) -> tuple[Any, Make | None]:
     return kind, None
 
 
-def _union(kind: Any, arguments: tuple[Any, ...]) -> tuple[Any, Make | None]:
+def _marked(kind: Any, markers: tuple[Any, ...], zone: tzinfo | None) -> tuple[Any, Make | None]:
+    """The shape of a field whose annotation says how its values come."""
+    form = next((marker for marker in markers if isinstance(marker, Format)), None)
+    inner = optional_stripped(kind)
+    if form is not None and inner is datetime:
+        time_of = formatted_time(form, zone)
+
+        def formatted(value: Any, _: int) -> Any:
+            try:
+                return None if value is None and inner is not kind else time_of(value)
+            except MalformedError:
+                raise
+            except ValueError:
+                raise MalformedError(TIME, f"{bounded_repr(value)} is no time of the format {form.pattern}") from None
+
+        return Any, formatted
+    if is_loose(markers):
+        convert = loose_value(_base_of(inner))
+        return Any, lambda value, _: None if value is None and inner is not kind else convert(value)
+    return _shape(kind, zone)
+
+
+def _union(kind: Any, arguments: tuple[Any, ...], zone: tzinfo | None) -> tuple[Any, Make | None]:
     left = [argument for argument in arguments if argument is not type(None)]
-    shapes = [_shape(argument) for argument in left]
+    shapes = [_shape(argument, zone) for argument in left]
     if all(make is None for _, make in shapes):
         return kind, None
     if len(left) > 1:
@@ -99,10 +143,10 @@ def _union(kind: Any, arguments: tuple[Any, ...]) -> tuple[Any, Make | None]:
     return generic(Union, comes, type(None)), lambda value, wall_ns: None if value is None else present(value, wall_ns)
 
 
-def _record(kind: Any) -> tuple[Any, Make]:
+def _record(kind: Any, zone: tzinfo | None) -> tuple[Any, Make]:
     """A struct with the fields of a named tuple or dataclass, and the text that makes one of it."""
     origin = get_origin(kind) or kind
-    aliases, defaults = aliases_of(kind), _defaults(origin)
+    aliases, defaults, marks = aliases_of(kind), _defaults(origin), markers_of(kind)
     struct: list[Any] = []
     rename: dict[str, str] = {}
     scope: dict[str, Any] = {"new": tuple.__new__, "kind": origin, "UNSET": msgspec.UNSET, "first": _first}
@@ -114,7 +158,7 @@ def _record(kind: Any) -> tuple[Any, Make]:
         if field.type in (Topic, Retained):
             values.append("''" if field.type is Topic else "False")  # the reader that knows the value fills it in
             continue
-        comes, make = _shape(field.type)
+        comes, make = _marked(field.type, marks.get(field.name, ()), zone)
         names = (field.name, *aliases.get(field.name, ()))
         default = defaults.get(field.name, (None,) if type(None) in get_args(field.type) else ())
         keys = [f"f{number}_{i}" for i in range(len(names))]

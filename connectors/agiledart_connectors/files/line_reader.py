@@ -1,24 +1,31 @@
 """Sources `csv:`, `jsonl:`, `lines:` and every other that gives lines: a file, many files, files that grow, a generator."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
+from agiledart_connectors.codecs.decoder_options import RFC4180, CsvDialect, DecoderOptions, decoder_options
+from agiledart_connectors.codecs.file_start import LineForm
 from agiledart_connectors.codecs.formats import UNLINED, open_decoder
-from agiledart_connectors.codecs.header import columns_by_name, header_note, missing_header_note
+from agiledart_connectors.codecs.header import HeaderColumns
 from agiledart_connectors.codecs.line_block import LineBlock
 from agiledart_connectors.codecs.lines import FileLines, GeneratedLines, LineSource, no_fileno
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, TOO_LONG, MalformedExamples
+from agiledart_connectors.codecs.quoted_records import CsvRecord
 from agiledart_connectors.codecs.record_block import RecordBlock
 from agiledart_connectors.codecs.row_parser import RowParser
 from agiledart_connectors.files.followed_lines import FollowedLines
 from agiledart_connectors.files.many_lines import ManyLines, is_many
-from agiledart_connectors.options import ReadOptions, flag
+from agiledart_connectors.options import ReadOptions, flag, number
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connector_abilities import WaitableReader
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
 from agiledart_kernel.errors import ConfigurationError
+
+_MAX_SKIPPED: Final = 10_000
+"""Most lines that `skip` passes over."""
 
 
 class LineBuffer(Protocol):
@@ -30,16 +37,8 @@ class LineBuffer(Protocol):
 
     def fill(self, data: bytes) -> None: ...
     def fill_texts(self, lines: list[str], *, plain: bool) -> None: ...
+    def fill_records(self, records: list[CsvRecord], lines: int) -> None: ...
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]: ...
-
-
-@runtime_checkable
-class GivesLineNotices(Protocol):
-    """Source of lines that has messages for users."""
-
-    def notices(self) -> list[str]:
-        """Return the new messages."""
-        ...
 
 
 class LineReader:
@@ -64,7 +63,7 @@ class LineReader:
         self._whole_lines = whole_lines
         self._exhausted = self._waits = False
         source: object = lines
-        self._notices: Callable[[], list[str]] = source.notices if isinstance(source, GivesLineNotices) else list
+        self._notices = lines.notices
         self.fileno: Callable[[], int | None] = source.fileno if isinstance(source, WaitableReader) else no_fileno
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
@@ -98,7 +97,9 @@ class LineReader:
             self._examples.add(COLUMNS, f"{place.name}:{place.number + 1}", TOO_LONG)
             place.number += block.overlong
             malformed[COLUMNS] = malformed.get(COLUMNS, 0) + block.overlong
-        if block.texts is None:
+        if block.records is not None:
+            place.fill_records(block.records, block.record_lines)
+        elif block.texts is None:
             place.fill(block.data)
         elif block.texts:
             place.fill_texts(block.texts, plain=not self._whole_lines and block.plain)
@@ -111,54 +112,76 @@ class LineReader:
 class CsvReader(LineReader):
     """Reads CSV: columns in the order of the fields, or as a header says."""
 
-    def __init__(self, lines: LineSource, row_type: Any, examples: MalformedExamples | None = None) -> None:
-        parser = RowParser(row_type)
+    def __init__(
+        self,
+        lines: LineSource,
+        row_type: Any,
+        examples: MalformedExamples | None = None,
+        dialect: CsvDialect = RFC4180,
+    ) -> None:
+        if lines.form.dialect is None:
+            lines.form = replace(lines.form, dialect=dialect)
+        parser = RowParser(row_type, None, dialect)
         examples = examples or MalformedExamples()
-        self._row_type = row_type
+        self._header = HeaderColumns(row_type, dialect, examples)
+        self._parsers: dict[tuple[str, ...] | None, RowParser] = {None: parser}
+        self._row_type, self._dialect = row_type, dialect
         self._csv = LineBlock(parser, examples, lines.name)
         super().__init__(lines, self._csv, examples, whole_lines=parser.whole_line)
 
-    def takes_header(self, line: str, *, is_one: bool = False) -> bool:
-        """Return whether a first line is a header; if so, take columns as it names them. `is_one`: it is a header in any case."""
-        columns = columns_by_name(line, self._row_type)
-        if columns is None:
-            if note := missing_header_note(self._source.name, line):
-                self._examples.note(note)
-            return is_one
-        self._csv.parser = RowParser(self._row_type, columns)
-        self._examples.note(header_note(self._source.name, columns))
-        return True
+    def takes_header(self, record: str, *, is_one: bool = False) -> bool:
+        """Return whether a file's first record is a header, and take its columns as that names them, else in order.
+
+        Args:
+            record: the first one of a file.
+            is_one: it is a header in any case.
+        """
+        columns, is_header = self._header.take(self._source.name, record, is_one=is_one)
+        if columns not in self._parsers:
+            self._parsers[columns] = RowParser(self._row_type, columns, self._dialect)
+        self._csv.parser = self._parsers[columns]
+        return is_header
 
 
-OPTIONS = ("follow", "format", "header")
+_HEADED: Final = ("csv", "text")
 
 
 def open_lines(connector: Connector, row_type: Any, read_options: ReadOptions, format_name: str) -> SourceReader:
     """The reader of a file's lines, of a folder's or a pattern's files, or of such as grow, in a format."""
-    flag(connector, "header")
+    has_header = flag(connector, "header")
     format_name = connector.option("format", format_name)
+    options = decoder_options(connector)
+    form = LineForm(options.encoding, number(connector, "skip", 0, most=_MAX_SKIPPED), None)
     if format_name in UNLINED:
         raise ConfigurationError(f"{connector.url()}: {format_name} does not come in lines")
     if format_name != "csv":
-        decoder, examples = open_decoder(format_name, row_type), MalformedExamples()
-        lines = _lines(connector)
+        in_utf8 = replace(options, encoding=DecoderOptions().encoding)
+        decoder, examples = open_decoder(format_name, row_type, in_utf8), MalformedExamples()
+        if has_header and format_name not in _HEADED:
+            raise ConfigurationError(
+                f"{connector.url()}: header=1 is for csv and text; skip=1 passes over the first line"
+            )
+        lines = _lines(connector, replace(form, skip=form.skip + has_header))
         return LineReader(lines, RecordBlock(decoder, examples, lines.name), examples, whole_lines=True)
-    lines = _lines(connector)
+    lines = _lines(connector, replace(form, dialect=options.dialect))
     if is_dict(row_type):
         from agiledart_connectors.codecs.dict_lines import DictLines
 
-        dicts, examples = DictLines(), MalformedExamples()
-        lines.is_header = dicts.takes_header
+        examples = MalformedExamples()
+        dicts = DictLines(row_type, options.dialect, examples.note)
+        lines.is_header = lambda record: dicts.takes_header(record, name=lines.name, is_one=has_header)
         return LineReader(lines, RecordBlock(dicts, examples, lines.name), examples)
-    reader: Any = CsvReader(lines, row_type)
+    reader: Any = CsvReader(lines, row_type, dialect=options.dialect)
     if read_options.columns and isinstance(lines, FileLines) and find_spec("pyarrow") is not None:
         from agiledart_connectors.codecs.csv_columns_reader import CsvColumnsReader, supports_columns
 
-        if supports_columns(row_type):
-            reader = CsvColumnsReader(lines, row_type, read_options.wanted, read_options.may_begin)
+        if supports_columns(row_type, options.dialect):
+            reader = CsvColumnsReader(
+                lines, row_type, read_options.wanted, read_options.may_begin, dialect=options.dialect
+            )
     if not connector.option("header"):
         lines.is_header = reader.takes_header
-    elif flag(connector, "header"):
+    elif has_header:
         lines.is_header = partial(reader.takes_header, is_one=True)
     opened: SourceReader = reader
     return opened
@@ -169,12 +192,12 @@ open_jsonl = partial(open_lines, format_name="json")
 open_texts = partial(open_lines, format_name="text")
 
 
-def _lines(connector: Connector) -> FileLines | ManyLines | FollowedLines:
+def _lines(connector: Connector, form: LineForm) -> FileLines | ManyLines | FollowedLines:
     if flag(connector, "follow"):
         if connector.path in ("", "-"):
             raise ConfigurationError(f"{connector.url()}: standard input cannot be followed; it is read until it ends")
-        return FollowedLines(connector.path)
-    return ManyLines(connector.path) if is_many(connector.path) else FileLines(connector.path)
+        return FollowedLines(connector.path, form)
+    return ManyLines(connector.path, form) if is_many(connector.path) else FileLines(connector.path, form=form)
 
 
 def generated_reader(lines: Iterator[str], name: str, row_type: Any) -> SourceReader:

@@ -114,16 +114,41 @@ class Alias:
         object.__setattr__(self, "names", names)
 
 
-def aliases_of(row_type: Any) -> dict[str, tuple[str, ...]]:
-    """Return field → other names under which it may come, for fields that have any."""
+@dataclass(frozen=True)
+class Format:
+    """Form of a time that comes as a text, as `datetime.strptime` has it: `at: Annotated[datetime, Format("%d.%m.%Y %H:%M")]`."""
+
+    pattern: str
+
+
+class Loose:
+    """Mark of a field that also takes a number as a text (`"20.5"`), and a whole float for an int: `Annotated[int, Loose]`."""
+
+
+def is_loose(markers: tuple[Any, ...]) -> bool:
+    """Return whether the marks of a field hold `Loose`."""
+    return any(marker is Loose or isinstance(marker, Loose) for marker in markers)
+
+
+def markers_of(row_type: Any) -> dict[str, tuple[Any, ...]]:
+    """Return field → the marks of its `Annotated[…]`, for fields that have any."""
     origin = get_origin(row_type) or row_type
     try:
         hints = get_type_hints(origin, include_extras=True) if fields_of(row_type) else {}
     except NameError:
         return {}
-    aliases = {
-        name: tuple(alias for marker in _metadata(hint) if isinstance(marker, Alias) for alias in marker.names)
+    markers = {
+        name: tuple(marker for part in (hint, *get_args(hint)) for marker in _metadata(part))
         for name, hint in hints.items()
+    }
+    return {name: given for name, given in markers.items() if given}
+
+
+def aliases_of(row_type: Any) -> dict[str, tuple[str, ...]]:
+    """Return field → other names under which it may come, for fields that have any."""
+    aliases = {
+        name: tuple(alias for marker in markers if isinstance(marker, Alias) for alias in marker.names)
+        for name, markers in markers_of(row_type).items()
     }
     return {name: names for name, names in aliases.items() if names}
 

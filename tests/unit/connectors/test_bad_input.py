@@ -53,7 +53,7 @@ def written(tmp_path: Path, text: str) -> str:
     ("line", "told"),
     [
         ("a,2013-01-01 00:00:00,24.0", "celsius: '24.0' is no int"),
-        ("a,2013-01-01T00:00:00,24", "at: '2013-01-01T00:00:00' is no time like 2013-01-31 08:00:00"),
+        ("a,2013-01-01T00:60:00,24", "at: '2013-01-01T00:60:00' is no time like 2013-01-31 08:00:00"),
         ("a,24", "2 columns, not 3 (room, at, celsius): 'a,24'"),
         ('"a"\rb,2013-01-01 00:00:00,1', "broken quotes, not 3 (room, at, celsius)"),
         ("a" * (MAX_LINE_BYTES + 2), "a line of more than 1,048,576 bytes"),

@@ -99,11 +99,8 @@ def test_a_good_line_becomes_a_typed_row(tmp_path: Path) -> None:
         (GOOD.replace("2.50", "2_50"), "number"),
         (GOOD + "x", "number"),
         (GOOD + "nan", "number"),
-        (GOOD.replace("2013-01-01 00:02:00", "2013-01-01"), "time"),
-        (GOOD.replace("2013-01-01 00:02:00", "2013-01-01T00:02:00"), "time"),
         (GOOD.replace("2013-01-01 00:02:00", "2013-02-30 00:02:00"), "time"),
         (GOOD.replace("2013-01-01 00:02:00", "2013-01-01 24:00:00"), "time"),
-        (GOOD.replace("2013-01-01 00:02:00", "2013-01-01 00:02:60"), "time"),
         (GOOD.replace("2013-01-01 00:02:00", "2013-1-1 00:02:00"), "time"),
         (GOOD.replace("2013-01-01 00:02:00", " 2013-01-01 00:02:00"), "time"),
         (GOOD.replace("2013-01-01 00:02:00", "２013-01-01 00:02:00"), "time"),
@@ -135,11 +132,14 @@ def test_decimal_numbers_of_every_form_are_read(text: str, tmp_path: Path) -> No
         (b"x\r\ny\r\n", ["x", "y"]),
         (b"x\r\ny\r", ["x", "y"]),
         (b"\xef\xbb\xbfx\n", ["x"]),
-        (b"x\n\xff\xfe\ny\n", ["x", "\ufffd\ufffd", "y"]),
+        (b"x\n\xff\xfe\ny\n", ["x", "y"]),
         (b'"a,b"\n', ["a,b"]),
         (b'"say ""hi"""\n', ['say "hi"']),
         (b'a"b\nc\n', ['a"b', "c"]),
-        (b'"open\nnext\n', ["open", "next"]),
+        (b'"open\nnext\n', ["next"]),
+        (b'"two\nlines"\nnext\n', ["two\nlines", "next"]),
+        (b'"two\r\nlines"\r\nnext\r\n', ["two\r\nlines", "next"]),
+        (b'"a"b\nnext\n', ["next"]),
         ("x\u2028y\x0bz\n".encode(), ["x\u2028y\x0bz"]),
     ],
 )
@@ -150,8 +150,9 @@ def test_line_ends_quotes_and_undecodable_bytes_are_handled(data: bytes, names: 
     assert [row.name for row in read(data, tmp_path, Named).rows] == names
 
 
-def test_a_stray_quote_does_not_swallow_the_columns_of_its_line(tmp_path: Path) -> None:
-    assert [row.name for row in read(f'"{GOOD}\n{GOOD}'.encode(), tmp_path).rows] == ['"a', "a"]
+def test_a_stray_quote_makes_its_own_line_malformed(tmp_path: Path) -> None:
+    got = read(f'"{GOOD}\n{GOOD}'.encode(), tmp_path)
+    assert ([row.name for row in got.rows], got.malformed, got.lines) == (["a"], {"columns": 1}, 2)
 
 
 def test_plain_text_lines_are_rows_of_str(tmp_path: Path) -> None:

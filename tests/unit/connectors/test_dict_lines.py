@@ -10,6 +10,7 @@ import pytest
 from agiledart import Topology, col, collect, csv, jsonl, tumbling
 from agiledart_connectors.codecs.dict_lines import DictLines
 from agiledart_connectors.codecs.json_decoder import JsonDecoder
+from agiledart_connectors.codecs.malformed_examples import MalformedError
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.position import START
@@ -82,14 +83,33 @@ def test_an_array_of_objects_is_several_rows_and_other_values_are_malformed() ->
 def test_csv_numbers_are_inferred_and_007_stays_a_text() -> None:
     decoder = DictLines()
     assert decoder.takes_header("\ufeffa,b,c,d,e,f,g\n")
-    (row,) = decoder.rows(b'1,-1.5e3,007,"x,y",,1_0,nan', 0)
-    assert row == {"a": 1, "b": -1500.0, "c": "007", "d": "x,y", "e": None, "f": "1_0", "g": "nan"}
+    (row,) = decoder.rows(b'1,-1.5,007,"x,y",,1_0,nan', 0)
+    assert row == {"a": 1, "b": -1.5, "c": "007", "d": "x,y", "e": None, "f": "1_0", "g": "nan"}
     assert [type(value) for value in row.values()] == [int, float, str, str, type(None), str, str]
-    with pytest.raises(Exception, match="has 1 columns, the first line names 7"):
+    with pytest.raises(Exception, match="has 1 column, the first line names 7"):
         decoder.rows(b"1", 0)
-    for header in ("a,a", "a,", ""):
+    for header in ("a,a", ",", ""):
         with pytest.raises(OperationFailed, match="should name the columns"):
             DictLines().takes_header(header)
+
+
+@pytest.mark.parametrize(
+    "cell", ["1e2", "10E1", "1.10", "inf", "-0", "1_0", "89490200001234567890", "0x1f", " 1", "1e400"]
+)
+def test_a_cell_that_is_not_written_as_its_number_stays_a_text(cell: str) -> None:
+    decoder = DictLines()
+    assert decoder.takes_header("id,v\n")
+    assert decoder.rows(f"{cell},1".encode(), 0) == [{"id": cell, "v": 1}]
+
+
+def test_cells_have_the_type_of_the_values() -> None:
+    texts, numbers = DictLines(dict[str, str]), DictLines(dict[str, float])
+    assert texts.takes_header("a,b")
+    assert numbers.takes_header("a,b")
+    assert texts.rows(b"1,", 0) == [{"a": "1", "b": ""}]
+    assert numbers.rows(b"1,1e2", 0) == [{"a": 1.0, "b": 100.0}]
+    with pytest.raises(MalformedError, match="b: 'x' is no finite number"):
+        numbers.rows(b"1,x", 0)
 
 
 def test_dict_rows_survive_encoding_and_values_that_would_change_are_refused() -> None:
