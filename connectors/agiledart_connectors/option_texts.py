@@ -28,7 +28,10 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "cursor": "member whose last value is sent to ask for what follows, as the parameter `since` names",
     ("sql", "cursor"): "growing columns, separated by commas, in whose order rows are read; default: the primary key",
     "dead_letters": "file of the node that gets the rejected rows of `rejected=dead_letter`, a JSON object a line",
+    "decimal": "CSV: character before the places of numbers, default `.`; with `,` the columns need another `delimiter`",
+    "delimiter": "CSV: character between columns, default `,`; also `tab`, `space`, `pipe`",
     "duplicates": "`1`: the sink may stand in an exactly-once application although rows may arrive twice after a failure",
+    "encoding": "encoding of texts, such as `cp1252` or `utf-16`, default `utf-8`; records with other bytes are malformed",
     "follow": "`1`: also read appended lines and new files, without end; rotation is recognised",
     "format": "format of a message or line (see below); default `json`",
     ("csv", "format"): "format of the lines (see below); default `csv`",
@@ -58,6 +61,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "member": "member of the answer that holds the rows",
     "mode": "data bits, parity and stop bits of the serial line, default `8N1`",
     "null": "text for None, default `NULL`",
+    ("source", "null"): "CSV: texts, separated by commas, that stand for None as an empty column does",
     "org": "organisation, of version 2",
     "overload": "while the mesh is slower than rows come: `block` (default), `spool`, `shed_oldest` or `shed_sample`",
     "overload_rows": "rows that may wait in memory under such a policy",
@@ -65,6 +69,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "poll": "interval between two questions, like `5s`; default: one question, then the source ends",
     ("modbus", "poll"): "interval between two readings, like `1s`",
     "qos": "quality of service of MQTT: `0` (default), `1` or `2`",
+    "quote": 'CSV: character around texts with line ends or delimiters, default `"`; `none`: there is none',
     "reconnect": "`1`: connect again, or wait for the next connection, when the peer closes",
     "rejected": "rows that the sink or its system cannot take: `count` (default; the first ones are shown), `fail`, `dead_letter`",
     "retain": "`1`: the broker keeps the last message of each topic for later subscribers",
@@ -77,6 +82,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "session_expiry": "time after which a broker of MQTT 5 forgets the session of an absent source, like `12h`; default `1d`",
     "share": "`2/3`: the second of three sources that share the partitions",
     "since": "parameter of the question that carries the value of `cursor`, default `since`",
+    "skip": "lines to pass over at the beginning of each file, before a header",
     "speed": "pace by event time: `1` real time, `60` a minute of data per second; default: as fast as possible",
     "spool_bytes": "limit of the spool on disk, in bytes",
     "spool_full": "when the spool or the disk is full: `block` (default) or `shed`",
@@ -90,6 +96,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     ("influxs", "version"): "version of InfluxDB: `2` (default), `1` or `3`",
     "will": "message that the broker publishes when the sink disconnects unexpectedly",
     "will_topic": "topic of that message; default: the sink's own",
+    "zone": "zone of times that state none, such as `Europe/Berlin` or `+02:00`, default `UTC`",
 }
 
 
