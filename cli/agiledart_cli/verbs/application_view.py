@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
+from agiledart_cli.verbs.silent_inputs import silent_input_texts
 
 AGES_APART_MS = 250
 """Greatest age difference of figures from one report round, milliseconds."""
@@ -238,6 +239,8 @@ def _print_problems(response: Mapping[str, Any]) -> None:
                 click.echo(paint(f" {where} cannot be saved: {reason}", WATCH))
             if status := instance.get("connection_status"):
                 click.echo(paint(f" {stage['name']}: {status}", WATCH))
+    for text in silent_input_texts(response):
+        click.echo(paint(f" {text}", WATCH))
 
 
 def _print_ages(response: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from agiledart_cli.output import WATCH as YELLOW
 from agiledart_cli.verbs import machine_checks
 from agiledart_cli.verbs.application_view import BEGUN_STATES, mostly_malformed
 from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, DoctorFinding
+from agiledart_cli.verbs.silent_inputs import silent_input_texts
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
 
@@ -175,12 +176,17 @@ def _applications(response: dict[str, Any]) -> list[DoctorFinding]:
 
 
 def _inputs(client: ControlClient, response: dict[str, Any]) -> list[DoctorFinding]:
-    """Return a finding for each application whose records are mostly malformed."""
+    """Return a finding for each application whose records are mostly malformed, or whose rows wait for a silent source."""
     names = [row["name"] for row in response["applications"] if row["state"] in (*BEGUN_STATES, "finished")]
-    findings = []
+    findings: list[DoctorFinding] = []
     for name in names[-MAX_NODES_ASKED:]:
         with contextlib.suppress(OperationFailed):  # it was removed in the meantime
-            summary = client.ask(Status(name)).get("summary") or {}
+            status = client.ask(Status(name))
+            findings += (
+                DoctorFinding("input", WATCH, f"{name}: {text}", f"see the source: agiledart status {name}")
+                for text in silent_input_texts(status)
+            )
+            summary = status.get("summary") or {}
             if mostly_malformed(summary):
                 malformed = sum(summary["malformed"].values())
                 text = f"{name}: {malformed:,} of {summary.get('records_in', 0):,} records it read are malformed"

@@ -22,6 +22,7 @@ from agiledart_cli.output import BAD, output_option, print_json, print_message
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
+from agiledart_cli.verbs.silent_inputs import waiting_input_texts
 from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
@@ -220,6 +221,9 @@ def submit(
 def show_plan(response: Any, command: Submit, asked: str | None) -> None:
     """Show the placement; warn if the loss of one node would end the application."""
     print_plan(harmless_document(response), dry_run=command.dry_run)
+    if command.dry_run:
+        for text in waiting_input_texts(SPECIFICATION_CODEC.decode(command.specification)):
+            click.echo(f" {text}")
     used = dict.fromkeys(node for nodes in response["placement"].values() for node in nodes)
     if asked is None and not Delivery.named(command.delivery).is_saved and len(used) > 1:
         about = (
