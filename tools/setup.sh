@@ -36,7 +36,7 @@ has_spark() { "$venv/bin/python" -c 'import pyspark, pyarrow, pandas' >/dev/null
 extras=dev
 size="downloads about $small_mb MB"
 if [ "$spark" = yes ]; then
-    extras=dev,spark
+    extras=dev,spark,pipeline
     if ! has_spark; then
         size="downloads about $large_mb MB, nearly all of it Spark; SPARK=no leaves that out"
         free_mb=$(df -Pm . | awk 'NR == 2 {print $4}')

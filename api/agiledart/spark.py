@@ -181,6 +181,17 @@ def spark_session(
     return _started(builder, "kept" if keep else "short" if short else "long")
 
 
+def jvm_settings(*, log_file: str | None = None, short: bool = False) -> dict[str, str]:
+    """Return the settings of a JVM that this process is about to start for Spark, and set the environment that it inherits.
+
+    Raises `OperationFailed` without Java.
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return {"spark.master": LOCAL_MASTER, **_settings(LOCAL_MASTER, log_file, java, short)}
+
+
 def starting_message(*, short: bool = False, keep: bool = False) -> str:
     """Return what to say before `spark_session` with these arguments: it names the measured time of the last start."""
     return spark_start.starting_message(_cache_folder(), "kept" if keep else "short" if short else "long")

@@ -65,6 +65,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "Run PySpark jobs on the results in sink logs."),
     "spark": ("agiledart_cli.verbs.spark_servers:spark", "Stop the Spark that --keep-spark left running."),
+    "pipeline": ("agiledart_cli.verbs.pipeline:pipeline", "Keep tables up to date from sink logs, with Spark."),
     "experiment": (
         "agiledart_cli.verbs.experiment:experiment",
         "Repeat the measurements of the papers on this machine.",

@@ -1,0 +1,134 @@
+"""Definitions of a project's tables, as its transformations give them to Spark: edges, and errors that name the place."""
+
+import contextlib
+import io
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agiledart_analytics.job_run import spark_sentence
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_pipelines.edges import Edge, edges_of, lost_edges
+from agiledart_pipelines.project import PipelineProject
+from agiledart_pipelines.session import runtime_configuration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class PipelineDefinitions:
+    """Tables and flows of one run.
+
+    Attributes:
+        graph: Spark's id of the graph.
+        streaming_tables, views: names of tables that are appended to, and of those that are computed anew.
+        edges: table → what its flows read.
+        places: flow → `file:line`, relative to the project.
+    """
+
+    graph: str
+    streaming_tables: list[str] = field(default_factory=list)
+    views: list[str] = field(default_factory=list)
+    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[str]:
+        """Return the names of all tables."""
+        return [*self.streaming_tables, *self.views]
+
+
+def load_definitions(session: "SparkSession", project: PipelineProject) -> PipelineDefinitions:
+    """Run a project's transformations, which define its tables, and check them.
+
+    Raises:
+        ConfigurationError: a transformation is wrong; the message names file, line and table.
+        OperationFailed: Spark refuses a definition.
+    """
+    from pyspark.pipelines.cli import load_pipeline_spec, register_definitions
+    from pyspark.pipelines.output import MaterializedView, StreamingTable
+    from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
+    from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
+
+    configuration = runtime_configuration(session, project)
+    graph = create_dataflow_graph(session, None, project.database, configuration)
+    definitions = PipelineDefinitions(graph)
+    client: Any = session.client
+
+    class CheckedRegistry(SparkConnectGraphElementRegistry):
+        """Registry of Spark that notes tables and edges."""
+
+        def register_output(self, output: Any) -> None:
+            if isinstance(output, StreamingTable):
+                definitions.streaming_tables.append(output.name)
+            elif isinstance(output, MaterializedView):
+                definitions.views.append(output.name)
+            super().register_output(output)
+
+        def register_flow(self, flow: Any) -> None:
+            definitions.places[flow.name] = _place(project.root, flow.source_code_location)
+
+            def func() -> Any:
+                frame = flow.func()
+                definitions.edges.setdefault(flow.target, []).extend(edges_of(frame._plan.plan(client)))
+                return frame
+
+            try:
+                super().register_flow(replace(flow, func=func))
+            except Exception as error:  # users' code and Spark's errors have many classes
+                raise _in_words(project.root, error, definitions.places[flow.name], flow.target) from error
+
+    try:
+        specification = load_pipeline_spec(project.specification)
+        with _quiet():
+            register_definitions(project.specification, CheckedRegistry(session, graph), specification, session, graph)
+    except (ConfigurationError, OperationFailed):
+        raise
+    except Exception as error:  # as above
+        raise _in_words(project.root, error, "", "") from error
+    if not definitions.tables:
+        raise ConfigurationError(f"{project.specification}: its libraries define no table.")
+    _check_edges(definitions)
+    return definitions
+
+
+def _check_edges(definitions: PipelineDefinitions) -> None:
+    for table, edges in lost_edges(definitions.edges, definitions.tables).items():
+        edge = edges[0]
+        raise ConfigurationError(
+            f"{definitions.places.get(table, table)}, table {table}: {edge.operator} on the table {edge.table} of this pipeline. "
+            f"Spark would start {table} beside {edge.table} instead of after it, and its rows would be an update late. Write "
+            f'select("*", …alias("name")) in place of {edge.operator}.'
+        )
+
+
+def _in_words(root: Path, error: BaseException, place: str, table: str) -> Exception:
+    """Return an error that names the file, the line and the table, without a traceback."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
+    if frames:
+        place = f"{Path(frames[-1].filename).relative_to(root)}:{frames[-1].lineno}"
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{Path(error.filename).relative_to(root)}:{error.lineno}"
+    where = ", ".join(part for part in (place, f"table {table}" if table else "") if part)
+    sentence = spark_sentence(error)
+    kind = (
+        ""
+        if type(error).__module__.startswith("pyspark") or isinstance(error, OperationFailed)
+        else f"{type(error).__name__}: "
+    )
+    return ConfigurationError(f"{where}: {kind}{sentence}" if where else f"{kind}{sentence}")
+
+
+def _place(root: Path, location: Any) -> str:
+    path = Path(location.filename)
+    return f"{path.relative_to(root) if path.is_relative_to(root) else path}:{location.line_number}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Spark's lines about each file off the terminal; they are printed, not logged."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

@@ -1,0 +1,204 @@
+"""Runner of a project's updates, in place of `spark-pipelines`: one JVM, one line a table, a catalog that stays.
+
+An update reads new rows, and computes the views anew. A refresh is noted in a journal before it begins, so that the next update
+finishes it after a crash; so is a replacement (`file_tables.py`).
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from agiledart_analytics.job_run import spark_sentence
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_pipelines import file_tables
+from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
+from agiledart_pipelines.edges import downstream
+from agiledart_pipelines.project import PipelineProject
+from agiledart_pipelines.quarantine import failed_counts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REFRESH: Final = "refresh"
+"""Name of the journal with the tables that an update is to compute from the beginning."""
+
+_FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>[^ ']+)'? (?:is|has) (?P<state>[A-Z_]+)")
+_FAILED: Final = ("FAILED", "EXCLUDED", "SKIPPED")
+
+
+@dataclass
+class TableUpdate:
+    """Result of an update for one table.
+
+    Attributes:
+        state: `completed`, or why not.
+        rows: read from its inputs, in streaming tables.
+        seconds: from the start of the update to its end.
+    """
+
+    state: str
+    rows: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass
+class PipelineUpdate:
+    """Result of one update.
+
+    Attributes:
+        ended_at: seconds since 1970.
+        quarantined: table → name of an expectation → rows in it.
+        read_up_to: key of a log's partition → offset after the last row that was read.
+    """
+
+    ended_at: float
+    seconds: float
+    tables: dict[str, TableUpdate] = field(default_factory=dict)
+    quarantined: dict[str, dict[str, int]] = field(default_factory=dict)
+    read_up_to: dict[str, int] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+class PipelineRunner:
+    """Updates of a project in one session.
+
+    Args:
+        session: of `pipeline_session`.
+        report: takes a line about a table.
+        wall_clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        session: "SparkSession",
+        project: PipelineProject,
+        report: Callable[[str], None] = lambda line: None,
+        wall_clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        from agiledart_pipelines.query_progress import QueryProgress
+
+        self._session, self._project, self._report, self._wall_clock = session, project, report, wall_clock
+        self.progress = QueryProgress()
+        self.last_update: PipelineUpdate | None = None
+        session.streams.addListener(self.progress)
+
+    def update(self, refresh: Sequence[str] = (), *, refresh_all: bool = False) -> PipelineUpdate:
+        """Update all tables. The caller holds the project's lock.
+
+        Args:
+            refresh: tables to compute from the beginning, with the streaming tables that read them.
+            refresh_all: all of them.
+
+        Raises `ConfigurationError` for a wrong project, `OperationFailed` when a table's flow fails.
+        """
+        began = time.monotonic()
+        file_tables.finish_replacement(self._project)
+        definitions = load_definitions(self._session, self._project)
+        reset = self._tables_to_reset(definitions, refresh, refresh_all)
+        self._project.write_document(REFRESH, reset or None)
+        for table in reset:
+            file_tables.clear_table(self._project, table)
+        outcome = self._run(definitions, reset, began)
+        self._project.write_document(REFRESH, None)
+        outcome.quarantined = failed_counts(self._session, self._project, definitions.streaming_tables)
+        outcome.read_up_to = self.progress.read_up_to()
+        outcome.seconds, outcome.ended_at = time.monotonic() - began, self._wall_clock()
+        self._project.write_document("last-update", outcome.document())
+        self.last_update = outcome
+        return outcome
+
+    @property
+    def session(self) -> "SparkSession":
+        """Return the session of the updates."""
+        return self._session
+
+    @property
+    def project(self) -> PipelineProject:
+        """Return the project."""
+        return self._project
+
+    def close(self) -> None:
+        """Stop listening to the session's queries; before the session ends."""
+        self._session.streams.removeListener(self.progress)
+
+    def export(self, table: str, folder: str) -> None:
+        """Write a table as Parquet files. Raises `OperationFailed` when there is no such table."""
+        try:
+            self._session.read.table(f"`{self._project.database}`.`{table}`").write.parquet(folder)
+        except Exception as error:  # Spark's errors have many classes
+            raise OperationFailed(f"{table} cannot be written: {spark_sentence(error)}") from error
+
+    def definitions(self) -> PipelineDefinitions:
+        """Return the project's tables without an update."""
+        return load_definitions(self._session, self._project)
+
+    def _tables_to_reset(
+        self, definitions: PipelineDefinitions, refresh: Sequence[str], refresh_all: bool
+    ) -> list[str]:
+        unfinished = [
+            name for name in self._project.read_document(REFRESH) or [] if name in definitions.streaming_tables
+        ]
+        unknown = [name for name in refresh if name not in definitions.tables]
+        if unknown:
+            raise ConfigurationError(
+                f"There is no table {', '.join(unknown)}; there are {', '.join(definitions.tables)}."
+            )
+        if refresh_all:
+            return definitions.streaming_tables
+        reached = downstream(definitions.edges, [*unfinished, *refresh], streams_only=True)
+        return [name for name in reached if name in definitions.streaming_tables]
+
+    def _run(self, definitions: PipelineDefinitions, reset: Sequence[str], began: float) -> PipelineUpdate:
+        from pyspark.pipelines.spark_connect_pipeline import start_run
+
+        outcome = PipelineUpdate(0.0, 0.0)
+        self.progress.begin_update()
+        failure = ""
+        try:
+            events = start_run(
+                self._session,
+                definitions.graph,
+                full_refresh=list(reset),
+                full_refresh_all=False,
+                refresh=[],
+                dry=False,
+                storage=(self._project.state / "storage").as_uri(),
+            )
+            for event in events:
+                if "pipeline_event_result" in event:
+                    message = str(event["pipeline_event_result"].event.message)
+                    failure = self._note(message, outcome, time.monotonic() - began) or failure
+        except Exception as error:  # Spark's errors have many classes
+            raise self._failed(definitions, failure, error) from error
+        if failure:
+            raise self._failed(definitions, failure, None)
+        return outcome
+
+    def _note(self, message: str, outcome: PipelineUpdate, seconds: float) -> str:
+        """Note an event of Spark; return the failure that it reports."""
+        match = _FLOW_EVENT.search(message)
+        if match is None:
+            return ""
+        table, state = match["flow"].replace("`", "").rpartition(".")[2], match["state"]
+        if state == "COMPLETED":
+            rows = self.progress.rows_of(table)
+            outcome.tables[table] = TableUpdate("completed", rows, round(seconds, 3))
+            counted = "computed anew" if rows is None else f"{rows:,} rows read"
+            self._report(f"  {table:<24} {counted:<20} after {seconds:.1f} s")
+        elif state in _FAILED:
+            outcome.tables[table] = TableUpdate(state.lower(), None, round(seconds, 3))
+            return f"{table}\n{message}" if state == "FAILED" else ""
+        return ""
+
+    def _failed(self, definitions: PipelineDefinitions, failure: str, error: BaseException | None) -> OperationFailed:
+        table, _, message = failure.partition("\n")
+        sentence = spark_sentence(error) if error is not None else ""
+        if message and (not sentence or "Failed to" in sentence):
+            sentence = message
+        place = f"{definitions.places.get(table, '')}, table {table}: " if table else ""
+        return OperationFailed(f"{place}{sentence}")

@@ -1,0 +1,89 @@
+"""Spark session of a project: one JVM with a Connect server inside, and the project's catalog, which outlives it."""
+
+import contextlib
+import os
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from agiledart.spark import jvm_settings
+from agiledart.spark_start import need_connect
+from agiledart_kernel.errors import OperationFailed
+from agiledart_pipelines.project import DEFAULT_DATABASE, PipelineProject
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectService$"
+
+
+@contextlib.contextmanager
+def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
+    """Start Spark for a project, and stop it at the end.
+
+    Pipelines exist in Spark Connect only. The server runs in the JVM of this process and listens on the loopback interface, on
+    a port of its own, with a random token. Settings of the specification that a session cannot change any more are set here.
+
+    Args:
+        short: start fast rather than run fast.
+
+    Raises `OperationFailed` without Java or a package.
+    """
+    need_connect("agiledart pipeline")
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession as ClassicSession
+
+    settings = {
+        **jvm_settings(log_file=str(project.state / "spark.log"), short=short),
+        **_catalog(project),
+        "spark.app.name": f"agiledart pipeline {project.name}",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+        "spark.sql.connect.serverStacktrace.enabled": "false",
+        **project.configuration,
+    }
+    os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = str(uuid.uuid4())
+    try:
+        context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
+        ClassicSession(context)  # kept by pyspark, so that it is not collected
+        server: Any = context._jvm
+        port = int(
+            getattr(getattr(server, _SERVER), "MODULE$").localPort()
+        )  # the Scala object's name is no Python name
+    except Exception as error:  # it comes from Java or Py4J
+        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise OperationFailed(f"Spark does not start: {line}") from error
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    try:
+        from pyspark.sql.connect.session import SparkSession
+
+        session = SparkSession.builder.remote(f"sc://localhost:{port}").getOrCreate()
+        if project.database != DEFAULT_DATABASE:
+            session.sql(f"CREATE DATABASE IF NOT EXISTS `{project.database}`").collect()
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        del os.environ["SPARK_CONNECT_MODE_ENABLED"]
+        context.stop()
+
+
+def runtime_configuration(session: "SparkSession", project: PipelineProject) -> dict[str, str]:
+    """Return the settings of the specification that a run can set; the others were set when Spark started."""
+    return {name: value for name, value in project.configuration.items() if session.conf.isModifiable(name)}
+
+
+def _catalog(project: PipelineProject) -> dict[str, str]:
+    """Return settings of a catalog in the project's folder: Spark's default one is in memory, and a second run would fail."""
+    place = f"jdbc:derby:;databaseName={project.state / 'catalog'};create=true"
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": str(project.warehouse),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": place,
+        "spark.hadoop.javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+        "spark.hadoop.hive.metastore.schema.verification": "false",
+        "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+    }

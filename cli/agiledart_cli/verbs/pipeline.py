@@ -1,0 +1,308 @@
+"""`agiledart pipeline …`: a data pipeline on sink logs, with Spark's declarative pipelines."""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from agiledart_cli.interruptible import interruptible
+from agiledart_cli.options import agent_options
+from agiledart_cli.output import count, output_option, print_json, print_message, print_table
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+if TYPE_CHECKING:
+    from agiledart_pipelines.project import PipelineProject
+    from agiledart_pipelines.runner import PipelineRunner
+
+T = TypeVar("T")
+MEMBER_SECONDS = 365 * 86_400
+"""Validity of the reader that `init` creates, seconds."""
+
+project_option = click.option(
+    "--project", "folder", metavar="DIR", default=".", help="Folder of the project. Default: this one, or one above it."
+)
+
+
+@click.group(short_help="Keep tables up to date from sink logs, with Spark.")
+def pipeline() -> None:
+    """Keep tables up to date from sink logs, with Spark's declarative pipelines. Needs: pip install 'agiledart[pipeline]'.
+
+    \b
+    Example:
+      agiledart pipeline init taxi --sink clean-trips
+      cd taxi
+      agiledart pipeline run
+      agiledart pipeline status
+    """
+
+
+@pipeline.command(short_help="Make a project: tables of four kinds on a log.")
+@click.argument("name")
+@click.option("--sink", default="clean-trips", show_default=True, help="Log, or several, separated by commas.")
+@click.option(
+    "--template",
+    type=click.Choice(["taxi", "plain"]),
+    default="taxi",
+    show_default=True,
+    help="Tables of taxi trips, or plain ones.",
+)
+@click.option("--time-field", default="dropoff_at", show_default=True, help="Field of the rows with their event time.")
+@click.option(
+    "--token-file", metavar="FILE", help="Reader's token. Default: the agent of this machine admits a reader."
+)
+@agent_options
+@output_option
+def init(
+    name: str,
+    sink: str,
+    template: str,
+    time_field: str,
+    token_file: str | None,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> int:
+    """Make a project in the folder NAME: specification, transformations, and a reader's identity (mode 0600).
+
+    \b
+    Example:
+      agiledart pipeline init taxi
+      agiledart pipeline init rooms --sink temperatures --template plain --time-field measured_at
+      agiledart pipeline init cities --sink york,porto --token-file reader.token
+    """
+    from agiledart_agent.identity.reader_identity import identity_from_token, write_identity
+    from agiledart_pipelines.template import write_project
+
+    folder = Path(name).absolute()
+    access = 'identityFile = "reader.identity"'
+    if token_file:
+        text = f"@{Path(token_file).expanduser()}"
+    else:
+        text = _reader_token(agent, identity, sink)
+    reader, addresses = identity_from_token(text)
+    files = write_project(folder, sink, access, template, time_field)
+    write_identity(folder / "reader.identity", reader, addresses)
+    if output == "json":
+        print_json({"project": str(folder), "files": [str(file) for file in files]})
+        return 0
+    print_message(f"made {folder}: {', '.join(str(file.relative_to(folder)) for file in files)}")
+    print_message(f"next:  cd {name} && agiledart pipeline run")
+    return 0
+
+
+def _reader_token(agent: str | None, identity: str | None, sink: str) -> str:
+    from agiledart_cli.control_client import connect
+    from agiledart_node.wire.commands import CreateToken
+
+    with connect(agent, identity) as client:
+        scope = f"sink:{sink}" if "," not in sink else ""  # a grant names one log, or all
+        command = CreateToken(role="reader", uses=1, expires=3_600, member_for=MEMBER_SECONDS, scope=scope)
+        return str(client.ask(command)["token"])
+
+
+@pipeline.command(short_help="Update the tables once, or again and again.")
+@click.option("--every", metavar="SPAN", help="Update again and again, such as every 30s; Ctrl-C ends it.")
+@click.option("--metrics", metavar="HOST:PORT", help="With --every: serve Prometheus metrics there.")
+@project_option
+@output_option
+def run(every: str | None, metrics: str | None, folder: str, output: str) -> int:
+    """Read what is new in the logs and update all tables.
+
+    \b
+    Example:
+      agiledart pipeline run
+      agiledart pipeline run --every 30s --metrics 127.0.0.1:9470
+    """
+    seconds = _span(every) if every else 0.0
+    if metrics and not every:
+        raise ConfigurationError("--metrics needs --every: a single update ends before anything could ask.")
+
+    def work(runner: "PipelineRunner") -> None:
+        if metrics:
+            _serve_metrics(runner, metrics)
+        while True:
+            began = time.monotonic()
+            outcome = runner.update()
+            if output == "json":
+                print_json(outcome.document())
+            else:
+                print_message(f"updated after {outcome.seconds:.1f} s")
+            if not seconds:
+                return
+            time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+
+    _with_runner(folder, work, short=not every)
+    return 0
+
+
+@pipeline.command(short_help="Compute tables from the beginning.")
+@click.argument("tables", nargs=-1, metavar="[TABLE]…")
+@click.option("--all", "is_all", is_flag=True, help="All tables.")
+@project_option
+@output_option
+def refresh(tables: tuple[str, ...], is_all: bool, folder: str, output: str) -> int:
+    """Compute tables from the beginning, with the streaming tables that read them. Rows that the logs no longer have are lost.
+
+    \b
+    Example:
+      agiledart pipeline refresh silver
+      agiledart pipeline refresh --all
+    """
+    if bool(tables) == is_all:
+        raise ConfigurationError("Name the tables to compute from the beginning, or give --all.")
+    outcome = _with_runner(folder, lambda runner: runner.update(tables, refresh_all=is_all), short=True)
+    if output == "json":
+        print_json(outcome.document())
+    return 0
+
+
+@pipeline.command(short_help="Read a day from the logs again, and replace it in all tables.")
+@click.argument("day")
+@project_option
+@output_option
+def backfill(day: str, folder: str, output: str) -> int:
+    """Read the rows of DAY from the logs again and replace that day in all tables.
+
+    \b
+    Example:
+      agiledart pipeline backfill 2013-01-07
+    """
+    from agiledart_pipelines.backfill import replace_day
+    from agiledart_pipelines.logs import time_field_of
+
+    try:
+        wanted = date.fromisoformat(day)
+    except ValueError:
+        raise ConfigurationError(f"{day} is no day such as 2013-01-07.") from None
+
+    def work(runner: "PipelineRunner") -> int:
+        runner.update()
+        rows = replace_day(
+            runner.session, runner.project, runner.definitions(), wanted, time_field_of(runner.project.root)
+        )
+        runner.update()
+        return rows
+
+    rows = _with_runner(folder, work, short=True)
+    if output == "json":
+        print_json({"day": day, "rows": rows})
+    else:
+        print_message(f"replaced {day}: {count(rows)} rows from the logs")
+    return 0
+
+
+@pipeline.command(short_help="Show what the last update did.")
+@project_option
+@output_option
+def status(folder: str, output: str) -> int:
+    """Show what the last update did, without Spark.
+
+    \b
+    Example:
+      agiledart pipeline status
+    """
+    from agiledart_pipelines.project import open_project
+
+    project = open_project(Path(folder))
+    document = project.read_document("last-update")
+    if document is None:
+        raise OperationFailed(f"{project.name} has not been updated yet:  agiledart pipeline run")
+    if output == "json":
+        print_json({"name": project.name, **document})
+        return 0
+    ended = datetime.fromtimestamp(document["ended_at"]).astimezone().isoformat(" ", "seconds")
+    print_message(f"{project.name}: last update {ended}, {document['seconds']:.1f} s")
+    rows = [
+        [table, update["state"], "" if update["rows"] is None else count(update["rows"]), f"{update['seconds']:.1f} s"]
+        for table, update in document["tables"].items()
+    ]
+    print_table(["TABLE", "STATE", "ROWS READ", "AFTER"], rows, right=["ROWS READ", "AFTER"])
+    for table, reasons in document["quarantined"].items():
+        for reason, number in sorted(reasons.items()):
+            print_message(f"  {table}: {count(number)} rows fail {reason!r}")
+    return 0
+
+
+@pipeline.command(short_help="Write a table as clean Parquet files for other tools.")
+@click.argument("table")
+@click.argument("target", metavar="DIR")
+@project_option
+@output_option
+def export(table: str, target: str, folder: str, output: str) -> int:
+    """Write a table as Parquet files to DIR. Other tools should read these: the folder of a table also holds files that do not
+    count.
+
+    \b
+    Example:
+      agiledart pipeline export silver ./silver-for-pandas
+    """
+    if Path(target).exists() and any(Path(target).iterdir()):
+        raise ConfigurationError(f"{target} is not empty. Name a new folder.")
+    place = str(Path(target).absolute())
+
+    def work(runner: "PipelineRunner") -> int:
+        runner.export(table, place)
+        return 0
+
+    _with_runner(folder, work, short=True)
+    if output == "json":
+        print_json({"table": table, "folder": place})
+    else:
+        print_message(f"wrote {place}")
+    return 0
+
+
+def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool) -> T:
+    """Return the result of work on a project, in a session of its own and under the project's lock."""
+    from agiledart.spark import starting_message
+    from agiledart_pipelines.project import open_project
+
+    project = open_project(Path(folder))
+
+    def done() -> T:
+        from agiledart_pipelines.runner import PipelineRunner
+        from agiledart_pipelines.session import pipeline_session
+
+        with project.locked(), pipeline_session(project, short=short) as session:
+            print_message(f"Spark started after {time.monotonic() - began:.1f} s; updating {project.name} …")
+            with contextlib.closing(PipelineRunner(session, project, print_message, time.time)) as runner:
+                return work(runner)
+
+    _need_packages(project)
+    print_message(starting_message(short=short))
+    began = time.monotonic()
+    return interruptible(done)
+
+
+def _need_packages(project: "PipelineProject") -> None:
+    """Check what a start of Spark needs, before it takes seconds; and leave the files of Hive's catalog in the project."""
+    import importlib.util
+
+    missing = [name for name in ("pyspark", "pyarrow", "pandas", "grpc") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise OperationFailed(f"Pipelines need {', '.join(missing)}. Install:  pip install 'agiledart[pipeline]'")
+    project.state.mkdir(parents=True, exist_ok=True)
+    os.chdir(project.root)
+
+
+def _serve_metrics(runner: "PipelineRunner", address: str) -> None:
+    from agiledart_pipelines.pipeline_metrics import serve_metrics
+
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise ConfigurationError(f"--metrics {address} is not HOST:PORT.")
+    serve_metrics(runner, host or "127.0.0.1", int(port))
+    print_message(f"metrics: http://{host or '127.0.0.1'}:{port}/metrics")
+
+
+def _span(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", text.strip())
+    if match is None or not float(match[1]):
+        raise ConfigurationError(f"--every {text} is no span such as 30s or 5m.")
+    return float(match[1]) * {"s": 1, "m": 60, "min": 60, "h": 3_600}[match[2] or "s"]

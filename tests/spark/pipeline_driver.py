@@ -1,0 +1,57 @@
+"""A process with one session of a pipeline project: `python -m tests.spark.pipeline_driver PROJECT`.
+
+Each line of stdin is a JSON list: a verb and its arguments. Each answer is a line of JSON on stdout.
+"""
+
+import json
+import os
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from agiledart_analytics.printable import printable
+from agiledart_kernel.errors import AgileDartError
+from agiledart_pipelines.backfill import replace_day
+from agiledart_pipelines.logs import time_field_of
+from agiledart_pipelines.project import open_project
+from agiledart_pipelines.runner import PipelineRunner
+from agiledart_pipelines.session import pipeline_session
+
+
+def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
+    session, project = runner.session, runner.project
+    if verb == "update":
+        return runner.update(arguments).document()
+    if verb == "backfill":
+        day = date.fromisoformat(arguments[0])
+        runner.update()
+        rows = replace_day(session, project, runner.definitions(), day, time_field_of(project.root))
+        runner.update()
+        return rows
+    if verb == "export":
+        runner.export(arguments[0], arguments[1])
+        return None
+    assert verb == "sql"
+    return [printable(tuple(row)) for row in session.sql(arguments[0]).collect()]
+
+
+def main(folder: str) -> None:
+    project = open_project(Path(folder))
+    os.chdir(project.root)
+    with project.locked(), pipeline_session(project, short=True) as session:
+        runner = PipelineRunner(session, project, wall_clock=time.time)
+        for line in sys.stdin:
+            verb, *arguments = json.loads(line)
+            try:
+                told = {"answer": answer(runner, verb, arguments)}
+            except AgileDartError as error:
+                told = {"error": str(error)}
+            sys.stdout.write(json.dumps(told) + "\n")
+            sys.stdout.flush()
+        runner.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,230 @@
+"""A pipeline project on the log of a real mesh: updates, a refresh and a back-fill, each compared with a plain reference."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from agiledart_cli.main import run_cli
+from tests.e2e.mesh import Mesh, mesh
+from tests.spark.written import SINK, Written, reader_token, submit, wait_for_end
+
+HAS_CONNECT = all(importlib.util.find_spec(name) is not None for name in ("grpc", "grpc_status", "zstandard", "yaml"))
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(
+        not HAS_CONNECT, reason="pipelines need Spark Connect and pyyaml:  pip install -e '.[pipeline]'"
+    ),
+]
+
+CHECKS = """EXPECTATIONS = {
+    "card": "nullif(payment, 'CSH') = 'CRD'",
+    "plausible": "seconds < 1200",
+}
+"""
+"""The first is null for a part of the rows: they must be in quarantine, too."""
+
+
+class Driver:
+    """One session of a project, in a process of its own."""
+
+    def __init__(self, project: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.pipeline_driver", str(project)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, *line: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(line) + "\n")
+        self._process.stdin.flush()
+        told = json.loads(self._process.stdout.readline())
+        assert "error" not in told, told["error"]
+        return told["answer"]
+
+    def fault(self, *line: str) -> str:
+        with pytest.raises(AssertionError) as caught:
+            self.ask(*line)
+        return str(caught.value).partition("\n")[0]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Mesh]:
+    with mesh(2) as running:
+        write_rows(running)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def written(made: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    token = reader_token(made.agents[0], tmp_path_factory.mktemp("token") / "reader.token", f"sink:{SINK}")
+    return Written(made.agents[0], token)
+
+
+@pytest.fixture(scope="module")
+def project(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("projects") / "taxi"
+    assert run_cli(["pipeline", "init", str(folder), "--token-file", str(written.token)]) == 0
+    silver = folder / "transformations" / "silver.py"
+    text = silver.read_text()
+    begin, end = text.index("EXPECTATIONS = {"), text.index("def checked")
+    silver.write_text(f"{text[:begin]}{CHECKS}\n\n{text[end:]}")
+    return folder
+
+
+def write_rows(running: Mesh, count: int = 400) -> None:
+    first, second = running.agents
+    submit(second, f"taxi:?count={count}@a2", f"log:{SINK}?partitions=2@a1")
+    assert wait_for_end(first) == "finished"
+
+
+def check(driver: Driver, written: Written) -> None:
+    """Compare each table with what the log itself holds, by a plain program."""
+    columns = (
+        "taxi, pickup_at, dropoff_at, start_cell, end_cell, seconds, miles, fare_cents, tip_cents, total_cents, payment"
+    )
+    rows = written.rows()
+    text = columns.replace("pickup_at", "unix_micros(pickup_at)").replace("dropoff_at", "unix_micros(dropoff_at)")
+    bronze = Counter(tuple(row) for row in driver.ask("sql", f"select {text}, unix_micros(read_at) from bronze"))
+    assert bronze == rows
+    [[places]] = driver.ask("sql", "select count(distinct _log, _partition, _offset) from bronze")
+    assert places == rows.total()
+    reasons: Counter[tuple[str, ...]] = Counter()
+    for row, times in rows.items():
+        seconds, payment = row[5], row[10]
+        reasons[tuple(["card"] * (payment != "CRD") + ["plausible"] * (seconds >= 1200))] += times
+    assert len(reasons) == 4
+    failed = driver.ask("sql", "select _failed, count(*) from quarantine group by 1")
+    assert Counter({tuple(names): number for names, number in failed}) == Counter(
+        {names: number for names, number in reasons.items() if names}
+    )
+    good = [row for row, times in rows.items() for _ in range(times) if row[10] == "CRD" and row[5] < 1200]
+    [[silver]] = driver.ask("sql", "select count(*) from silver")
+    assert silver == len(good)
+    gold = driver.ask(
+        "sql", "select unix_micros(window_start), start_cell, end_cell, trips, revenue_cents from routes_by_quarter"
+    )
+    quarter = 900_000_000
+    wanted: dict[tuple[Any, ...], list[int]] = {}
+    for row in good:
+        sums = wanted.setdefault((row[2] // quarter * quarter, row[3], row[4]), [0, 0])
+        sums[0] += 1
+        sums[1] += row[9]
+    assert sorted(gold) == sorted([*key, *sums] for key, sums in wanted.items())
+    [[trips]] = driver.ask("sql", "select sum(trips) from revenue_by_area")
+    assert trips == len(good)
+
+
+def test_tables_equal_a_plain_reference_after_each_update(
+    made: Mesh, written: Written, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = Driver(project)
+    first = driver.ask("update")
+    assert first["tables"]["bronze"]["rows"] == written.committed()
+    assert set(first["quarantined"]["quarantine"]) == {"card", "plausible"}
+    check(driver, written)
+    before = written.committed()
+    write_rows(made)
+    later = driver.ask("update")  # an edge that Spark loses shows from the second update on
+    assert later["tables"]["bronze"]["rows"] == written.committed() - before
+    check(driver, written)
+    assert sum(later["read_up_to"].values()) == written.committed()
+
+    driver.ask("update", "silver")
+    check(driver, written)
+    [[day]] = driver.ask("sql", "select string(min(_day)) from bronze")
+    [[of_day]] = driver.ask("sql", f"select count(*) from bronze where _day = '{day}'")
+    assert driver.ask("backfill", day) == of_day
+    check(driver, written)
+    assert "There is no table silvr; there are bronze" in driver.fault("update", "silvr")
+
+    driver.ask("export", "silver", str(tmp_path / "silver"))
+    [[silver]] = driver.ask("sql", "select count(*) from silver")
+    assert pyarrow.parquet.read_table(tmp_path / "silver").num_rows == silver
+
+    assert run_cli(["pipeline", "run", "--project", str(project)]) == 1
+    assert "Another process (pid" in capsys.readouterr().err
+    driver.close()
+    assert run_cli(["pipeline", "status", "--project", str(project), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"]["silver"]["state"] == "completed"
+
+
+def test_a_new_process_goes_on_where_the_last_one_was_killed(made: Mesh, written: Written, project: Path) -> None:
+    write_rows(made)
+    driver = Driver(project)
+    driver.ask("sql", "select 1")
+    assert driver._process.stdin is not None
+    driver._process.stdin.write('["update"]\n')
+    driver._process.stdin.flush()
+    offsets = project / "state" / "storage"
+    count = len(list(offsets.rglob("offsets/*")))
+    while len(list(offsets.rglob("offsets/*"))) == count and driver._process.poll() is None:
+        pass  # until the first query of the update has planned its micro-batch
+    driver.kill()
+    driver = Driver(project)
+    driver.ask("update")
+    check(driver, written)
+    driver.close()
+
+
+MISTAKES = (
+    (
+        "silver",
+        "return checked().passed",
+        'return spark.readStream.table("bronze").withColumn("x", dp.__name__)',
+        r"transformations/silver\.py:\d+, table silver: .*",
+    ),
+    (
+        "silver",
+        "return checked().passed",
+        'return spark.readStream.table("bronze").withColumnRenamed("taxi", "cab")',
+        r"transformations/silver\.py:\d+, table silver: withColumnRenamed on the table bronze of this pipeline.*select\(",
+    ),
+    (
+        "silver",
+        "return checked().passed",
+        "return checkd().passed",
+        r"transformations/silver\.py:\d+, table silver: NameError",
+    ),
+    ("bronze", "import read_logs", "import read_log", r"transformations/bronze\.py:\d+: ImportError"),
+    ("silver", "def silver():", "def silver(:", r"transformations/silver\.py:\d+: SyntaxError"),
+)
+
+
+def test_mistakes_name_file_line_and_table(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "taxi"
+    shutil.copytree(project, folder, ignore=shutil.ignore_patterns("state"))
+    driver = Driver(folder)
+    for name, old, new, said in MISTAKES:
+        file = folder / "transformations" / f"{name}.py"
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+        fault = driver.fault("update")
+        assert re.search(said, fault), fault
+        file.write_text(text)
+    driver.close()

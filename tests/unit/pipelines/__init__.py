@@ -1,0 +1,1 @@
+"""Data pipelines, as far as they need no Spark."""

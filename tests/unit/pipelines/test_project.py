@@ -1,0 +1,124 @@
+"""A project on disk: files of a new one, and messages about faults in it."""
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from agiledart_cli.main import run_cli
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_pipelines.edges import Edge, downstream, lost_edges
+from agiledart_pipelines.logs import log_options, time_field_of
+from agiledart_pipelines.project import open_project
+from agiledart_pipelines.template import PLAIN, write_project
+
+yaml = pytest.importorskip("yaml", reason="pyyaml is not installed (extra [pipeline])")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_project(tmp_path / "taxi", "york,porto", 'identityFile = "reader.identity"')
+    return tmp_path / "taxi"
+
+
+def test_a_new_project_is_read(folder: Path) -> None:
+    project = open_project(folder / "transformations")
+    assert (project.name, project.database, project.root) == ("taxi", "default", folder)
+    assert project.table_folder("bronze") == folder / "state" / "tables" / "bronze"
+    identity = str(folder / "reader.identity")
+    assert log_options(folder) == {"metadata": "true", "sink": "york,porto", "identityFile": identity}
+    assert time_field_of(folder) == "dropoff_at"
+    for file in (folder / "transformations").glob("*.py"):
+        compile(file.read_text(), str(file), "exec")
+    with pytest.raises(ConfigurationError, match="has a pipeline already"):
+        write_project(folder, "york", "")
+
+
+def test_a_plain_project_has_no_gold(tmp_path: Path) -> None:
+    files = write_project(tmp_path / "rooms", "temperatures", "", PLAIN, "measured_at")
+    assert "gold.py" not in [file.name for file in files]
+    assert '"measured_at is not null"' in (tmp_path / "rooms" / "transformations" / "silver.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "cannot be read"),
+        ("name: taxi", "needs name: and libraries:"),
+        ("name: taxi\nlibraries: [x]\nconfiguration:\n  spark.x: 2", "maps names of settings to texts"),
+    ],
+)
+def test_a_faulty_specification_is_reported(folder: Path, text: str, said: str) -> None:
+    (folder / "spark-pipeline.yml").write_text(text)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        open_project(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_faulty_file_of_logs_is_reported(folder: Path) -> None:
+    file = folder / "agiledart-pipeline.toml"
+    file.write_text("[logs")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        log_options(folder)
+    file.write_text("sink = 'york'")
+    with pytest.raises(ConfigurationError, match=r"needs a table \[logs\]"):
+        log_options(folder)
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="agiledart pipeline init"):
+        log_options(folder)
+
+
+def hold(folder: Path, held: "multiprocessing.Event", end: "multiprocessing.Event") -> None:  # type: ignore[valid-type]
+    with open_project(folder).locked():
+        held.set()  # type: ignore[attr-defined]
+        end.wait(60)  # type: ignore[attr-defined]
+
+
+def test_two_updates_at_once_are_refused(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    held, end = context.Event(), context.Event()
+    other = context.Process(target=hold, args=(folder, held, end))
+    other.start()
+    assert held.wait(60)
+    with (
+        pytest.raises(OperationFailed, match=rf"Another process \(pid {other.pid}\) updates taxi"),
+        open_project(folder).locked(),
+    ):
+        pass
+    end.set()
+    other.join()
+    with open_project(folder).locked():
+        pass
+
+
+def test_a_folder_without_a_project_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["pipeline", "status", "--project", str(tmp_path)]) == 2
+    assert "agiledart pipeline init NAME" in capsys.readouterr().err
+    assert run_cli(["pipeline", "run", "--every", "soon"]) == 2
+    assert "no span such as 30s" in capsys.readouterr().err
+    assert run_cli(["pipeline", "backfill", "monday"]) == 2
+    assert "no day such as 2013-01-07" in capsys.readouterr().err
+
+
+def test_a_project_without_an_update_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["pipeline", "status", "--project", str(folder)]) == 1
+    assert "has not been updated yet" in capsys.readouterr().err
+
+
+EDGES = {
+    "bronze": [],
+    "silver": [Edge("bronze", True)],
+    "late": [Edge("silver", True, "withColumn")],
+    "gold": [Edge("silver", False)],
+    "other": [Edge("elsewhere", True, "withColumn")],
+}
+
+
+def test_edges_that_spark_would_lose() -> None:
+    assert lost_edges(EDGES, list(EDGES)) == {"late": [Edge("silver", True, "withColumn")]}
+
+
+def test_tables_that_read_others() -> None:
+    assert downstream(EDGES, ["bronze"]) == ["bronze", "silver", "late", "gold"]
+    assert downstream(EDGES, ["bronze"], streams_only=True) == ["bronze", "silver", "late"]
+    assert downstream(EDGES, ["gold"]) == ["gold"]
