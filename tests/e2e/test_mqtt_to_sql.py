@@ -55,7 +55,7 @@ def test_nothing_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AGILEDART_CREDENTIALS", str(credentials))
     with Broker(tmp_path) as broker, mesh(3) as made:
         state_dir = str(made.agents[0].state_dir)
-        source = f"readings=mqtt://127.0.0.1:{broker.port}/rooms/+/t?qos=1&session=rooms@a2"
+        source = f"readings=mqtt://127.0.0.1:{broker.port}/rooms/+/t?qos=1@a2"
         words = ["--set", source, "--set", "report=sql:plant?table=warm&key=number&create=1@a3", "--agent", state_dir]
         dry = cli("submit", "--dry-run", "rooms.py:rooms", *words, cwd=tmp_path)
         assert dry.returncode == 0, dry.stdout + dry.stderr

@@ -406,6 +406,12 @@ class ExecutorPool:
             executor.gone.set()
             executor.watch.close()
 
+    async def until_gone(self, application: str, version: int) -> None:
+        """Wait until no process of this run is left here."""
+        for process in (*self._running.values(), *self._ending.values()):
+            if (process.application, process.version) == (application, version):
+                await process.gone.wait()
+
     def _of(self, application: str, version: int) -> list[ExecutorProcess]:
         return [e for e in self._running.values() if (e.application, e.version) == (application, version)]
 

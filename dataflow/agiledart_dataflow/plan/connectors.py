@@ -16,6 +16,9 @@ from agiledart_kernel.errors import ConfigurationError
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 
+KEEPS_SESSIONS = ("mqtt", "mqtts")
+"""Sources for which another system keeps input while they are away, until a run's end."""
+
 LOCAL_KINDS = ("list", "call", "batches", "collect")
 """Connectors whose data are objects of this process; they cannot be submitted to other nodes."""
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.plan.connectors import KEEPS_SESSIONS
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
+from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
@@ -19,11 +21,12 @@ from agiledart_node.hosting.hosted_application import (
     planned_for,
     report_key,
 )
-from agiledart_node.records.application import FINISHED
+from agiledart_node.records.application import FINISHED, SPECIFICATION_CODEC
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import (
     DrainLocalSources,
+    EndSourceSessions,
     PrepareExecutors,
     StartInstances,
     StartLocalSources,
@@ -326,10 +329,22 @@ class ApplicationHost:
             del self._closed[next(iter(self._closed))]
         if not hosted.has_moved:  # otherwise the run may move back here
             self._verifier.mark_executed(hosted.part, ran=hosted.is_flowing)
+            self._end_sessions(hosted)
         why = reason or f"{hosted.part.application} was ended"
         self._closed[hosted.part.number] = (hosted.part.attempt, hosted.key, why)
         self.on_close(hosted)
         self.on_capacity_changed()
+
+    def _end_sessions(self, hosted: HostedApplication) -> None:
+        """Let brokers forget the sessions of its sources."""
+        try:
+            sources = SPECIFICATION_CODEC.decode(hosted.part.specification).sources
+        except RemoteProtocolError:
+            return
+        if any(source.connector is not None and source.connector.kind in KEEPS_SESSIONS for source in sources):
+            known = {peer.node for peer in self._context.known()}
+            lost = tuple(peer.node for peer in hosted.part.nodes if peer.node not in known)
+            self._context.emit(EndSourceSessions(hosted.part, lost))
 
     def why_closed(self, hosted: HostedApplication) -> str:
         """Return why it ended here, as long as that is remembered; empty: it has finished."""

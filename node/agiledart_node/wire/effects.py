@@ -285,6 +285,18 @@ class StopInstances(Effect, frozen=True, gc=False):
     version: int
 
 
+class EndSourceSessions(Effect, frozen=True, gc=False):
+    """Let the systems that sources read from forget what they keep for a run that has ended for good.
+
+    Args:
+        part: of the run.
+        lost: its nodes that this node does not know any more: their sources' sessions are ended from here.
+    """
+
+    part: DeploymentPart
+    lost: tuple[NodeId, ...] = ()
+
+
 class ReadTap(Effect, frozen=True, gc=False):
     """Sample the rows that leave this step in the local executors for some seconds more, and return those after this number.
 

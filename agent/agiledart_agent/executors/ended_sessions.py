@@ -1,0 +1,67 @@
+"""Sessions that brokers keep for the sources of a run that has ended: a process of its own ends them there.
+
+The connectors' libraries and the users' secrets never enter the agent's process for it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Container
+from typing import Final
+
+import msgspec
+
+from agiledart_agent.executors.bare_process import executor_environment
+from agiledart_agent.settings import AgentSettings
+from agiledart_connectors.mqtt.broker_session import EndedSession, SessionRequest
+from agiledart_dataflow.plan.connectors import KEEPS_SESSIONS
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.specification import Specification
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.node_id import NodeId
+
+SECONDS: Final = 120.0
+"""Time for one process; it tries again while a broker is away."""
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+_SPECIFICATION: Codec[Specification] = Codec(Specification)
+
+
+def sessions_of(part: DeploymentPart, network: bytes, homes: Container[NodeId]) -> tuple[EndedSession, ...]:
+    """Return the sources of a run at these nodes for which a broker may keep a session."""
+    steps = {step.index: step for step in _SPECIFICATION.decode(part.specification).sources}
+    stages = _PLAN.decode(part.plan).stages
+    sessions = []
+    for (stage, index), peer in sorted(part.places().items()):
+        step = steps.get(stages[stage].steps[0])
+        if step is None or step.connector is None or step.connector.kind not in KEEPS_SESSIONS:
+            continue
+        if peer.node in homes:
+            sessions.append(EndedSession(step.connector, network, part.application, step.name, index))
+    return tuple(sessions)
+
+
+async def end_sessions(settings: AgentSettings, request: SessionRequest) -> list[str]:
+    """End sessions; return why some are left."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "agiledart_executor.ending_sessions",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            cwd=str(settings.state_dir), env=executor_environment(os.environ), start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return [f"sessions at brokers are left: no process could be started: {error.strerror}"]
+    try:
+        answer, _ = await asyncio.wait_for(process.communicate(msgspec.msgpack.encode(request)), SECONDS)
+        return msgspec.msgpack.decode(answer, type=list[str])
+    except TimeoutError:
+        return [f"sessions at brokers are left: their brokers did not answer for {SECONDS:.0f} s"]
+    except (OSError, msgspec.MsgspecError):
+        return [f"sessions at brokers are left: the process that ends them ended (code {process.returncode})"]
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,1 @@
+"""Ending of the sessions that brokers keep for ended runs, in a process of its own."""
