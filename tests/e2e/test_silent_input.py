@@ -138,6 +138,12 @@ class Matches:
         stages = {stage["name"]: stage["instances"] for stage in self.status().get("stages", ())}
         return sum(one["steps"]["payments"]["rows_in"] for one in stages.get("payments", ()) if one.get("steps"))
 
+    def awaited(self) -> tuple[list[str], list[str]]:
+        """The sources that are silent, and those whose rows wait."""
+        instances = [instance for stage in self.status()["stages"] for instance in stage["instances"]]
+        told = next(instance["awaited_input"] for instance in instances if "awaited_input" in instance)
+        return told["sources"], told["held"]
+
     def until_epochs(self, more: int) -> None:
         """Wait for so many further epochs."""
         before = self.committed()
@@ -157,6 +163,7 @@ def test_epochs_go_on_and_a_kill_costs_no_row_while_one_input_is_silent(
         wait_for(lambda: job.read() > 0, 60, "payments are read")
         job.until_epochs(3)
         assert job.read() < PAYMENTS, "the rows that wait are bounded"
+        assert job.awaited() == (["orders"], ["payments"])
         agent = ring.agent(name)
         agent.kill()
         agent.start()
