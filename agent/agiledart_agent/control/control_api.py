@@ -44,6 +44,9 @@ MAX_CONTROL_CLIENTS = 64
 MAX_OPEN_REQUESTS = 32
 """Unanswered requests of one client."""
 
+CLOSE_SECONDS = 1.0
+"""Time for connections to end when the agent does."""
+
 MAX_SOCKET_PATH_BYTES = 107
 """Linux's `sun_path` without its final zero."""
 
@@ -107,6 +110,7 @@ class ControlApi:
         self._asked: dict[int, tuple[ControlPeer, int]] = {}
         self._number = 0
         self._clients = 0
+        self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self._server: asyncio.AbstractServer | None = None
         self._path: Path | None = None
         self._cookie = b""
@@ -196,9 +200,15 @@ class ControlApi:
         self._path = path
 
     async def close(self) -> None:
-        """Stop listening and remove the socket file."""
+        """Refuse open requests, stop listening, end all connections and remove the socket file."""
+        for request in list(self._asked):
+            self.refuse(request, "This agent ends now. What it has begun goes on; ask another one: --agent.")
         if self._server is not None:
             self._server.close()
+        for writer in self._connections.values():
+            writer.close()  # a task that the loop must cancel instead is reported as an internal error
+        if self._connections:
+            await asyncio.wait(list(self._connections), timeout=CLOSE_SECONDS)
         if self._path is not None:
             for path in (self._path, self._path.with_name(COOKIE)):
                 path.unlink(missing_ok=True)
@@ -209,6 +219,9 @@ class ControlApi:
             writer.close()
             return
         frames = FrameReader(MAX_FRAME_BYTES)
+        task = asyncio.current_task()
+        assert task is not None  # asyncio's server runs each connection as a task
+        self._connections[task] = writer
         self._clients += 1
         has_proven = False
         try:
@@ -228,6 +241,7 @@ class ControlApi:
             pass
         finally:
             self._clients -= 1
+            self._connections.pop(task, None)
             self.forget(client)
             writer.close()
 

@@ -293,3 +293,34 @@ def test_a_changing_request_needs_a_signed_command() -> None:
     checked = command_terms(Submit("x", b"", b"", dry_run=True))
     assert checked is not None
     assert checked.verb == CHECK, "a dry-run command authorises no run"
+
+
+def test_an_ending_agent_refuses_open_requests_and_ends_connections(tmp_path: Path) -> None:
+    problems: list[object] = []
+
+    async def play() -> bytes:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        asked = asyncio.Event()
+        local = Principal("admin", "", b"node")
+        control = ControlApi(lambda *_: asked.set(), lambda *_: None, local, lambda *_: None)
+        await control.listen(tmp_path / "control.sock")
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "control.sock")
+        cookie = (tmp_path / "control.cookie").read_bytes()
+        writer.write(
+            frame(FrameKind.HELLO, cookie) + frame(FrameKind.CONTROL, CONTROL.encode(ControlRequest(7, Info())))
+        )
+        await writer.drain()
+        await asked.wait()
+        await control.close()
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    frames = FrameReader(MAX_FRAME_BYTES)
+    frames.feed(asyncio.run(play()))
+    item = frames.next()
+    assert item is not None
+    refusal = CONTROL.decode(item[1])
+    assert isinstance(refusal, ControlRefusal)
+    assert (refusal.request, "This agent ends now" in refusal.text) == (7, True)
+    assert problems == []
