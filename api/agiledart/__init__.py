@@ -36,7 +36,7 @@ from agiledart.connectors import (
 )
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
-from agiledart_dataflow.data.schema import Alias, ReadTime, Retained, Topic
+from agiledart_dataflow.data.schema import Alias, Format, Loose, ReadTime, Retained, Topic
 from agiledart_dataflow.event_time.windows import counted, hopping, session, sliding, tumbling
 from agiledart_dataflow.expressions.aggregates import count, window_end, window_start
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
@@ -61,9 +61,11 @@ __all__ = [
     "Either",
     "Entry",
     "Expression",
+    "Format",
     "Joined",
     "KeyedOperator",
     "KeyedStream",
+    "Loose",
     "Match",
     "OperationFailed",
     "Overload",

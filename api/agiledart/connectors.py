@@ -22,21 +22,36 @@ def csv(
     malformed: str | None = None,
     follow: bool | None = None,
     format: str | None = None,  # noqa: A002  the option's name on the command line
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    quote: str | None = None,
+    encoding: str | None = None,
+    skip: int | None = None,
+    zone: str | None = None,
+    places: int | None = None,
     roll_bytes: str | None = None,
     roll_age: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Return a CSV file as source (plain or gzip) or as sink.
+    """Return a CSV file as source (plain, or packed by gzip, bzip2, xz or Zstandard) or as sink.
 
     Args:
         path: of the file on the node that reads or writes it; for a source also a folder or a pattern (`in/*.csv`).
         speed: source: pace by event time, as a multiple of real time; default as fast as possible.
         header: source: whether the first line names the columns. By default it does if it names all fields of the rows. Then
             columns are matched by name, and others are ignored.
-        null: sink: text for None; default `NULL`.
+        null: text for None; default `NULL`. A source takes it and an empty column for None where the field may be None, and
+            knows several texts, separated by commas.
         malformed: source: `count` malformed records (the default; the first few are reported), or `fail` at the first.
         follow: source: also read appended lines and new files, without end; file rotation is supported.
         format: source: format of the lines, if not CSV: `json`, `text`, `senml`, `raw`.
+        delimiter: character between columns, default `,`; also `tab`.
+        decimal: character before the places of numbers, default `.`; with `,` the delimiter is another.
+        quote: source: character around texts with delimiters or line ends, default `"`; `none`: there is none.
+        encoding: source: of the files, such as `cp1252` or `utf-16`; default `utf-8`. Lines with other bytes are malformed.
+        skip: source: lines to pass over at the beginning of each file, before a header.
+        zone: source: zone of times that state none, such as `Europe/Berlin`; default UTC.
+        places: sink: most decimal places of numbers; by default all, so that they are read back equal.
         roll_bytes, roll_age: sink: begin a new file (`NAME-00001.csv`, …) at this size, like `64MiB`, or age, like `1h`; files
             that are complete lose the ending `.part`.
         at: node that reads or writes the file.
@@ -50,6 +65,13 @@ def csv(
         malformed=malformed,
         follow=follow,
         format=format,
+        delimiter=delimiter,
+        decimal=decimal,
+        quote=quote,
+        encoding=encoding,
+        skip=skip,
+        zone=zone,
+        places=places,
         roll_bytes=roll_bytes,
         roll_age=roll_age,
         at=at,
@@ -83,6 +105,8 @@ def jsonl(
     speed: float | None = None,
     malformed: str | None = None,
     follow: bool | None = None,
+    encoding: str | None = None,
+    zone: str | None = None,
     roll_bytes: str | None = None,
     roll_age: str | None = None,
     at: str = "",
@@ -98,6 +122,8 @@ def jsonl(
         speed=speed,
         malformed=malformed,
         follow=follow,
+        encoding=encoding,
+        zone=zone,
         roll_bytes=roll_bytes,
         roll_age=roll_age,
         at=at,
@@ -108,15 +134,26 @@ def lines(
     path: str,
     *,
     follow: bool | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
     format: str | None = None,  # noqa: A002  the option's name on the command line
     malformed: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a source in which each line of a file (plain or gzip) is a text: a `str`, or the only field of the row.
 
-    Arguments as for `csv`.
+    Arguments as for `csv`; with `header` each file's first line is passed over.
     """
-    return connector("lines", path, follow=follow, format=format, malformed=malformed, at=at)
+    return connector(
+        "lines",
+        path,
+        follow=follow,
+        header=header,
+        encoding=encoding,
+        format=format,
+        malformed=malformed,
+        at=at,
+    )
 
 
 def stdout(*, format: str | None = None, at: str = "") -> Connector:  # noqa: A002  the option's name on the command line

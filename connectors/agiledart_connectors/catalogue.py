@@ -20,10 +20,10 @@ _RECORDS: Final = Guarantee(
     can_rewind=True,
     acknowledges="position; the group every few seconds, exactly-once: with the epoch",
 )
-_KAFKA: Final = ("credentials", "format", "from", "group", "sasl", "share", "to")
+_KAFKA: Final = (*_FORMAT, "credentials", "from", "group", "sasl", "share", "to")
 _KAFKA_TLS: Final = ("ca", "cert", "cert_key")
 
-_PUSH: Final = ("credentials", "format", "listen", "max_bytes")
+_PUSH: Final = (*_FORMAT, "credentials", "listen", "max_bytes")
 _POLL: Final = ("cursor", "member", "poll", "since")
 _POSTED: Final = Guarantee(
     "posted: none lost that a client sends again until it reads 202; may repeat. Asked for: may lose; with cursor= read again"
@@ -65,32 +65,32 @@ SOURCES: Final = {
         ConnectorKind(
             "mqtt", "messages of an MQTT broker", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
             acknowledges="when read, exactly-once: on the disk (QoS 1, 2)"),
-            ("client", "credentials", "format", "qos", "session", "session_expiry", "version"),
+            (*_FORMAT, "client", "credentials", "qos", "session", "session_expiry", "version"),
             "mqtt", "paho", "mqtt.mqtt_reader:open_source", "mqtt.mqtt_probe:probe_source",
         ),
         ConnectorKind(
             "mqtts", "the same over TLS", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
             acknowledges="when read, exactly-once: on the disk (QoS 1, 2)"),
-            ("ca", "cert", "client", "credentials", "format", "key", "qos", "session", "session_expiry", "version"),
+            (*_FORMAT, "ca", "cert", "client", "credentials", "key", "qos", "session", "session_expiry", "version"),
             "mqtt", "paho", "mqtt.mqtt_reader:open_source", "mqtt.mqtt_probe:probe_source",
         ),
         ConnectorKind("parquet", "Parquet files", _AGAIN, (), "columns", "pyarrow", "files.columns_reader:open_source"),
         ConnectorKind(
-            "serial", "lines of a serial line", _LOST, ("baud", "format", "mode"), "industry", "serial",
+            "serial", "lines of a serial line", _LOST, (*_FORMAT, "baud", "mode"), "industry", "serial",
             "serial_line.serial_listener:open_source", "serial_line.serial_listener:probe",
         ),
         ConnectorKind(
             "sql", "rows of a table, in the order of growing columns", _AGAIN, ("cursor", "poll", "table"),
             "sql", "sqlalchemy", "sql.sql_reader:open_source", "sql.table_probe:probe_source",
         ),
-        ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"),
+        ConnectorKind("tcp", "lines of TCP connections", _LOST, (*_FORMAT, "listen", "reconnect"),
             opens="tcp.line_socket:open_source"),
         ConnectorKind(
-            "ws", "messages of a WebSocket server", _LOST, ("credentials", "format", "hello"),
+            "ws", "messages of a WebSocket server", _LOST, (*_FORMAT, "credentials", "hello"),
             "websocket", "websockets", "websocket.websocket_listener:open_source", "websocket.websocket_session:probe",
         ),
         ConnectorKind(
-            "wss", "the same over TLS", _LOST, ("ca", "credentials", "format", "hello"),
+            "wss", "the same over TLS", _LOST, (*_FORMAT, "ca", "credentials", "hello"),
             "websocket", "websockets", "websocket.websocket_listener:open_source", "websocket.websocket_session:probe",
         ),
     )
@@ -125,7 +125,10 @@ SINKS: Final = {
     kind.name: kind
     for kind in (
         ConnectorKind("collect", "a list of this process", Guarantee("kept in memory"), opens="memory:open_sink"),
-        ConnectorKind("csv", "a CSV file", _TORN, ("null", *_ROLLS), opens="files.text_writer:open_sink"),
+        ConnectorKind(
+            "csv", "a CSV file", _TORN, ("decimal", "delimiter", "null", "places", *_ROLLS),
+            opens="files.text_writer:open_sink",
+        ),
         ConnectorKind("http", "rows posted to a server, as JSON arrays", _HOOKED, _HOOK, opens="http.webhook:open_sink"),
         ConnectorKind("https", "the same over TLS", _HOOKED, _HOOK, opens="http.webhook:open_sink"),
         ConnectorKind("influx", "points of InfluxDB 1, 2 or 3", _SAME, _POINTS, opens="influx.influx_writer:open_sink"),

@@ -2,11 +2,14 @@
 
 import codecs
 import csv
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final
 
+from agiledart_connectors.codecs.rendering import DEFAULT_FORM, CsvForm
+from agiledart_connectors.options import number
 from agiledart_dataflow.data.utc_times import zone_named
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError
@@ -21,6 +24,11 @@ DECODER_OPTIONS: Final = (*CSV_OPTIONS, *TEXT_OPTIONS)
 _NAMED: Final = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 _UTF8: Final = "utf-8"
 
+NULL: Final = DEFAULT_FORM.null
+"""Text that stands for None, beside an empty column."""
+
+_MAX_PLACES: Final = 17
+
 
 @dataclass(frozen=True)
 class CsvDialect:
@@ -30,20 +38,35 @@ class CsvDialect:
         delimiter: character between columns.
         decimal: character before the places of a number.
         quote: character around texts that hold one of the others, or line ends; "": there is none.
-        nulls: texts that stand for None, in fields that may be None.
+        nulls: texts that stand for None, in fields that may be None, unless they are quoted.
         zone: of times that state none; None: UTC.
     """
 
     delimiter: str = ","
     decimal: str = "."
     quote: str = '"'
-    nulls: frozenset[str] = frozenset(("",))
+    nulls: frozenset[str] = frozenset(("", NULL))
     zone: tzinfo | None = None
 
     @property
     def quote_byte(self) -> bytes:
         """Return the quote as it stands in bytes; b"" where there is none."""
         return self.quote.encode()
+
+    def may_be_quoted(self, record: str, cell: str) -> bool:
+        """Return whether a cell of a record may be written in quotes: `""` is an empty text, and not None."""
+        return bool(self.quote) and f"{self.quote}{cell}{self.quote}" in record
+
+    def are_quoted(self, record: str, count: int) -> list[bool]:
+        """Return for each of so many cells of a record whether it is written in quotes."""
+        quote, delimiter = re.escape(self.quote), re.escape(self.delimiter)
+        cell = re.compile(rf"(?:({quote})(?:[^{quote}]|{quote}{quote})*{quote}|[^{delimiter}]*)(?:{delimiter}|$)")
+        quoted: list[bool] = []
+        at = 0
+        while len(quoted) < count and (match := cell.match(record, at)) is not None:
+            quoted.append(match[1] is not None)
+            at = match.end()
+        return quoted + [False] * (count - len(quoted))
 
     def reader(self, lines: Iterable[str]) -> Any:
         """Return Python's reader of these lines, which refuses what RFC 4180 does not allow."""
@@ -94,8 +117,18 @@ def decoder_options(connector: Connector) -> DecoderOptions:
         raise ConfigurationError(
             f"{connector.url()}: with decimal=, the columns are separated by another character: add delimiter=;"
         )
-    nulls = frozenset(("", *connector.option("null").split(",")))
+    nulls = frozenset(("", *connector.option("null", NULL).split(",")))
     return DecoderOptions(CsvDialect(delimiter, decimal, quote, nulls, zone_of(connector)), _encoding(connector))
+
+
+def csv_form(connector: Connector) -> CsvForm:
+    """Return the form in which a sink writes CSV. Raises `ConfigurationError`: an option has no such value."""
+    delimiter = _character(connector, "delimiter", ",")
+    decimal = _character(connector, "decimal", ".")
+    if delimiter == decimal:
+        raise ConfigurationError(f"{connector.url()}: delimiter and decimal are different characters")
+    places = number(connector, "places", 0, most=_MAX_PLACES) if connector.option("places") else None
+    return CsvForm(connector.option("null", NULL), places, delimiter, decimal)
 
 
 def zone_of(connector: Connector) -> tzinfo | None:

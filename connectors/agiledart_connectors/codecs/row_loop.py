@@ -67,7 +67,7 @@ def compile_loop(
     """
     read = [f"a{i}" for i in range(width)]
     names = [read[place] for place in places]
-    conversions = _conversions(rules, names, dialect)
+    conversions = _conversions(rules, names, dialect, records=records)
     columns = iter(names)
     made = ", ".join("wall_ns" if is_read_time else next(columns) for is_read_time in fields)
     push = f"push({make.format(f'({made},)')})"
@@ -92,6 +92,7 @@ def compile_loop(
         **scope,
         **{f"read{number}": rule.read for number, rule in enumerate(rules)},
         "nulls": dialect.nulls,
+        "quoted_null": dialect.may_be_quoted,
         "doubtful": _DOUBTFUL.search,
         "decimal": Decimal,
         "boolean": read_boolean,
@@ -103,7 +104,9 @@ def compile_loop(
     return loop
 
 
-def _conversions(rules: Sequence[ColumnRule], names: Sequence[str], dialect: CsvDialect) -> _Conversions:
+def _conversions(
+    rules: Sequence[ColumnRule], names: Sequence[str], dialect: CsvDialect, *, records: bool
+) -> _Conversions:
     has_nulls = dialect.nulls != {""}
     lines: list[str] = []
     sums: list[str] = []
@@ -112,7 +115,7 @@ def _conversions(rules: Sequence[ColumnRule], names: Sequence[str], dialect: Csv
         kind, text = rule.kind, f"read{number}({name})"
         if kind is datetime:
             text = f"times{number}[{name}]"
-        elif rule.is_plain and not (rule.optional and has_nulls):
+        elif rule.is_plain:
             text = _FAST[kind].format(name)
             if kind in (float, int, Decimal):
                 numbers += f"{{{name}}}"
@@ -121,6 +124,8 @@ def _conversions(rules: Sequence[ColumnRule], names: Sequence[str], dialect: Csv
             elif kind in (float, Decimal):
                 text = f"careful_{kind.__name__.lower()}({name})"
         if rule.optional:
+            if records and kind is str:  # a quoted text is none of those that stand for None
+                lines.append(f"   if {name} in nulls and quoted_null(record.text, {name}): raise ValueError")
             absent = f"{name} in nulls" if has_nulls else f"not {name}"
             lines.append(f"   {name} = None if {absent} else {text}")
         elif text != name:

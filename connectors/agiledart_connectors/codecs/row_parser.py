@@ -195,10 +195,15 @@ class RowParser:
             )
         values = []
         nulls = self.dialect.nulls
+        quoted: list[bool] | None = None
         for place, rule in zip(self._places, self._rules, strict=True):
             text = texts[place]
+            is_null = rule.optional and text in nulls
+            if is_null and rule.kind is str and self.dialect.may_be_quoted(line, text):
+                quoted = quoted or self.dialect.are_quoted(line, self._width)
+                is_null = not quoted[place]
             try:
-                values.append(None if rule.optional and text in nulls else rule.read(text))
+                values.append(None if is_null else rule.read(text))
             except MalformedError as error:
                 raise MalformedError(
                     error.reason, f"{rule.name}: {bounded_repr(text)} is no {rule.word(text)}"

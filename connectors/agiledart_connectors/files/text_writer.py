@@ -11,8 +11,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from agiledart_connectors.codecs.decoder_options import csv_form
 from agiledart_connectors.codecs.dict_lines import reject_dict_rows
-from agiledart_connectors.codecs.rendering import columns_of, json_of
+from agiledart_connectors.codecs.rendering import CsvForm, columns_of, json_of
 from agiledart_connectors.files.appended_file import AppendedFile
 from agiledart_connectors.files.pending_files import PendingFiles, pending_files
 from agiledart_connectors.files.rolled_files import RolledFiles
@@ -381,7 +382,7 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
             raise ConfigurationError(f"{connector.url()}: format is csv or jsonl, not {form!r}")
     if form == "csv" and is_dict(row_type):
         reject_dict_rows("CSV")
-    render = _csv(row_type, connector.option("null", "NULL")) if form == "csv" else _json(row_type)
+    render = _csv(row_type, csv_form(connector)) if form == "csv" else _json(row_type)
     times = LatencyRecorder(row_type, clock)
     if connector.kind == "stdout" or connector.path in ("-", "/dev/stdout"):
         return TextWriter(sys.stdout.buffer, "standard output", render, times, owned=False)
@@ -407,13 +408,13 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
     return TextWriter(file, connector.path, render, times, owned=True)
 
 
-def _csv(row_type: Any, null: str) -> Render:
-    columns_for = columns_of(row_type, null)
+def _csv(row_type: Any, form: CsvForm) -> Render:
+    columns_for, delimiter = columns_of(row_type, form=form), form.delimiter
 
     def render(row: Any, now: int) -> bytes:
         columns: list[str] = []
         columns_for(row, now, columns)
-        return (",".join(columns) + "\n").encode("utf-8", "replace")
+        return (delimiter.join(columns) + "\n").encode("utf-8", "replace")
 
     return render
 

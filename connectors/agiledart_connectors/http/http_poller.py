@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from agiledart_connectors.codecs.decoder import Decoder
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import FORM, SIZE
 from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
@@ -152,5 +153,5 @@ def open_polling(connector: Connector, row_type: Any, read_options: ReadOptions)
             f"{connector.url()}: which server is asked? Write {connector.kind}://HOST:PORT/PATH; a source that listens says"
             " listen=1"
         )
-    decoder: Decoder = open_decoder(connector.option("format", "json"), row_type)
+    decoder: Decoder = open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
     return PayloadQueueReader(f"{address.server}{address.path}", decoder, HttpPoller(connector, address))

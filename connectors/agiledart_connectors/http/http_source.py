@@ -3,6 +3,7 @@
 import socket
 from typing import Any, Final
 
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.http.http_address import client_context, http_address
 from agiledart_connectors.options import ReadOptions, flag
@@ -35,7 +36,7 @@ def probe_source(connector: Connector, row_type: Any) -> str:
     if flag(connector, "listen"):
         open_source(connector, row_type, ReadOptions()).close()
         return "can listen"
-    open_decoder(connector.option("format", "json"), row_type)
+    open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
     return check_server_answers(connector)
 
 

@@ -25,6 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from agiledart_connectors.codecs.decoder import decoded
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExamples
 from agiledart_connectors.credentials import secret
@@ -206,7 +207,7 @@ class PushReader:
         self.path = address.path
         self.max_body = number(connector, "max_bytes", DEFAULT_MAX_BODY_BYTES, 1, MAX_BODY_BYTES_LIMIT)
         form = connector.option("format", "json")
-        self._decoder = open_decoder(form, row_type)
+        self._decoder = open_decoder(form, row_type, decoder_options(connector))
         self._is_lined = form in ("csv", "text", "raw")
         self._token = secret(connector.option("credentials"), "the token") if connector.option("credentials") else ""
         self._examples = MalformedExamples()

@@ -5,6 +5,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError
 
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.payloads import payload_renderer
 from agiledart_connectors.kafka import kafka_client
@@ -18,7 +19,7 @@ def probe_source(connector: Connector, row_type: Any) -> str:
     """Also whether its messages can become rows, and which partitions are its own."""
     address = kafka_address(connector)
     selection = topic_selection_of(connector, connector.option("group"))
-    open_decoder(connector.option("format", "json"), row_type)
+    open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
     partitions = asyncio.run(_partitions(address))
     own_share = selection.own_share(partitions)
     of = f" of {len(partitions)}" if selection.shares > 1 else ""

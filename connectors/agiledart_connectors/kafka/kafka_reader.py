@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from agiledart_connectors.codecs.decoder import decoded
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExamples
 from agiledart_connectors.kafka.kafka_address import KafkaAddress, kafka_address
@@ -41,7 +42,7 @@ class KafkaReader:
     stamps = True
 
     def __init__(self, connector: Connector, address: KafkaAddress, row_type: Any, fetch: Fetch = TopicFetcher) -> None:
-        self._decoder = open_decoder(connector.option("format", "json"), row_type)
+        self._decoder = open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
         self._group = connector.option("group")
         self._selection = topic_selection_of(connector, self._group)
         self._examples = MalformedExamples()

@@ -6,6 +6,7 @@ from typing import Any, Final
 import paho.mqtt.client as paho
 from paho.mqtt.properties import Properties
 
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address, check_filter
 from agiledart_connectors.mqtt.broker_link import client_of
@@ -26,7 +27,7 @@ def probe_source(connector: Connector, row_type: Any) -> str:
     """Also whether its payloads can become rows, and what the broker grants of the session."""
     address = broker_address(connector)
     check_filter(f"{connector.kind}:{connector.path}", address.topic)
-    open_decoder(connector.option("format", "json"), row_type)
+    open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
     session = session_settings(connector, address, SourceOrigin(application="dry-run"))
     granted = connect_once(address)
     text = _connected_text(address)

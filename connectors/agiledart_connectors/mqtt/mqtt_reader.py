@@ -23,6 +23,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from agiledart_connectors.codecs.decoder import decoded
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import FORM, SIZE, MalformedExamples
 from agiledart_connectors.mqtt.broker_address import BrokerAddress, broker_address, check_filter
@@ -63,7 +64,7 @@ class MqttReader:
     def __init__(
         self, connector: Connector, address: BrokerAddress, row_type: Any, origin: SourceOrigin | None = None
     ) -> None:
-        self._decoder = open_decoder(connector.option("format", "json"), row_type)
+        self._decoder = open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
         self._examples = MalformedExamples()
         self.on_malformed = self._examples.on_malformed
         self._message_fields = [

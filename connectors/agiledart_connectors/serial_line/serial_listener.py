@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import serial
 
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import UNLINED, open_decoder
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, TOO_LONG
 from agiledart_connectors.options import ReadOptions
@@ -86,10 +87,10 @@ def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) 
     mode, form = line_mode(connector), connector.option("format", "text")
     if form in UNLINED:
         raise ConfigurationError(f"{connector.url()}: {form} does not come in lines")
-    return PayloadQueueReader(mode.port, open_decoder(form, row_type), SerialListener(mode))
+    return PayloadQueueReader(mode.port, open_decoder(form, row_type, decoder_options(connector)), SerialListener(mode))
 
 
 def probe(connector: Connector, row_type: Any) -> str:
     """Is it there? For `submit --dry-run`."""
-    open_decoder(connector.option("format", "text"), row_type)
+    open_decoder(connector.option("format", "text"), row_type, decoder_options(connector))
     return line_mode(connector).checked()

@@ -16,13 +16,17 @@ import os
 import selectors
 import socket
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_connectors.codecs.column_block import ColumnBlock
+from agiledart_connectors.codecs.decoder_options import PLAIN_OPTIONS, decoder_options
+from agiledart_connectors.codecs.encodings import Transcoder
 from agiledart_connectors.codecs.formats import UNLINED, open_decoder
 from agiledart_connectors.codecs.line_block import LineBlock
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, CUT, TOO_LONG, MalformedExamples
+from agiledart_connectors.codecs.quoted_records import quoted_records
 from agiledart_connectors.codecs.record_block import RecordBlock
 from agiledart_connectors.codecs.row_parser import RowParser
 from agiledart_connectors.options import ReadOptions, flag
@@ -58,10 +62,11 @@ def _enlarge_receive_buffer(sock: socket.socket, at_once: int) -> None:
 class _Peer:
     """One connection: the socket and the beginning of a line that is not yet whole."""
 
-    __slots__ = ("discards", "rest", "socket")
+    __slots__ = ("discards", "rest", "socket", "transcoder")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, encoding: str) -> None:
         self.socket = sock
+        self.transcoder = Transcoder(encoding) if encoding else None
         self.rest = b""
         self.discards = False
 
@@ -95,14 +100,21 @@ class LineSocketReader:
         self._examples = MalformedExamples()
         self.on_malformed = self._examples.on_malformed
         name, form = f"tcp:{connector.path}", connector.option("format", "csv")
+        given = decoder_options(connector)
+        options = replace(given, encoding=PLAIN_OPTIONS.encoding)
+        self._encoding = "" if given.is_utf8 else given.encoding
+        self._dialect = options.dialect
+        self._quote = self._dialect.quote_byte if form == "csv" else b""
         self._lines: LineBlock | RecordBlock
         self._block: LineBlock | RecordBlock | ColumnBlock
         if form == "csv":
-            lines = self._block = self._lines = LineBlock(RowParser(row_type), self._examples, name)
+            lines = self._block = self._lines = LineBlock(
+                RowParser(row_type, None, options.dialect), self._examples, name
+            )
             if columns is not None:
                 self._block = ColumnBlock(lines, columns)
         else:
-            self._block = self._lines = RecordBlock(open_decoder(form, row_type), self._examples, name)
+            self._block = self._lines = RecordBlock(open_decoder(form, row_type, options), self._examples, name)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._descriptor = self._selector.fileno()
@@ -198,7 +210,7 @@ class LineSocketReader:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._came = True
-        self._peers[sock.fileno()] = _Peer(sock)
+        self._peers[sock.fileno()] = _Peer(sock, self._encoding)
         self._selector.register(sock, selectors.EVENT_READ)
 
     def _receive(self) -> None:
@@ -217,6 +229,10 @@ class LineSocketReader:
                     self._receive_from(self._peers[key.fd], parts)
         if parts:
             data = b"\n".join(parts)
+            if self._quote and self._quote in data:
+                cut = quoted_records(data + b"\n", self._dialect, is_end=True)
+                self._lines.fill_records(cut.records, cut.lines)
+                return
             if b"\r" in data:
                 data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
             self._block.fill(data)
@@ -245,8 +261,10 @@ class LineSocketReader:
         if not data:
             self._drop_peer(peer)
             if peer.rest:
-                parts.append(peer.rest)
+                parts.append(peer.rest.removesuffix(b"\n"))
             return
+        if peer.transcoder is not None:
+            data = peer.transcoder.convert(data)
         end = data.rfind(b"\n")
         if end < 0:
             if not peer.discards:
@@ -258,9 +276,12 @@ class LineSocketReader:
         begin = 0
         if peer.discards:
             begin, peer.discards = data.find(b"\n") + 1, False
-        if begin <= end:
-            parts.append(peer.rest + data[begin:end])
-        peer.rest = data[end + 1 :]
+        whole, peer.rest = peer.rest + data[begin : end + 1] if begin <= end else b"", data[end + 1 :]
+        if self._quote and self._quote in whole:  # a record whose end has not come waits for it
+            size = quoted_records(whole, self._dialect, is_end=False).size
+            whole, peer.rest = whole[:size], whole[size:] + peer.rest
+        if whole:
+            parts.append(whole[:-1])
 
     def _drop_peer(self, peer: _Peer) -> None:
         self._selector.unregister(peer.socket)
@@ -282,8 +303,11 @@ def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) 
     if read_options.columns and connector.option("format", "csv") == "csv" and find_spec("pyarrow") is not None:
         from agiledart_connectors.codecs.csv_columns_reader import ColumnParser, supports_columns
 
+        dialect = decoder_options(connector).dialect
         parser = (
-            ColumnParser(row_type, read_options.wanted, read_options.may_begin) if supports_columns(row_type) else None
+            ColumnParser(row_type, read_options.wanted, read_options.may_begin, None, dialect)
+            if supports_columns(row_type, dialect)
+            else None
         )
     if connector.option("format") in UNLINED:
         raise ConfigurationError(f"{connector.url()}: {connector.option('format')} does not come in lines")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
+from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import SIZE
 from agiledart_connectors.options import ReadOptions
@@ -82,5 +83,5 @@ class WebsocketListener:
 def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) -> PayloadQueueReader:
     """The reader of a `ws:` or `wss:` connector."""
     listening = WebsocketListener(connector)
-    decoder = open_decoder(connector.option("format", "json"), row_type)
+    decoder = open_decoder(connector.option("format", "json"), row_type, decoder_options(connector))
     return PayloadQueueReader(listening.session.name, decoder, listening, listening.interrupt)

@@ -76,12 +76,13 @@ def error_text(error: BaseException) -> str:
 
 def probe(connector: Connector, row_type: Any) -> str:
     """Does a server let us in? For `submit --dry-run`."""
+    from agiledart_connectors.codecs.decoder_options import decoder_options
     from agiledart_connectors.codecs.formats import open_decoder
     from agiledart_kernel.errors import OperationFailed
 
     session = WebsocketSession(connector)
     if connector.option("format"):
-        open_decoder(connector.option("format"), row_type)
+        open_decoder(connector.option("format"), row_type, decoder_options(connector))
     try:
         session.connected().close()
     except AWAY as error:

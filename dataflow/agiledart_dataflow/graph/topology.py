@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
+from agiledart_dataflow.data.utc_times import zone_named
 from agiledart_dataflow.event_time.event_clock import Clock
 from agiledart_dataflow.event_time.event_times import event_times
 from agiledart_dataflow.expressions.expression import Expression
@@ -145,7 +146,7 @@ class Topology(Graph):
             raise where.error(f"malformed is one of {', '.join(POLICIES)}, not {malformed!r}")
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
-        time_of, times_of_columns = event_times(event_time, row_type, where)
+        time_of, times_of_columns = event_times(event_time, row_type, where, _zone(chosen, where))
         rows_read = self.add(
             name,
             "source",
@@ -251,6 +252,14 @@ def _clock(
 
 def _clock_options(given: dict[str, Any]) -> Options:
     return tuple((name, str(value)) for name, value in given.items())
+
+
+def _zone(chosen: Connector, where: CallSite) -> tzinfo | None:
+    """Return the zone of a source's times that state none; None: UTC."""
+    try:
+        return zone_named(chosen.option("zone")) if chosen.option("zone") else None
+    except ValueError as error:
+        raise where.error(f"{chosen.url()}: {error}") from None
 
 
 def _source_connector(name: str, connector: object, where: CallSite) -> Connector:

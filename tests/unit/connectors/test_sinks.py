@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agiledart import Change, ReadTime
 from agiledart_connectors.codecs.rendering import columns_of, elapsed_ms, plain_number
-from agiledart_connectors.opening import open_sink
-from agiledart_dataflow.plan.connectors import Connector
+from agiledart_connectors.opening import open_sink, open_source
+from agiledart_dataflow.plan.connectors import Connector, parse_connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
@@ -66,7 +69,7 @@ def written(connector: Connector, row_type: Any, rows: list[Any], now: int = 6_2
 def test_csv_flattens_rows(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     writer = written(Connector("csv", str(path)), Report, [REPORT])
-    assert path.read_text() == "2013-01-01 00:02:00,NULL,1,2,3,4,0,1000,true,1.234\n"
+    assert path.read_text() == "2013-01-01 00:02:00,NULL,1,2,3,4,0.0000001,1000,true,1.234\n"
     assert writer.latency.samples == 1
 
 
@@ -84,17 +87,69 @@ def test_jsonl_keeps_names_and_nesting(tmp_path: Path) -> None:
     [
         (0.0, "0"),
         (-0.0, "0"),
-        (-1e-9, "0"),
+        (-1e-9, "-0.000000001"),
         (1.5, "1.5"),
         (1e20, "100000000000000000000"),
-        (1 / 3, "0.333333"),
-        (-2.0000004, "-2"),
-        (Decimal("1E-7"), "0"),
-        (Decimal("12.345678901"), "12.345679"),
+        (1 / 3, "0.3333333333333333"),
+        (-2.0000004, "-2.0000004"),
+        (Decimal("1E-7"), "0.0000001"),
+        (Decimal("12.345678901"), "12.345678901"),
     ],
 )
 def test_numbers_are_plain_decimals(value: float | Decimal, text: str) -> None:
     assert plain_number(value) == text
+
+
+def test_places_may_be_limited() -> None:
+    assert [plain_number(value, 6) for value in (1 / 3, -1e-9, -2.0000004, 1e20, 7.5)] == [
+        *("0.333333", "0", "-2", "100000000000000000000", "7.5")
+    ]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.decimals(allow_nan=False, allow_infinity=False))
+def test_numbers_are_read_back_equal(value: float | Decimal) -> None:
+    assert type(value)(plain_number(value)) == value
+
+
+class Mixed(NamedTuple):
+    """A row of every kind of column."""
+
+    text: str
+    word: str | None
+    number: float
+    count: int | None
+    at: datetime
+    is_on: bool
+    amount: Decimal
+    until: datetime | None
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
+    ["", "NULL", '"', '""', ",", "\n", "\r\n", "a,b", "1e2", ";", "\ufeff"]
+)
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+_ROWS = st.builds(
+    Mixed,
+    _TEXTS,
+    st.none() | _TEXTS,
+    _FLOATS,
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.datetimes(),
+    st.booleans(),
+    st.decimals(allow_nan=False, allow_infinity=False, places=4),
+    st.none() | st.datetimes(),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(_ROWS, min_size=1, max_size=8), st.sampled_from(["", "delimiter=;&decimal=,", "delimiter=tab&null=-"]))
+def test_csv_that_was_written_is_read_back_equal(rows: list[Mixed], options: str) -> None:
+    with TemporaryDirectory() as folder:
+        url = f"csv:{folder}/rows.csv" + (f"?{options}" if options else "")
+        written(parse_connector(url), Mixed, rows)
+        header = "&header=0" if options else "?header=0"
+        reading = open_source(parse_connector(url + header), Mixed).read(1_000, 0)
+        assert (reading.rows, reading.malformed) == (rows, {})
 
 
 @pytest.mark.parametrize(("read_at", "now", "text"), [(0, 1_500_000, "1.500"), (0, 999, "0.000"), (9, 5, "0.000")])
