@@ -138,11 +138,11 @@ class Matches:
         stages = {stage["name"]: stage["instances"] for stage in self.status().get("stages", ())}
         return sum(one["steps"]["payments"]["rows_in"] for one in stages.get("payments", ()) if one.get("steps"))
 
-    def awaited(self) -> tuple[list[str], list[str]]:
-        """The sources that are silent, and those whose rows wait."""
+    def awaited(self) -> tuple[list[str], list[str]] | None:
+        """The sources that are silent, and those whose rows wait; None before they are reported."""
         instances = [instance for stage in self.status()["stages"] for instance in stage["instances"]]
-        told = next(instance["awaited_input"] for instance in instances if "awaited_input" in instance)
-        return told["sources"], told["held"]
+        told = [instance["awaited_input"] for instance in instances if "awaited_input" in instance]
+        return (told[0]["sources"], told[0]["held"]) if told else None
 
     def until_epochs(self, more: int) -> None:
         """Wait for so many further epochs."""
@@ -151,7 +151,7 @@ class Matches:
 
 
 @pytest.mark.parametrize(
-    "name", ["a3", pytest.param("a1", marks=pytest.mark.soak), pytest.param("a2", marks=pytest.mark.soak)]
+    "name", ["a1", pytest.param("a2", marks=pytest.mark.soak), pytest.param("a3", marks=pytest.mark.soak)]
 )
 def test_epochs_go_on_and_a_kill_costs_no_row_while_one_input_is_silent(
     ring: Mesh, inputs: tuple[Path, str], name: str
@@ -161,9 +161,9 @@ def test_epochs_go_on_and_a_kill_costs_no_row_while_one_input_is_silent(
     try:
         job = Matches(ring, folder, f"matches-{name}", peer.port)
         wait_for(lambda: job.read() > 0, 60, "payments are read")
-        job.until_epochs(3)
+        job.until_epochs(2)
         assert job.read() < PAYMENTS, "the rows that wait are bounded"
-        assert job.awaited() == (["orders"], ["payments"])
+        assert wait_for(job.awaited, 30, "the silent input is reported") == (["orders"], ["payments"])
         agent = ring.agent(name)
         agent.kill()
         agent.start()

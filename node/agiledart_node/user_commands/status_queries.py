@@ -33,6 +33,7 @@ from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.user_commands.recovery_facts import recovery_facts
 from agiledart_node.user_commands.scaling_advice import advice, with_decisions, with_scores
+from agiledart_node.wire.awaited_input_row import awaited_input_of
 from agiledart_node.wire.change_responses import ChangeRow
 from agiledart_node.wire.effects import ReadLogs
 from agiledart_node.wire.formation_messages import (
@@ -519,6 +520,8 @@ def _stages(
                 plain = scalars_of(report)
                 if routes := routes_of(report):
                     plain["routes"] = msgspec.to_builtins(routes)
+                if (awaited := awaited_input_of(report)) is not None:
+                    plain["awaited_input"] = msgspec.to_builtins(awaited)
                 statistics = statistics_of(report)
                 if statistics is not None:
                     plain["queued_rows"] = statistics.queued_rows

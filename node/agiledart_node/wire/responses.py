@@ -208,7 +208,8 @@ class StageRow(Response, frozen=True):
         instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
             by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (number of the
             128 key groups that it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several,
-            `unsaved` (why its last snapshot failed, while that is so), and measurements of its executor.
+            `unsaved` (why its last snapshot failed, while that is so), `awaited_input` (`sources` that are silent while rows of
+            those in `held` wait here, `since_ms`, `silent_ms`, `rows`), and measurements of its executor.
         score, wanted: of a stage that scales automatically: health score (1: just enough), and its target number of instances.
         keeps_number: its number stays fixed until `agiledart scale APP STAGE auto`.
     """
