@@ -3,7 +3,7 @@
 On the command line they are URLs: `csv:trips.csv.gz?speed=60@pi2`, `taxi:?seed=7&count=10000`, `stdout:`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -351,14 +351,18 @@ def http(
     format: str | None = None,  # noqa: A002  the option's name on the command line
     max_bytes: int | None = None,
     batch: int | None = None,
+    body: str | None = None,
+    template: str | None = None,
+    headers: Mapping[str, str] | None = None,
     credentials: str | None = None,
     ca: str | None = None,
     cert: str | None = None,
     key: str | None = None,
     malformed: str | None = None,
+    rejected: str | None = None,
     at: str = "",
 ) -> Connector:
-    """Return a source of rows that clients post here (`listen=True`), or a sink that posts rows to a server as JSON arrays.
+    """Return a source of rows that clients post here (`listen=True`), or a sink that posts rows to a server.
 
     Args:
         url: `http://HOST:PORT/PATH` or `https://…`. A source without a host listens on loopback.
@@ -366,6 +370,10 @@ def http(
         format: source: of a body, `json` (the default), `csv`, `text`, `raw`, `senml`, `msgpack`.
         max_bytes: source: greatest size of a body, default 1 MiB.
         batch: sink: greatest number of rows of a request, default 100.
+        body: sink: `array` (the default) of rows as JSON, or `row`: each row a request of its own.
+        template: sink: text of a request of each row, where `{field}` stands for a value; `@FILE` reads it from a file.
+        headers: sink: further headers; a value `credential:NAME` is that of a file of the node.
+        rejected: sink: `count` (the default) or `fail` for rows that the server refuses.
         credentials: name of a file of the node with the bearer token; never in the URL.
         ca: sink: a PEM file of authorities. `cert`, `key`: source: of this server.
         malformed: source: as for `csv`.
@@ -381,12 +389,16 @@ def http(
         format=format,
         max_bytes=max_bytes,
         batch=batch,
+        body=body,
+        template=template,
         credentials=credentials,
         ca=ca,
         cert=cert,
         key=key,
         malformed=malformed,
+        rejected=rejected,
         at=at,
+        **{f"header.{name}": value for name, value in (headers or {}).items()},
     )
 
 

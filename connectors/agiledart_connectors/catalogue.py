@@ -97,6 +97,7 @@ SOURCES: Final = {
 }  # fmt: skip
 
 _HOOK: Final = ("batch", "ca", "credentials")
+_FORMED: Final = (*_HOOK, "body", "header.", "template")
 _POINTS: Final = (*_HOOK, "measurement", "org", "tags", "time", "version")
 _HOOKED: Final = Guarantee("may repeat; the name of each row travels along, and an Idempotency-Key", delivers=True)
 _SAME: Final = Guarantee(
@@ -129,8 +130,8 @@ SINKS: Final = {
             "csv", "a CSV file", _TORN, ("decimal", "delimiter", "null", "places", *_ROLLS),
             opens="files.text_writer:open_sink",
         ),
-        ConnectorKind("http", "rows posted to a server, as JSON arrays", _HOOKED, _HOOK, opens="http.webhook:open_sink"),
-        ConnectorKind("https", "the same over TLS", _HOOKED, _HOOK, opens="http.webhook:open_sink"),
+        ConnectorKind("http", "rows posted to a server, as JSON or a text", _HOOKED, _FORMED, opens="http.webhook:open_sink"),
+        ConnectorKind("https", "the same over TLS", _HOOKED, _FORMED, opens="http.webhook:open_sink"),
         ConnectorKind("influx", "points of InfluxDB 1, 2 or 3", _SAME, _POINTS, opens="influx.influx_writer:open_sink"),
         ConnectorKind("influxs", "the same over TLS", _SAME, _POINTS, opens="influx.influx_writer:open_sink"),
         ConnectorKind("jsonl", "a file of JSON objects, one a line", _TORN, _ROLLS, opens="files.text_writer:open_sink"),

@@ -49,9 +49,10 @@ def number(connector: Connector, name: str, default: int, least: int = 0, most: 
 
 
 def check_options(connector: Connector, known: tuple[str, ...]) -> None:
-    """Raise `ConfigurationError` for an option that is not known."""
+    """Raise `ConfigurationError` for an option that is not known. A known one that ends in a dot stands for all that begin so."""
+    families = tuple(name for name in known if name.endswith("."))
     for name, _ in connector.options:
-        if name not in known:
+        if name not in known and not (families and name.startswith(families)):
             there_are = f"it knows {', '.join(known)}" if known else "it has no options"
             raise ConfigurationError(f"{connector.url()}: {connector.kind} has no option {name!r}; {there_are}")
 

@@ -19,6 +19,7 @@ from agiledart_connectors.codecs.decoder import Decoder
 from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
 from agiledart_connectors.codecs.malformed_examples import FORM, SIZE
+from agiledart_connectors.http.content_coding import BodyTooLargeError, unpacked
 from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
 from agiledart_connectors.http.http_client import HttpClient, HttpResponse
 from agiledart_connectors.http.webhook import bearer
@@ -46,7 +47,9 @@ class HttpPoller:
     def __init__(self, connector: Connector, address: HttpAddress) -> None:
         self._address = address
         context = client_context(connector) if address.tls else None
-        self._caller = HttpClient(address, {"Accept": "*/*", **bearer(connector)}, context)
+        self._caller = HttpClient(
+            address, {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", **bearer(connector)}, context
+        )
         self._seconds = quantity(connector, "poll", SPANS_MS, "10s") / 1_000
         self._max_body = number(connector, "max_bytes", DEFAULT_MAX_BODY_BYTES, 1, MAX_BODY_BYTES_LIMIT)
         self._is_lined = connector.option("format", "json") in ("csv", "text", "raw")
@@ -87,9 +90,9 @@ class HttpPoller:
         self._was_answered = True
         incoming.report_success()
         place = f"GET {self._path()}"
-        if len(answer.body) > self._max_body:
-            incoming.lose(SIZE, f"{place}: an answer of more than {self._max_body:,} bytes (max_bytes)")
+        if (content := self._content(answer, place, incoming)) is None:
             return False
+        answer = answer._replace(body=content)
         names = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
         self._known = {
             ask: tag_text
@@ -101,6 +104,23 @@ class HttpPoller:
             if not incoming.put(data, f"{place}:{line}" if line else place):
                 return False
         return self._last != before
+
+    def _content(self, answer: HttpResponse, place: str, incoming: PayloadQueue) -> bytes | None:
+        """Return the body of an answer, unpacked; None when it is too large, or broken, which is counted."""
+        try:
+            content = unpacked(answer.body, answer.headers.get("Content-Encoding", ""), self._max_body)
+        except ValueError as error:
+            is_large = isinstance(error, BodyTooLargeError) or len(answer.body) > self._max_body
+            if not is_large:
+                incoming.lose(FORM, f"{place}: {error}")
+                return None
+            content = b""
+        else:
+            is_large = len(content) > self._max_body
+        if is_large:
+            incoming.lose(SIZE, f"{place}: an answer of more than {self._max_body:,} bytes (max_bytes)")
+            return None
+        return content
 
     def _path(self) -> str:
         path = self._address.path

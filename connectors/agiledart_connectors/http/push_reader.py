@@ -8,7 +8,8 @@ application/x-ndjson`, or a format of lines). The server answers 202 when the ro
 exactly-once, when they are in the source's log on the disk.
 A client that sends again until it reads 202 loses nothing, and may repeat. 429 with Retry-After: too much waits. 400: the body
 holds no row.
-401, 404, 405, 411, 413 have their usual meaning. Bounds exist for waiting payloads, simultaneous clients and slow senders.
+401, 404, 405, 411, 413, 415 have their usual meaning. A body may come in chunks, and packed with gzip or deflate. Bounds exist for
+waiting payloads, simultaneous clients and slow senders.
 """
 
 import contextlib
@@ -27,8 +28,9 @@ from typing import Any, Final
 from agiledart_connectors.codecs.decoder import decoded
 from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
-from agiledart_connectors.codecs.malformed_examples import SIZE, MalformedExamples
+from agiledart_connectors.codecs.malformed_examples import FORM, SIZE, MalformedExamples
 from agiledart_connectors.credentials import secret
+from agiledart_connectors.http.content_coding import CODINGS, BodyTooLargeError, read_chunks, unpacked
 from agiledart_connectors.http.http_address import HttpAddress, http_address, server_context
 from agiledart_connectors.options import ReadOptions, flag, number
 from agiledart_connectors.remote.thread_errors import ThreadErrors, fault_text
@@ -142,23 +144,41 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         source = self.server.source
         length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
-            self._answer(411, "say Content-Length", close=True)
+        in_chunks = self.headers.get("Transfer-Encoding", "").strip().lower() == "chunked"
+        if not in_chunks and not (length.isascii() and length.isdigit()):
+            self._answer(411, "say Content-Length, or send chunks", close=True)
         elif not source.is_authorised(self.headers.get("Authorization", "")):
             self._answer(401, "missing or wrong credentials", close=True, more={"WWW-Authenticate": "Bearer"})
         elif self.path.partition("?")[0] != source.path:
             self._answer(404, "rows are not taken here", close=True)
-        elif int(length) > source.max_body:
+        elif not in_chunks and int(length) > source.max_body:
             source.count_oversized(int(length))
             self._answer(413, f"at most {source.max_body} bytes at one time", close=True)
         else:
-            kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            payload = self.rfile.read(int(length))
+            self._receive(source, None if in_chunks else int(length))
+
+    def _receive(self, source: "PushReader", length: int | None) -> None:
+        """Read a body of a length, or in chunks (None)."""
+        coding = self.headers.get("Content-Encoding", "")
+        if coding.strip().lower() not in CODINGS:
+            self._answer(415, f"the content coding {coding} is not known: gzip, deflate or none", close=True)
+            return
+        try:
+            payload = read_chunks(self.rfile, source.max_body) if length is None else self.rfile.read(length)
             self.server.has_received(self.connection)
-            if len(payload) == int(length):
-                self._take(source, payload, is_lined=kind in _LINED)
-            else:
+            if payload is None or (length is not None and len(payload) < length):
                 self.close_connection = True
+                return
+            payload = unpacked(payload, coding, source.max_body)
+        except BodyTooLargeError:
+            source.count_oversized(source.max_body + 1)
+            self._answer(413, f"at most {source.max_body} bytes at one time", close=True)
+        except ValueError as error:
+            source.count_broken(str(error))
+            self._answer(400, str(error), close=True)
+        else:
+            kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            self._take(source, payload, is_lined=kind in _LINED)
 
     def do_GET(self) -> None:
         self._answer(405, "rows are posted", close=True, more={"Allow": "POST"})
@@ -221,6 +241,7 @@ class PushReader:
         self._left: list[Any] = []
         self._too_large: list[int] = []
         self._notes: list[str] = []
+        self._broken: list[str] = []
         self._closed = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         context = server_context(connector) if address.tls else None
@@ -274,6 +295,13 @@ class PushReader:
             os.eventfd_write(self._wake, 1)
             return True
 
+    def count_broken(self, text: str) -> None:
+        """A body cannot be unpacked."""
+        with self._lock:
+            if not self._closed:
+                self._broken.append(text)
+                os.eventfd_write(self._wake, 1)
+
     def count_oversized(self, size: int) -> None:
         """A body is too large to be taken."""
         with self._lock:
@@ -289,6 +317,7 @@ class PushReader:
             self._clear()
             too_large, self._too_large = self._too_large, []
             notes, self._notes = self._notes, []
+            broken, self._broken = self._broken, []
         if self._failure is not None and not self._waiting and not self._left:
             raise self._failure
         for note in notes:
@@ -297,6 +326,9 @@ class PushReader:
             malformed[SIZE] = malformed.get(SIZE, 0) + 1
             limit = f"a body of {size:,} bytes; at most {self.max_body:,} are taken"
             self._examples.add(SIZE, f"POST {self.path}:", limit, None)
+        for text in broken:
+            malformed[FORM] = malformed.get(FORM, 0) + 1
+            self._examples.add(FORM, f"POST {self.path}:", text, None)
         if not self._left:
             if not self.holds:
                 self.acknowledge(self._takings)

@@ -1,6 +1,7 @@
 """Sink `http://HOST:PORT/PATH` (and `https:`): rows as JSON arrays, posted a batch at a time.
 
     https://example.org/hook?credentials=hook&batch=100      Authorization: Bearer …, the text of the credential
+    https://example.org/hook?body=row&header.X-Room=attic    each row a request of its own; other forms: `webhook_bodies.py`
 
 Each batch has an `Idempotency-Key` that is the same when it is sent again, so a server that keeps them takes it once. A run that
 is brought back makes other batches of the same rows: each row's name stands in a header (`row_ids`). 408, 425,
@@ -14,12 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import msgspec
-
-from agiledart_connectors.codecs.rendering import json_of
 from agiledart_connectors.credentials import secret
 from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
 from agiledart_connectors.http.http_client import HttpClient
+from agiledart_connectors.http.webhook_bodies import headers_of, is_single, row_renderer
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import number
 from agiledart_connectors.rejections import RowsRefusedError
@@ -82,22 +81,26 @@ def bearer(connector: Connector, word: str = "Bearer") -> dict[str, str]:
 
 
 class WebhookWriter(PostingWriter):
-    """Posts JSON arrays; the names of their rows stand in a header."""
+    """Posts rows, in one of the forms of `webhook_bodies`; their names stand in a header."""
 
     def __init__(
         self, connector: Connector, address: HttpAddress, row_type: Any, times: LatencyRecorder, ids: RowIds
     ) -> None:
-        self._ids, self._value_for = ids, json_of(row_type)
-        self._encode = msgspec.json.Encoder().encode
-        most = number(connector, "batch", BATCH, 1, 10_000)
-        headers = {"Content-Type": "application/json", **bearer(connector)}
+        self._ids = ids
+        single = is_single(connector)
+        self._render_row, content_type = row_renderer(connector, row_type)
+        most = 1 if single else number(connector, "batch", BATCH, 1, 10_000)
+        headers = {"Content-Type": content_type, **bearer(connector)}
+        for name, value in headers_of(connector).items():  # they replace those of the same name
+            headers = {known: text for known, text in headers.items() if known.lower() != name.lower()} | {name: value}
         names = _names if most <= MAX_HEADER_NAME_BYTES else _nothing
+        body = _only if single else _array
         super().__init__(
-            connector, address, address.path, times, self._rendered, _array, headers, most, partial(names, ids.prefix)
+            connector, address, address.path, times, self._rendered, body, headers, most, partial(names, ids.prefix)
         )
 
     def _rendered(self, row: Any, now: int) -> tuple[bytes, str]:
-        text = self._encode(self._value_for(row, now))
+        text = self._render_row(row, now)
         return text, self._ids.next(text)
 
     def resume_at(self, number: int) -> None:
@@ -107,6 +110,10 @@ class WebhookWriter(PostingWriter):
 
 def _array(batch: list[tuple[bytes, str]]) -> bytes:
     return b"[" + b",".join([text for text, _ in batch]) + b"]"
+
+
+def _only(batch: list[tuple[bytes, str]]) -> bytes:
+    return batch[0][0]
 
 
 def _names(prefix: str, batch: list[tuple[bytes, str]]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """HTTP: posted bodies become rows, 202 comes no sooner than they are taken; hostile clients; webhooks that are tried again."""
 
 import contextlib
+import gzip
 import http.client
 import json
 import queue
@@ -8,6 +9,7 @@ import select
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,8 +23,9 @@ from agiledart_connectors.influx.influx_writer import InfluxLines
 from agiledart_connectors.opening import open_sink, open_source
 from agiledart_connectors.remote import connection_health, delivery_queue
 from agiledart_dataflow.data.schema import ReadTime
-from agiledart_dataflow.plan.connectors import parse_connector
+from agiledart_dataflow.plan.connectors import Connector, parse_connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from tests.unit.connectors.reading import until
 
 
 class Row(NamedTuple):
@@ -44,6 +47,7 @@ class Source:
         self.reader: Any = open_source(parse_connector(f"http://:0/in?listen=1{options}"), kind)
         self.rows: list[Any] = []
         self.notices: list[str] = []
+        self.malformed: dict[str, int] = {}
         self.reads = threading.Event()
         self.ends = False
         self._thread = threading.Thread(target=self._read)
@@ -67,6 +71,8 @@ class Source:
                 reading = self.reader.read(100, 0)
                 self.rows += reading.rows
                 self.notices += reading.notes
+                for reason, count in reading.malformed.items():
+                    self.malformed[reason] = self.malformed.get(reason, 0) + count
 
     def post(self, body: bytes | str, path: str = "/in", method: str = "POST", **headers: str) -> tuple[int, Any, Any]:
         client = http.client.HTTPConnection("127.0.0.1", self.reader.port, timeout=30)
@@ -137,7 +143,7 @@ def test_a_request_with_wrong_token_path_or_size_is_refused() -> None:
         assert source.post('{"room":"a","celsius":1}', path="/in?x=1", **good)[0] == 202
         with contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port))) as raw:
             raw.sendall(b"POST /in HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
-            assert b" 411 " in raw.recv(1000)
+            assert b" 401 " in raw.recv(1000)
 
 
 def test_slow_and_silent_clients_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,3 +415,99 @@ def test_a_closed_source_leaves_no_thread_and_no_waiting_client(no_leaks: None) 
         source.reader.close()
         client.join(30)
     assert answers == [503]
+
+
+# ---- chunks and packed bodies
+
+
+def chunked(*pieces: bytes, last: bytes = b"0\r\n\r\n") -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + last
+
+
+def raw_post(source: "Source", head: str, body: bytes) -> bytes:
+    with contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port))) as raw:
+        raw.settimeout(30)
+        raw.sendall(f"POST /in HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode() + body)
+        return raw.recv(1_000)
+
+
+def test_bodies_in_chunks_and_packed_ones_become_rows() -> None:
+    row = b'{"room":"a","celsius":1}'
+    with Source() as source:
+        assert b" 202 " in raw_post(source, "Transfer-Encoding: chunked", chunked(row[:5], row[5:]))
+        for coding, body in (
+            ("gzip", gzip.compress(row)), ("gzip", gzip.compress(row[:9]) + gzip.compress(row[9:])),
+            ("deflate", zlib.compress(row)), ("deflate", zlib.compress(row)[2:-4]), ("identity", row),
+        ):  # fmt: skip
+            assert source.post(body, Content_Encoding=coding)[0] == 202, coding
+        head = "Transfer-Encoding: chunked\r\nContent-Encoding: gzip"
+        assert b" 202 " in raw_post(source, head, chunked(gzip.compress(row)))
+        until(lambda: len(source.rows) == 7)
+        assert source.rows == [Row("a", 1.0)] * 7
+
+
+def test_broken_and_endless_bodies_are_refused_and_counted() -> None:
+    bomb = gzip.compress(b" " * (4 << 20))
+    with Source() as source:
+        assert source.post(b"{}", Content_Encoding="br")[0] == 415
+        assert source.post(b"no gzip", Content_Encoding="gzip")[0] == 400
+        assert source.post(gzip.compress(b"{}")[:-4], Content_Encoding="gzip")[0] == 400
+        assert source.post(bomb, Content_Encoding="gzip")[0] == 413
+        assert b" 400 " in raw_post(source, "Transfer-Encoding: chunked", b"-1\r\n")
+        assert b" 413 " in raw_post(source, "Transfer-Encoding: chunked", b"7fffffff\r\n")
+        assert source.post('{"room":"a","celsius":1}')[0] == 202, "it goes on"
+        until(lambda: source.malformed == {"form": 3, "size": 2})
+
+
+# ---- forms of webhooks
+
+
+def test_a_row_may_be_a_body_of_its_own_with_further_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text("s3cret\n")
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("AGILEDART_CREDENTIALS", str(tmp_path))
+    with Hook() as hook:
+        options = "body=row&header.X-Key=credential:key&header.content-type=application/vnd.x%2Bjson"
+        writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?{options}"), Row)
+        writer.write([Row("a", 1.0), Row("b", 2.0)])
+        writer.close()
+    assert [json.loads(body) for _, _, body in hook.requests] == [
+        {"room": "a", "celsius": 1.0}, {"room": "b", "celsius": 2.0}
+    ]  # fmt: skip
+    for _, headers, _ in hook.requests:
+        assert headers["X-Key"] == "s3cret"
+        assert {name: text for name, text in headers.items() if name.lower() == "content-type"} == {
+            "content-type": "application/vnd.x+json"
+        }
+
+
+def test_a_template_makes_the_body(tmp_path: Path) -> None:
+    (tmp_path / "body.json").write_text('{"text": "Room {room} has {celsius} degrees", "id": {celsius}}')
+    with Hook() as hook:
+        for template in (f"@{tmp_path}/body.json", "{room}!"):
+            connector = Connector("http", f"//127.0.0.1:{hook.port}/x", (("template", template),))
+            writer: Any = open_sink(connector, Row)
+            writer.write([Row('"a"\n', 1.5)])
+            writer.close()
+    (_, first, body), (_, second, text) = hook.requests
+    assert json.loads(body) == {"text": 'Room "a"\n has 1.5 degrees', "id": 1.5}
+    assert (first["Content-Type"], second["Content-Type"]) == ("application/json", "text/plain; charset=utf-8")
+    assert text == b'"a"\n!'
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("body=rows", "body is one of array, row"),
+        ("body=row&batch=5", "batch= is for body=array"),
+        ("body=array&template={room}", "a template makes one body of each row"),
+        ("template={rom}", "names {rom}, and rows have no such field; its fields are room, celsius"),
+        ("header.Host=x", "'Host' is no header that a sink may set"),
+        ("header.a b=x", "'a b' is no header"),
+        ("header.X=a%0d%0ab", "is not printable ASCII"),
+        ("headr.X=a", "http has no option 'headr.X'"),
+    ],
+)
+def test_invalid_forms_are_rejected(options: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        open_sink(parse_connector(f"http://h/x?{options}"), Row)
