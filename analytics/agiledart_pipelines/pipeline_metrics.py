@@ -1,7 +1,7 @@
 """Prometheus metrics of a pipeline that updates again and again."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -10,9 +10,28 @@ from prometheus_client.registry import Collector, CollectorRegistry
 if TYPE_CHECKING:
     from agiledart_pipelines.runner import PipelineRunner
 
+_PREFIX: Final = "agiledart_pipeline_"
+COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "rows": ("Rows that a table read.", ("table",)),
+    "late_rows": ("Rows that a table's watermark dropped.", ("table",)),
+    "batch_seconds": ("Time of a table's micro-batches.", ("table",)),
+}
+GAUGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "lag_rows": ("Committed rows of a log's partition that are not read yet, at the last update.", ("log",)),
+    "lag_seconds": ("Age of the oldest row of a log's partition that is not read yet, at the last update.", ("log",)),
+    "unread_ratio": (
+        "Unread rows as a share of those that a log's partition retains; near 1 rows are removed unread.",
+        ("log",),
+    ),
+    "quarantined_rows": ("Rows in quarantine that fail an expectation.", ("table", "reason")),
+    "updated_timestamp_seconds": ("End of the last complete update.", ()),
+    "update_seconds": ("Duration of the last complete update.", ()),
+}
+"""Name without the prefix → help, labels. Labels are tables, partitions of logs and expectations: bounded sets."""
+
 
 class PipelineMetrics(Collector):
-    """Figures of a runner at the moment of a scrape. Labels are tables, partitions of logs and expectations: bounded sets."""
+    """Figures of a runner at the moment of a scrape."""
 
     def __init__(self, runner: "PipelineRunner") -> None:
         self._runner = runner
@@ -20,37 +39,39 @@ class PipelineMetrics(Collector):
     def collect(self) -> Iterator[Any]:
         """Yield the metrics; docs/how-to/data-pipeline.md lists them."""
         figures = self._runner.progress.figures()
-        rows = CounterMetricFamily("agiledart_pipeline_rows", "Rows that a table read.", labels=["table"])
-        late = CounterMetricFamily(
-            "agiledart_pipeline_late_rows", "Rows that a table's watermark dropped.", labels=["table"]
-        )
-        spent = CounterMetricFamily(
-            "agiledart_pipeline_batch_seconds", "Time of a table's micro-batches.", labels=["table"]
-        )
-        lag = GaugeMetricFamily(
-            "agiledart_pipeline_lag_rows", "Committed rows of a log that are not read yet.", labels=["log"]
-        )
-        for family, name in ((rows, "rows"), (late, "late"), (spent, "seconds"), (lag, "lag")):
-            for label, value in figures[name].items():
-                family.add_metric([label], value)
-            yield family
-        failed = GaugeMetricFamily(
-            "agiledart_pipeline_quarantined_rows", "Rows in quarantine.", labels=["table", "reason"]
-        )
-        ended = GaugeMetricFamily("agiledart_pipeline_updated_timestamp_seconds", "End of the last complete update.")
-        update = GaugeMetricFamily("agiledart_pipeline_update_seconds", "Duration of the last complete update.")
+        for (name, (text, labels)), values in zip(COUNTERS.items(), figures.values(), strict=True):
+            counter = CounterMetricFamily(_PREFIX + name, text, labels=labels)
+            for label, value in values.items():
+                counter.add_metric([label], value)
+            yield counter
+        samples = self._gauges()
+        for name, (text, labels) in GAUGES.items():
+            gauge = GaugeMetricFamily(_PREFIX + name, text, labels=labels)
+            for names, value in samples.get(name, ()):
+                gauge.add_metric(names, value)
+            yield gauge
+
+    def _gauges(self) -> dict[str, list[tuple[list[str], float]]]:
+        """Return gauge → samples, of the last update."""
         last = self._runner.last_update
-        if last is not None:
-            for table, reasons in last.quarantined.items():
-                for reason, number in reasons.items():
-                    failed.add_metric([table, reason], number)
-            ended.add_metric([], last.ended_at)
-            update.add_metric([], last.seconds)
-        yield from (failed, ended, update)
+        if last is None:
+            return {}
+        return {
+            "lag_rows": [([key], float(lag.rows)) for key, lag in last.lags.items()],
+            "lag_seconds": [([key], lag.seconds) for key, lag in last.lags.items()],
+            "unread_ratio": [([key], lag.unread_share) for key, lag in last.lags.items()],
+            "quarantined_rows": [
+                ([table, reason], float(number))
+                for table, reasons in last.quarantined.items()
+                for reason, number in reasons.items()
+            ],
+            "updated_timestamp_seconds": [([], last.ended_at)],
+            "update_seconds": [([], last.seconds)],
+        }
 
 
 def serve_metrics(runner: "PipelineRunner", host: str, port: int) -> Any:
-    """Serve the metrics at an address, in a thread, and return the server."""
+    """Serve the metrics at an address, in a thread, and return the server. Raises `OSError` for a port that is taken."""
     registry = CollectorRegistry()
     registry.register(PipelineMetrics(runner))
     server, _ = start_http_server(port, host, registry)

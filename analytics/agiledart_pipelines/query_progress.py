@@ -1,6 +1,5 @@
 """Progress of a pipeline's streaming queries: a listener of Spark that counts by table; classic and Spark Connect."""
 
-import json
 import threading
 from typing import Any
 
@@ -8,7 +7,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 
 class QueryProgress(StreamingQueryListener):
-    """Rows, offsets, lag and durations of the queries, by the name of their table. Spark calls it in a thread of its own."""
+    """Rows, late rows and durations of the queries, by the name of their table. Spark calls it in a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,8 +15,6 @@ class QueryProgress(StreamingQueryListener):
         self._total: dict[str, int] = {}
         self._late: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
-        self._read: dict[str, int] = {}
-        self._latest: dict[str, int] = {}
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Note a table that streams, even when it has no new rows."""
@@ -36,9 +33,6 @@ class QueryProgress(StreamingQueryListener):
             self._seconds[table] = self._seconds.get(table, 0.0) + spent
             late = sum(int(operator.numRowsDroppedByWatermark) for operator in progress.stateOperators)
             self._late[table] = self._late.get(table, 0) + late
-            for source in progress.sources:
-                self._read.update(_offsets(source.endOffset))
-                self._latest.update(_offsets(source.latestOffset))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Do nothing: an idle query reads nothing."""
@@ -56,33 +50,11 @@ class QueryProgress(StreamingQueryListener):
         with self._lock:
             return self._rows.get(table)
 
-    def read_up_to(self) -> dict[str, int]:
-        """Return key of a log's partition → offset after the last row that was read."""
-        with self._lock:
-            return dict(self._read)
-
     def figures(self) -> dict[str, dict[str, float]]:
         """Return figure → label → value, summed since the start of the session, for metrics."""
         with self._lock:
-            lag = {key: max(0, self._latest.get(key, end) - end) for key, end in self._read.items()}
-            return {
-                "rows": dict(self._total),
-                "late": dict(self._late),
-                "seconds": dict(self._seconds),
-                "lag": dict(lag),
-            }
+            return {"rows": dict(self._total), "late": dict(self._late), "seconds": dict(self._seconds)}
 
 
 def _table(name: str | None) -> str:
     return (name or "").replace("`", "").rpartition(".")[2]
-
-
-def _offsets(text: str | None) -> dict[str, int]:
-    """Return the offsets of a source that reads logs; {} for another source."""
-    try:
-        document = json.loads(text or "")
-    except ValueError:
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    return {str(key): value for key, value in document.items() if isinstance(value, int) and "/" in str(key)}

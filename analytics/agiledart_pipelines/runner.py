@@ -15,14 +15,19 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines import file_tables
 from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
 from agiledart_pipelines.edges import downstream
+from agiledart_pipelines.log_lag import LogLag, log_lags, read_offsets
 from agiledart_pipelines.project import PipelineProject
 from agiledart_pipelines.quarantine import failed_counts
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 REFRESH: Final = "refresh"
 """Name of the journal with the tables that an update is to compute from the beginning."""
+
+ATTEMPTS: Final = 3
+_OVERLOADED: Final = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, which no setting changes; the checkpoints stay good."""
 
 _FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>[^ ']+)'? (?:is|has) (?P<state>[A-Z_]+)")
 _FAILED: Final = ("FAILED", "EXCLUDED", "SKIPPED")
@@ -50,7 +55,7 @@ class PipelineUpdate:
     Attributes:
         ended_at: seconds since 1970.
         quarantined: table → name of an expectation → rows in it.
-        read_up_to: key of a log's partition → offset after the last row that was read.
+        read_up_to: key of a log's partition → offset after the last row that was read. `lags`: how far it is behind.
     """
 
     ended_at: float
@@ -58,6 +63,7 @@ class PipelineUpdate:
     tables: dict[str, TableUpdate] = field(default_factory=dict)
     quarantined: dict[str, dict[str, int]] = field(default_factory=dict)
     read_up_to: dict[str, int] = field(default_factory=dict)
+    lags: dict[str, LogLag] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -98,6 +104,28 @@ class PipelineRunner:
         """
         began = time.monotonic()
         file_tables.finish_replacement(self._project)
+        attempt = 1
+        while True:
+            try:
+                definitions, outcome = self._attempt(refresh, refresh_all, began)
+                break
+            except OperationFailed as error:
+                if _OVERLOADED not in str(error) or attempt == ATTEMPTS:
+                    raise
+            attempt += 1
+            self._report("  the machine is too busy: Spark's Python did not start within 10 s; trying again")
+        outcome.quarantined = failed_counts(self._session, self._project, definitions.streaming_tables)
+        outcome.read_up_to = read_offsets(self._project)
+        outcome.lags = log_lags(self._project, self._wall_clock, self._report)
+        outcome.seconds, outcome.ended_at = time.monotonic() - began, self._wall_clock()
+        self._project.write_document("last-update", outcome.document())
+        self.last_update = outcome
+        return outcome
+
+    def _attempt(
+        self, refresh: Sequence[str], refresh_all: bool, began: float
+    ) -> tuple[PipelineDefinitions, PipelineUpdate]:
+        """Run an update; what it computes from the beginning stands in a journal until its end."""
         definitions = load_definitions(self._session, self._project)
         reset = self._tables_to_reset(definitions, refresh, refresh_all)
         self._project.write_document(REFRESH, reset or None)
@@ -105,12 +133,7 @@ class PipelineRunner:
             file_tables.clear_table(self._project, table)
         outcome = self._run(definitions, reset, began)
         self._project.write_document(REFRESH, None)
-        outcome.quarantined = failed_counts(self._session, self._project, definitions.streaming_tables)
-        outcome.read_up_to = self.progress.read_up_to()
-        outcome.seconds, outcome.ended_at = time.monotonic() - began, self._wall_clock()
-        self._project.write_document("last-update", outcome.document())
-        self.last_update = outcome
-        return outcome
+        return definitions, outcome
 
     @property
     def session(self) -> "SparkSession":
@@ -126,10 +149,14 @@ class PipelineRunner:
         """Stop listening to the session's queries; before the session ends."""
         self._session.streams.removeListener(self.progress)
 
+    def table(self, name: str) -> "DataFrame":
+        """Return a table."""
+        return self._session.read.table(f"`{self._project.database}`.`{name}`")
+
     def export(self, table: str, folder: str) -> None:
         """Write a table as Parquet files. Raises `OperationFailed` when there is no such table."""
         try:
-            self._session.read.table(f"`{self._project.database}`.`{table}`").write.parquet(folder)
+            self.table(table).write.parquet(folder)
         except Exception as error:  # Spark's errors have many classes
             raise OperationFailed(f"{table} cannot be written: {spark_sentence(error)}") from error
 

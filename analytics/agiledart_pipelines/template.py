@@ -110,6 +110,27 @@ def latency_by_minute():
     return by_minute.select(f.col("period.start").alias("minute"), "_log", "trips", "p50_ms", "max_ms")
 '''
 
+_DURATIONS: Final = """# Usual durations of trips. agiledart pipeline train durations
+kind = "linear"
+table = "silver"
+label = "seconds"
+
+[features]
+miles = "miles"
+hour = "hour(pickup_at)"
+"""
+
+_TIPS: Final = """# Tips in cents. agiledart pipeline train tips
+kind = "tree"
+table = "silver"
+label = "tip_cents"
+
+[features]
+fare_cents = "fare_cents"
+seconds = "seconds"
+by_card = "if(payment = 'CRD', 1, 0)"
+"""
+
 _TAXI_EXPECTATIONS: Final = """    "takes time": "seconds > 0",
     "plausible speed": "miles * 3600 / seconds < 120",
     "has a fare": "total_cents >= fare_cents and fare_cents > 0","""
@@ -140,8 +161,12 @@ def write_project(
         ".gitignore": "state/\n*.identity\n*.token\n",
     }
     if template == TAXI:
-        texts["transformations/gold.py"] = _GOLD
-    (folder / "transformations").mkdir(parents=True, exist_ok=True)
+        texts |= {
+            "transformations/gold.py": _GOLD,
+            "models/durations.toml": _DURATIONS,
+            "models/tips.toml": _TIPS,
+        }
     for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return [folder / name for name in texts]

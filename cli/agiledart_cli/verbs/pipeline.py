@@ -176,10 +176,7 @@ def backfill(day: str, folder: str, output: str) -> int:
     from agiledart_pipelines.backfill import replace_day
     from agiledart_pipelines.logs import time_field_of
 
-    try:
-        wanted = date.fromisoformat(day)
-    except ValueError:
-        raise ConfigurationError(f"{day} is no day such as 2013-01-07.") from None
+    wanted = _day(day)
 
     def work(runner: "PipelineRunner") -> int:
         runner.update()
@@ -223,6 +220,11 @@ def status(folder: str, output: str) -> int:
         for table, update in document["tables"].items()
     ]
     print_table(["TABLE", "STATE", "ROWS READ", "AFTER"], rows, right=["ROWS READ", "AFTER"])
+    for key, lag in sorted(document["lags"].items()):
+        if lag["rows"]:
+            print_message(
+                f"  {key}: {count(lag['rows'])} rows not read, the oldest stored {lag['seconds']:.0f} s before the update"
+            )
     for table, reasons in document["quarantined"].items():
         for reason, number in sorted(reasons.items()):
             print_message(f"  {table}: {count(number)} rows fail {reason!r}")
@@ -256,6 +258,62 @@ def export(table: str, target: str, folder: str, output: str) -> int:
     else:
         print_message(f"wrote {place}")
     return 0
+
+
+@pipeline.command(short_help="Train a model on a table, and write it as plain data.")
+@click.argument("name")
+@click.option("--held-out", metavar="DAY", help="Day on which the model is judged. Default: the last one.")
+@click.option("--write", "file", metavar="FILE", help="File of the model. Default: NAME.json in the project.")
+@project_option
+@output_option
+def train(name: str, held_out: str | None, file: str | None, folder: str, output: str) -> int:
+    """Train the model of models/NAME.toml on all days but one, judge it on that day, and write it as JSON.
+
+    A node scores it without Spark, Java or pickle: agiledart.scoring.read_model(text).score(values).
+
+    \b
+    Example:
+      agiledart pipeline train durations
+      agiledart pipeline train tips --held-out 2013-01-09 --write tips.json
+    """
+    from agiledart_pipelines.project import open_project
+    from agiledart_pipelines.training import read_specification, train
+
+    project = open_project(Path(folder))
+    specification = read_specification(project.root, name)
+    day = _day(held_out) if held_out else None
+    target = Path(file).absolute() if file else project.root / f"{name}.json"
+    trained = _with_runner(
+        folder, lambda runner: train(runner.table(specification.table), specification, day), short=True
+    )
+    target.write_text(trained.model.text() + "\n")
+    document = {
+        "name": name,
+        "version": trained.model.version,
+        "file": str(target),
+        "rows": trained.rows,
+        "held_out": trained.held_out,
+        "held_out_rows": trained.held_out_rows,
+        "error": trained.error,
+        "error_of_mean": trained.error_of_mean,
+    }
+    if output == "json":
+        print_json(document)
+        return 0
+    print_message(f"{name} {trained.model.version}: trained on {count(trained.rows)} rows")
+    print_message(
+        f"on {trained.held_out} ({count(trained.held_out_rows)} rows) its error is {trained.error:.1f}, "
+        f"that of the mean {trained.error_of_mean:.1f}"
+    )
+    print_message(f"wrote {target}")
+    return 0
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{text} is no day such as 2013-01-07.") from None
 
 
 def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool) -> T:
@@ -297,7 +355,10 @@ def _serve_metrics(runner: "PipelineRunner", address: str) -> None:
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise ConfigurationError(f"--metrics {address} is not HOST:PORT.")
-    serve_metrics(runner, host or "127.0.0.1", int(port))
+    try:
+        serve_metrics(runner, host or "127.0.0.1", int(port))
+    except OSError as error:
+        raise OperationFailed(f"--metrics {address}: {error.strerror or error}. Give another port.") from None
     print_message(f"metrics: http://{host or '127.0.0.1'}:{port}/metrics")
 
 
