@@ -6,12 +6,15 @@ from typing import Any
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, PREVIOUS, WAIT
+from agiledart_recovery.survival import Rewind, Survival, rewind_of, survival_of
 
 MUST_NOT = "keep data outside the state of its step (globals, files, connections): a restart does not restore them"
 MUST_REPEAT = (
     "read clocks or draw random numbers before rows of several sources are merged: a replay must produce the same rows"
 )
 PROMISES = {
+    Delivery.SURVIVE: "it survives the loss of a node, and saves as little as each step allows; rows after the last checkpoint may"
+    " appear again",
     Delivery.EXACTLY_ONCE: "each row takes effect once, also after a failure",
     Delivery.AT_LEAST_ONCE: "state survives a failure and no row is lost; sinks emit the rows of the last seconds again",
     Delivery.AT_MOST_ONCE: "nothing is saved: the application fails when a host dies; submitting it again starts from scratch",
@@ -30,27 +33,67 @@ def with_costs(response: Mapping[str, Any]) -> dict[str, Any]:
     delivery = Delivery(response["delivery"])
     steps = []
     for step in response["steps"]:
-        text, refused = _cost(step, delivery) if delivery.is_saved else (_unsaved(step), False)
+        text, refused = (
+            _cost(step, delivery, merges=response["merges"]) if delivery.is_saved else (_unsaved(step), False)
+        )
         steps.append({**step, "after_a_failure": text, "refused": refused})
     must_not = [MUST_NOT, *([MUST_REPEAT] if response["merges"] else [])] if delivery.is_saved else []
     return {**response, "steps": steps, "user_code_must_not": must_not}
 
 
-def _cost(step: Mapping[str, Any], delivery: Delivery) -> tuple[str, bool]:
+def _cost(step: Mapping[str, Any], delivery: Delivery, *, merges: bool) -> tuple[str, bool]:
     """Return (the cost of a failure in a run with checkpoints, whether the application is refused at its start)."""
     if step["role"] == "source":
-        return _cost_of_source(step)
+        return (cost_of_surviving_source(step, merges=merges), False) if delivery.saves_less else _cost_of_source(step)
     if step["role"] == "sink":
-        return _cost_of_repeating_sink(step) if delivery.duplicates else _cost_of_sink(step)
+        kind = parse_connector(step["connector"]).kind
+        is_cut = delivery.saves_less and kind in ("csv", "jsonl") and not delivery.emits_at_once(kind)
+        return _cost_of_repeating_sink(step) if delivery.duplicates and not is_cut else _cost_of_sink(step)
     where = "the agent restarts it; if the host fails, a neighbour takes it over"
+    if not step["has_state"] and delivery.saves_less:
+        return f"has no state, so nothing of it is saved but counts, in the register; {where}", False
     if not step["has_state"]:
         return f"has no state; {where}", False
     state = "its state by key" if step["keyed"] else "its whole state"
     lost = _IF_STATE_LOST.get(step.get("if_lost", WAIT), "")
-    return (
-        f"{state} is restored from the last checkpoint, from the disk or from fragments on neighbours; {where}{lost}",
-        False,
-    )
+    return f"{state} is restored from the last checkpoint, {_where_saved(step)}; {where}{lost}", False
+
+
+def _where_saved(step: Mapping[str, Any]) -> str:
+    """Return where the state of a step lies, with its size and its holders as far as they are known."""
+    holders, size = step.get("replica_nodes") or (), step.get("bytes") or 0
+    if not holders:
+        return "from the disk or from fragments on neighbours"
+    how = survival_of(size, len(holders), has_state=True)
+    what = "copies" if how is Survival.COPIED else "fragments"
+    return f"from the disk or from {what} of its {size:,} bytes on {', '.join(holders)}"
+
+
+def rewind_of_source(step: Mapping[str, Any], *, merges: bool) -> Rewind:
+    """Return what a run that saves less reads of a source's rows after its last checkpoint."""
+    from agiledart_connectors.plugins import source_guarantee
+    from agiledart_connectors.source_guarantees import traits_of_source
+
+    connector = parse_connector(step["connector"])
+    spools = step.get("spools", False)
+    is_clocked, repeats = step["has_log"] and not spools, merges and (spools or not step["sheds"])
+    guarantee = source_guarantee(connector.kind)
+    return rewind_of(traits_of_source(connector, guarantee, spools=spools, is_clocked=is_clocked, merges=repeats))
+
+
+def cost_of_surviving_source(step: Mapping[str, Any], *, merges: bool) -> str:
+    """Return the cost for a source of a run that saves less, which refuses none."""
+    stays = _if_lost(step, "its input is there")
+    match rewind_of_source(step, merges=merges):
+        case Rewind.LOG:
+            return f"rows after the last checkpoint are read again from its log on the node's disk; {stays}"
+        case Rewind.FOLLOWED:
+            return (
+                f"read again behind the lines of the last checkpoint, or from its beginning if it was rotated; {stays}"
+            )
+        case Rewind.LOST:
+            return f"rows after the last checkpoint are lost and counted, because they cannot be read again; {stays}"
+    return f"read again from its position at the last checkpoint; {stays}"
 
 
 def _cost_of_source(step: Mapping[str, Any]) -> tuple[str, bool]:

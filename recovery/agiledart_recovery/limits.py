@@ -22,6 +22,9 @@ MAX_REPLACED_FRAGMENTS = 1_024
 MAX_CHAIN = 12
 """Snapshots that one saved state needs at most: a full one, ten increments, and one more during compaction."""
 
+MAX_CONTENT_BYTES = 2_048
+"""Size of a snapshot that the register itself holds: a position and counts. Each voter writes it at each epoch."""
+
 MAX_CHANGES = 64
 """Changes of a run that its register remembers. An hour of bursts makes about fifteen."""
 

@@ -81,6 +81,7 @@ class RecoveryMachine:
             events.PinnedInstancePrepared: self._on_instance_event,
             events.SnapshotTaken: self._on_instance_event,
             events.AttemptBroken: self._on_instance_event,
+            events.RowsPassed: self._on_rows_passed,
         }
 
     # ---- the contract
@@ -274,6 +275,11 @@ class RecoveryMachine:
             part.preparation.on_snapped(event)
         else:
             part.on_broken(event.attempt, event.reason)
+
+    def _on_rows_passed(self, event: events.RowsPassed) -> None:
+        part = self.participants.get(event.run)
+        if part is not None:
+            part.on_rows_passed()
 
     def _on_first_value(self, event: events.BootstrapRun | events.RecoverQuorum) -> None:
         coordinator = self.coordinators.get(event.value.run)

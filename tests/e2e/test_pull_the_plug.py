@@ -97,4 +97,4 @@ def test_a_source_that_drops_rows_is_refused(ring: Mesh, expected: tuple[Path, s
     )  # fmt: skip
     assert told.returncode == 1
     assert "rows that are shed cannot be read again, so exactly-once cannot be promised" in told.stderr
-    assert 'delivery="at-most-once"' in told.stderr
+    assert 'delivery="survive"' in told.stderr

@@ -49,7 +49,9 @@ def pipeline(
 
 
 def submission(specification: Specification, **fields: Any) -> Submit:
-    return Submit(specification.name, msgspec.msgpack.encode(specification), b"code", **fields)
+    return Submit(
+        specification.name, msgspec.msgpack.encode(specification), b"code", **{"delivery": "at-most-once", **fields}
+    )
 
 
 class Mesh(NodeRing):

@@ -148,7 +148,9 @@ class CheckpointService:
         name = location.host.name or location.host.node.short
         try:
             async with aclosing(
-                self._pieces(location.host, run, location.digest, min(location.most, MAX_SNAPSHOT_BYTES))
+                _pieces_of(location.content)
+                if location.content
+                else self._pieces(location.host, run, location.digest, min(location.most, MAX_SNAPSHOT_BYTES))
             ) as pieces:
                 length = await append_snapshot(archive, location.digest, pieces)
         except (OperationFailed, InvalidCheckpointFile) as error:
@@ -267,6 +269,11 @@ def _refuse_unread(path: Path, manifest: CheckpointManifest) -> None:
                     raise OperationFailed(
                         f"{header.steps[0]} has read ahead {header.unread:,} bytes, which wait in its log and cannot be read again"
                     )
+
+
+async def _pieces_of(content: bytes) -> AsyncGenerator[bytes]:
+    """Yield a snapshot that the register holds."""
+    yield content
 
 
 def _manifest(effect: GatherCheckpoint, snapshots: list[ArchivedSnapshot]) -> CheckpointManifest:

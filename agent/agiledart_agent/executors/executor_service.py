@@ -382,7 +382,8 @@ class ExecutorService:
         if isinstance(answer, DeclineCheckpoint):
             self._feed(InstanceUnprepared(application, version, name.stage, name.index, answer.epoch, answer.reason))
             return
-        self._count_snapshot(answer.size, answer.pause_ns, answer.longest_ns)
+        if not answer.content:
+            self._count_snapshot(answer.size, answer.pause_ns, answer.longest_ns)
         self._feed(
             InstancePrepared(
                 application,
@@ -400,6 +401,7 @@ class ExecutorService:
                 answer.changeover_pauses,
                 answer.onto,
                 answer.longest_ns,
+                answer.content,
             )
         )
 

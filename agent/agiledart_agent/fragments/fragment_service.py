@@ -148,7 +148,7 @@ class FragmentService:
 
     async def _find(self, effect: FindSnapshot) -> bool:
         path = self._path(effect.run, effect.digest)
-        return await self._code(lambda: _whole(path, effect.digest) is not None)
+        return await self._code(lambda: _is_here(path, effect))
 
     async def _code(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._coder, work)
@@ -232,6 +232,17 @@ def _whole(path: Path, digest: bytes) -> bytes | None:
     except OSError:
         return None
     return raw if sha256(raw).digest() == digest else None
+
+
+def _is_here(path: Path, effect: FindSnapshot) -> bool:
+    """Return whether a snapshot is on this disk; one that the register holds is written first. Raises OSError."""
+    if _whole(path, effect.digest) is not None:
+        return True
+    if sha256(effect.content).digest() != effect.digest:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_durably(path, effect.content)
+    return True
 
 
 def _encode_file(path: Path, snapshot: InstanceSnapshot, secret: bytes) -> list[bytes]:

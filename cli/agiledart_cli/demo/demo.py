@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.demo.demo_plug import AFTER, CHECKPOINT_SECONDS, MIN_AGENTS, Plug
@@ -23,7 +22,6 @@ from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import MAX_AGENTS, AgentProcess, Mesh
 from agiledart_cli.verbs.submit import make_submission
-from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.wire.commands import Status, Stop
@@ -90,9 +88,9 @@ def demo(
     Each query is submitted to another agent; sources, steps and sinks run on different ones. The results are
     DIR/frequent-routes.csv and DIR/profitable-areas.csv, the same files whatever the number of agents. Where Spark and
     Java are installed, a third topology keeps clean trips in a log, from which Spark computes the busiest routes of each
-    15 minutes (DIR/spark). With --pull-the-plug both queries run with delivery="exactly-once" and without Spark, and one
-    agent is killed with all its processes: its neighbours take over from their fragments of its state. Ctrl-C stops
-    everything at any moment; only the results remain.
+    15 minutes (DIR/spark). With --pull-the-plug both queries run without Spark, and one agent is
+    killed with all its processes: its neighbours take over from their copies of its state. Ctrl-C stops everything at
+    any moment; only the results remain.
     """
     began = time.monotonic()
     trips = source_text(input_file, speed, seed)
@@ -228,8 +226,6 @@ class _Demo:
             {"": self.result.parallelism},
             executors=self.result.executors,
         )
-        if self._plug is not None:
-            command = msgspec.structs.replace(command, delivery=Delivery.EXACTLY_ONCE)
         client = self._clients[query] = ControlClient(taker.place())
         response = client.ask(command)
         self._measure(mesh)

@@ -418,7 +418,7 @@ def print_checkpoints(response: Mapping[str, Any]) -> None:
             *(f"{snapshot['epoch']} (attempt {snapshot['attempt']})", count(snapshot["bytes"])),
             f"any {snapshot['fragments_needed']} of {', '.join(snapshot['replica_nodes'])}"
             if snapshot["fragments_needed"]
-            else "its node only",
+            else ("the register" if snapshot.get("is_in_register") else "its node only"),
         ]
         for snapshot in response["snapshots"]
     ]

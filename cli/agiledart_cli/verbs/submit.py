@@ -23,7 +23,7 @@ from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
 from agiledart_cli.verbs.silent_inputs import waiting_input_texts
-from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
+from agiledart_dataflow.plan.delivery import DEFAULT, DELIVERIES, Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
@@ -82,6 +82,8 @@ def make_submission(
     specification = topology.specification()
     chosen = parallelism_by_step(specification, parallelism)
     promise = delivery or topology.delivery
+    if delivery and delivery != topology.delivery and topology.delivery != DEFAULT:
+        print_message(f"--delivery {delivery} counts; the topology says {topology.delivery}.")
     return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise)
 
 
@@ -130,8 +132,9 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
     "--delivery",
     type=click.Choice(DELIVERIES),
     default=None,
-    help="Behaviour when a node dies: exactly-once restores the application from neighbours, at-least-once too, but emits rows at"
-    " once, so that some are duplicated; at-most-once ends it. Default: that of the topology, else at-most-once.",
+    help="Behaviour when a node dies: survive restores the application from neighbours and saves little; exactly-once shows each"
+    " row once, when it is committed; at-least-once shows rows at once and some twice; at-most-once saves nothing and ends it."
+    " Default: that of the topology, else survive.",
 )
 @click.option("--replace", is_flag=True, help="First drain the running application of this name.")
 @click.option("--dry-run", is_flag=True, help="Check and show the placement; start nothing.")
@@ -169,7 +172,7 @@ def submit(
       agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
       agiledart submit --dry-run taxi.py:frequent_routes
       agiledart submit --paths warm taxi.py:frequent_routes
-      agiledart submit --delivery at-least-once taxi.py:frequent_routes     (survives nodes that die)
+      agiledart submit --delivery exactly-once taxi.py:frequent_routes     (each result once)
       agiledart submit --replace taxi.py:frequent_routes     (drains the running one first)
 
     The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
@@ -219,20 +222,35 @@ def submit(
 
 
 def show_plan(response: Any, command: Submit, asked: str | None) -> None:
-    """Show the placement; warn if the loss of one node would end the application."""
+    """Show the placement, and what happens when one of its nodes dies, unless the user asked for a delivery without state."""
     print_plan(harmless_document(response), dry_run=command.dry_run)
     if command.dry_run:
         for text in waiting_input_texts(SPECIFICATION_CODEC.decode(command.specification)):
             click.echo(f" {text}")
-    used = dict.fromkeys(node for nodes in response["placement"].values() for node in nodes)
-    if asked is None and not Delivery.named(command.delivery).is_saved and len(used) > 1:
-        about = (
-            f"agiledart explain recovery {name_of(command)}" if not command.dry_run else "agiledart explain recovery -h"
+    for text in plan_notes(response["placement"], command, asked):
+        click.echo(f" {text}")
+
+
+def plan_notes(placement: dict[str, list[str]], command: Submit, asked: str | None) -> list[str]:
+    """Return sentences on what happens when a node of the application dies."""
+    name = name_of(command)
+    about = "agiledart explain recovery -h" if command.dry_run else f"agiledart explain recovery {name}"
+    delivery = Delivery.named(command.delivery)
+    if not delivery.is_saved:
+        used = dict.fromkeys(node for nodes in placement.values() for node in nodes)
+        ends = (
+            "It ends when one of these nodes dies, because its delivery is at-most-once. To survive that: submit with"
         )
-        word = Delivery.AT_LEAST_ONCE
-        click.echo(
-            f" It ends when one of these nodes dies. To survive that: submit with --delivery {word}   Details: {about}"
-        )
+        return [f"{ends} --delivery {Delivery.SURVIVE}   Details: {about}"] if asked is None and len(used) > 1 else []
+    if not delivery.saves_less:
+        return []
+    from agiledart_cli.survival_texts import losses_of, survival_text
+    from agiledart_dataflow.plan.stages import plan_stages
+    from agiledart_node.user_commands.recovery_facts import recovery_facts
+
+    specification = SPECIFICATION_CODEC.decode(command.specification)
+    facts: Any = msgspec.to_builtins(recovery_facts(specification, plan_stages(specification), delivery, placement))
+    return [f"{survival_text(facts)}   Details: {about}", *losses_of(facts)]
 
 
 class _PendingCapacity(Exception):

@@ -122,6 +122,10 @@ class DuplicatesBySink:
             self.unknown.add(sink)
 
 
+PASSED_ROWS = "passed_rows"
+"""Key of a report: rows that came to and left the steps of an instance so far. It grows exactly when rows pass."""
+
+
 class InstanceStatistics(msgspec.Struct, array_like=True):
     """Statistics of one instance so far.
 

@@ -40,10 +40,12 @@ class Topology(Graph):
 
     Args:
         name: name of the application: letters, digits, `-`, `_`, `.`.
-        delivery: on a mesh, `exactly-once` saves the state of all steps every ten seconds and restarts the application when a host
+        delivery: on a mesh, `survive` restarts the application elsewhere when a host or its process dies. It saves as little
+            as each step allows, and loses no row that its source can give again; rows of the last seconds may come again.
+            `exactly-once` saves the state of all steps every ten seconds and restarts the application when a host
             or its process dies. Rows of a `log:` sink are then visible when they are committed, without duplicates or losses.
             `at-least-once` saves the same state, but sinks emit rows at once and never withdraw them: after a failure the rows of
-            the last seconds come again. `at-most-once` ends the application with its host.
+            the last seconds come again. `at-most-once` saves nothing, and ends the application with its host.
         paths: paths of rows between nodes. `auto`: direct while that works, else relayed by another node. `warm`: two more paths
             are kept open, so that rows leave a bad link at once. `direct`: never relayed. Or names of one to three nodes as
             relays, like `["pi2"]`. `Stream.paths` sets it for a single step's rows.

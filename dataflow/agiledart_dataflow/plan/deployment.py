@@ -80,6 +80,9 @@ class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
     emitted_rows: tuple[SnapshotChain, ...] = ()
 
 
+REGISTER_BYTES, REGISTER_BYTES_EACH = 64 << 10, 2_048
+"""Bytes of snapshots that a run's register may hold, of all its instances and of each."""
+
 WHOLE, STEPS = "whole", "steps"
 """Part of a checkpoint that a new run begins with: all of it, or the state of steps by their names."""
 
@@ -114,6 +117,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
             one.
         goes_on: the run begins with the state of another run, so its sinks append to files that they would otherwise write anew.
         duplicates: sinks emit rows at once and abort none (`Delivery.duplicates`).
+        saves_less: the run saves as little as each step allows (`Delivery.saves_less`).
     """
 
     application: str
@@ -139,11 +143,12 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     log_owners: tuple[tuple[str, bytes], ...] = ()
     goes_on: bool = False
     duplicates: bool = False
+    saves_less: bool = False
 
     @property
     def delivery(self) -> Delivery:
         """Delivery guarantee that the user requested."""
-        return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates)
+        return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates, saves_less=self.saves_less)
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """Return (stage, index) → the node that runs it."""

@@ -145,6 +145,12 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Return the edges that enter a stage."""
         return tuple(edge for edge in self.edges if edge.target == stage)
 
+    @property
+    def merges_by_position(self) -> bool:
+        """True when rows of several sources carry positions, so that a merge may take rows that lie behind a barrier."""
+        sources = sum(stage.kind == "source" for stage in self.stages)
+        return sources > 1 and any(edge.carries == "positions" for edge in self.edges)
+
     def carries(self, stage: int) -> Carries:
         """Return the data beside the rows inside a stage: that of its inputs, at a source that which its outputs need."""
         incoming = self.incoming(stage)

@@ -162,7 +162,13 @@ class Intake:
     def add_counts_to(self, counts: SourceCounts) -> None:
         """Add this intake's counts to those of its source."""
         counts.waiting += self.waiting
-        counts.spooled, counts.spooled_ever, counts.shed = self.spooled, self.spooled_ever, dict(self.shed)
+        counts.spooled, counts.spooled_ever = self.spooled, self.spooled_ever
+        self.add_shed_to(counts)
+
+    def add_shed_to(self, counts: SourceCounts) -> None:
+        """Add the rows that this intake dropped to those that the source dropped before a restart."""
+        reasons = {**counts.shed, **self.shed}
+        counts.shed = {reason: self.shed.get(reason, 0) + counts.shed.get(reason, 0) for reason in reasons}
 
     def close(self) -> None:
         """Release the disk space."""

@@ -378,6 +378,8 @@ class SourceInstance:
         """
         counts = self._counted(0)
         waiting_rows = [] if self._intake is None else self._intake.waiting_in_memory()
+        if self._intake is not None:
+            self._intake.add_shed_to(counts)
         due = [*waiting_rows, *self._clock.due]
         lates = [(i, row.by_ms, row.aside) for i, (_, row) in enumerate(due) if type(row) is Late]
         plain = [(time_ms, row.row if type(row) is Late else row) for time_ms, row in due]

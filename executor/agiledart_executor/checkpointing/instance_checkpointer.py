@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from agiledart_connectors.files.seals import OutputFileChangedError
+from agiledart_connectors.files.seals import OutputFileChangedError, parse_sealed_file
+from agiledart_dataflow.plan.connector_abilities import WriterAbilities
 from agiledart_dataflow.runtime.instance_snapshot import EncodedSnapshot
 from agiledart_dataflow.state.async_instance_snapshot import AsyncInstanceSnapshot
 from agiledart_executor.checkpointing.instance_restorer import InstanceRestorer
@@ -30,11 +32,13 @@ from agiledart_executor.snapshots.sliced_snapshot_write import SlicedSnapshotWri
 from agiledart_executor.snapshots.snapshot_file import (
     SnapshotHeader,
     SnapshotWriter,
+    snapshot_bytes,
     write_snapshot,
 )
 from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_executor.wire.agent_messages import AcknowledgeCheckpoint, DeclineCheckpoint, InstanceName
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RollBackNeeded
+from agiledart_recovery.survival import Survival, survival_of
 
 END_AGAIN_SECONDS = 2.0
 """Seconds between two attempts to save the final snapshot of an instance that has ended."""
@@ -45,6 +49,22 @@ def _unread(running: RunningInstance) -> int:
     return reader.unread if isinstance(reader, LoggedReader) else 0
 
 
+def _fits_register(running: RunningInstance, log: LoggedReader | None) -> bool:
+    """Return whether an instance has nothing to save but counts and positions, which no other file has to go with."""
+    if running.source is not None:
+        return log is None
+    if running.writer is not None:
+        return publishes_at_once(running.sink)
+    return survival_of(0, 0, has_state=running.plan_stage.has_state) is Survival.RESTARTED
+
+
+def publishes_at_once(sink: WriterAbilities) -> bool:
+    """Return whether all rows that a sink has prepared are visible, so that no other process need publish them after its end."""
+    if sink.transactional is None or sink.emits_at_once:
+        return True
+    return parse_sealed_file(sink.identity) is not None
+
+
 class InstanceCheckpointer:
     """Checkpointer of one executor: saves its instances at barriers, and commits their epochs.
 
@@ -53,6 +73,7 @@ class InstanceCheckpointer:
         run, attempt: number of the run and attempt of its plan.
         steps: stage → names of its steps.
         send: sends a message to the agent.
+        register_bytes: largest snapshot of an instance without state that goes to the run's register instead of the disk; 0: none.
 
     Attributes:
         on_failure: called when a sink cannot deliver its rows or an instance cannot be saved.
@@ -71,9 +92,10 @@ class InstanceCheckpointer:
         attempt: int,
         steps: Callable[[int], tuple[str, ...]],
         send: Callable[[AcknowledgeCheckpoint | DeclineCheckpoint], None],
+        register_bytes: int = 0,
     ) -> None:
         self._folder, self._run, self._attempt = folder, run, attempt
-        self._steps, self._send = steps, send
+        self._steps, self._send, self._register_bytes = steps, send, register_bytes
         self.on_failure: Callable[[RunningInstance, str], None] = lambda running, text: None
         self.on_rollback_needed: Callable[[RunningInstance, str], None] = lambda running, text: None
         self._thread = ThreadPoolExecutor(1, "snapshots")
@@ -162,18 +184,26 @@ class InstanceCheckpointer:
         changeover_pauses = running.changeover_pauses.report(has_ended=has_ended)
         pause_ns = time.monotonic_ns() - began_ns
 
+        content = b""
+        if self._register_bytes and not change and _fits_register(running, log):
+            content = snapshot_bytes(header, blocks, self._register_bytes)
+
         def work() -> None:
             try:
                 # The snapshot names a position in the log, so the log must be on the disk first.
                 if log is not None:
                     log.sync()
-                digest, size = write_snapshot(self._folder, header, blocks)
+                digest, size = (
+                    (sha256(content).digest(), len(content))
+                    if content
+                    else write_snapshot(self._folder, header, blocks)
+                )
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
                 failed = DeclineCheckpoint(epoch, name, f"{self._folder} cannot be written: {why}")
                 self._call_soon(self._unprepared, running, failed, partial(self._submit, work) if has_ended else None)
                 return
-            waited = pause_ns, change, caught_up, changeover_pauses, header.onto, pause_ns
+            waited = pause_ns, change, caught_up, changeover_pauses, header.onto, pause_ns, content
             self._call_soon(
                 self._saved, running, AcknowledgeCheckpoint(epoch, name, digest, size, ends, has_ended, *waited)
             )

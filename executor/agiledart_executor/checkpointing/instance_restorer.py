@@ -114,7 +114,11 @@ class InstanceRestorer:
                     _seek(running, place)
                 else:
                     lines = running.source.lines
-                    running.source.reader = FastForwardedReader(running.source.reader, lines, time.time_ns)
+                    running.source.reader = (
+                        FastForwardedReader(running.source.reader, lines, time.time_ns)
+                        if running.rewind is None
+                        else running.rewind(running.source.reader, lines)
+                    )
             elif running.instance is not None:
                 assert saved is not None  # the header was read from it
                 running.instance.restore(*self._chain(running, saved, header), blocks[0])

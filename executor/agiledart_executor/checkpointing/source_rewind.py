@@ -4,12 +4,14 @@ A reader that knows its position seeks to it instead. A reader that can do neith
 a log first (`spool/logged_reader.py`).
 """
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from agiledart_connectors.plugins import sink_guarantee, source_guarantee
 from agiledart_connectors.sink_guarantees import duplicates_fault
+from agiledart_connectors.source_guarantees import follows_file, reads_standard_input, traits_of_source
 from agiledart_dataflow.plan.connector_abilities import ReaderAbilities, WriterAbilities
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
 from agiledart_dataflow.plan.delivery import Delivery
@@ -19,37 +21,52 @@ from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_executor.spool.source_log import SourceLog
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
+from agiledart_recovery.survival import Rewind, rewind_of
 
 
-def needs_log(step: Step, delivery: Delivery = Delivery.EXACTLY_ONCE) -> bool:
-    """Return True when a source's rows must be in a log before they leave, so that a run can be restarted.
+def rewind_of_step(step: Step, delivery: Delivery, *, merges: bool = True) -> Rewind:
+    """Return what a restarted run reads of a source's rows after its last epoch.
 
-    That is the case where the input cannot be read again, where a clock decides which rows are late, and where rows wait on the
-    disk in any case.
+    Rows need a log where the input cannot be read again, where a clock decides which rows are late, and where rows wait on
+    the disk in any case. A run that saves less (`Delivery.saves_less`) follows the table of `survival.py`.
 
     Args:
         step: the source.
         delivery: delivery guarantee of the application.
+        merges: rows of several sources are merged by position.
 
     Raises:
-        ConfigurationError: its rows would be lost or duplicated even with a log.
+        ConfigurationError: its rows would be lost or duplicated even with a log, and the guarantee refuses that.
     """
     connector, source = step.connector, step.source
     assert connector is not None
     assert source is not None
-    again = f'; submit the application with delivery="at-most-once", or put the rows into files first ({step.name})'
-    if connector.path in ("", "-") and connector.kind in ("csv", "jsonl", "lines"):
+    guarantee = source_guarantee(connector.kind)
+    spools, is_clocked = source.overload.policy == SPOOL, bool(source.clock)
+    if not delivery.saves_less:
+        _refuse_lossy_source(step, delivery)
+        is_gone = guarantee is not None and not guarantee.can_rewind
+        return Rewind.LOG if is_gone or spools or is_clocked else Rewind.AGAIN
+    sheds = source.overload.policy not in (BLOCK, SPOOL)
+    return rewind_of(
+        traits_of_source(connector, guarantee, spools=spools, is_clocked=is_clocked, merges=merges and not sheds)
+    )
+
+
+def _refuse_lossy_source(step: Step, delivery: Delivery) -> None:
+    """Raise `ConfigurationError` for a source whose rows would be lost or duplicated after a restart even with a log."""
+    connector, source = step.connector, step.source
+    assert connector is not None
+    assert source is not None
+    again = f'; submit the application with delivery="survive", or put the rows into files first ({step.name})'
+    if reads_standard_input(connector):
         raise ConfigurationError(f"standard input cannot be read again, so {delivery} cannot be promised{again}")
-    if connector.option("follow", "0") == "1":
+    if follows_file(connector):
         raise ConfigurationError(f"a file that grows and may be rotated cannot be read again from its beginning{again}")
-    overload = source.overload
-    if overload.policy not in (BLOCK, SPOOL) or overload.spool_full != BLOCK:
+    if source.overload.policy not in (BLOCK, SPOOL) or source.overload.spool_full != BLOCK:
         raise ConfigurationError(
             f"rows that are shed cannot be read again, so {delivery} cannot be promised; take overload=block or spool{again}"
         )
-    guarantee = source_guarantee(connector.kind)
-    is_gone = guarantee is not None and not guarantee.can_rewind
-    return is_gone or overload.policy == SPOOL or bool(source.clock)
 
 
 def refuse_duplicate_rows(step: str, connector: Connector, sink: WriterAbilities) -> None:
@@ -65,7 +82,7 @@ def refuse_duplicate_rows(step: str, connector: Connector, sink: WriterAbilities
     if fault:
         raise ConfigurationError(
             f"{connector.url()} cannot withdraw rows, so exactly-once cannot be promised; {fault}, or submit the application"
-            f' with delivery="at-most-once" ({step})'
+            f' with delivery="survive" ({step})'
         )
 
 
@@ -120,6 +137,30 @@ class FastForwardedReader:
     def close(self) -> None:
         """Close the wrapped reader."""
         self._reader.close()
+
+
+def followed_again(
+    reader: SourceReader, lines: int, reopen: Callable[[], SourceReader], wall_ns: Callable[[], int]
+) -> SourceReader:
+    """Return a reader of a growing file that stands behind the lines read before a restart.
+
+    A file that is shorter now was rotated or cut: what is left of it is read from its beginning, so that none of it is lost.
+
+    Args:
+        reader: at the beginning of its input.
+        lines: number of its lines to skip.
+        reopen: opens its input again.
+    """
+    passed = 0
+    while passed < lines:
+        reading = reader.read(min(lines - passed, MAX_BATCH_ROWS), wall_ns())
+        if not reading.lines or passed + reading.lines > lines:
+            reader.close()
+            text = f"its file has fewer than {lines:,} lines now: it was rotated or cut, and is read from its beginning"
+            print(text, file=sys.stderr)  # noqa: T201  `agiledart logs` shows what an executor prints
+            return reopen()
+        passed += reading.lines
+    return reader
 
 
 def _last_lines(reading: Reading, lines: int) -> Reading:

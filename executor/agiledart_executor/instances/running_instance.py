@@ -12,10 +12,10 @@ import msgspec
 from agiledart_connectors.emitted_row_count import EmittedRowCount
 from agiledart_dataflow.counts.interval_measures import MEASURES, CountSample, IntervalMeasures, SampleWindow
 from agiledart_dataflow.counts.key_sample import KeySample
-from agiledart_dataflow.counts.statistics import InstanceStatistics
+from agiledart_dataflow.counts.statistics import PASSED_ROWS, InstanceStatistics
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.plan.connector_abilities import ReaderAbilities, TransactionalSink, WriterAbilities
-from agiledart_dataflow.plan.connectors import SinkWriter
+from agiledart_dataflow.plan.connectors import SinkWriter, SourceReader
 from agiledart_dataflow.plan.stage_plan import Stage, generation_of, index_of
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.increments import Increments
@@ -190,6 +190,8 @@ class RunningInstance:
         by_epoch: a sink that stays open at the end of its input, because the last epoch is committed later.
         unsaved: why it could not be saved at its last barrier; empty when it was saved.
         emitted_rows: count of the rows given to a sink that cannot abort them.
+        rewind: (reader at the beginning, lines) → a source's reader that stands behind so many lines; None: it skips them.
+        lost_behind: number of lines behind which a source continued without the later ones, which are lost; None: it lost none.
     """
 
     stage: int
@@ -220,6 +222,8 @@ class RunningInstance:
     by_epoch: bool = False
     unsaved: str = ""
     emitted_rows: EmittedRowCount | None = None
+    rewind: Callable[[SourceReader, int], SourceReader] | None = None
+    lost_behind: int | None = None
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
     watched: int | None = None
@@ -366,12 +370,14 @@ class RunningInstance:
         statistics = part.statistics()
         if self.emitted_rows is not None:
             statistics.duplicates = self.emitted_rows.counts
-        if statistics.source is not None and (lossy := self.reader_abilities.lossy) is not None:
-            statistics.source.lost_behind = lossy.lost_behind
+        if statistics.source is not None:
+            lossy = self.reader_abilities.lossy
+            statistics.source.lost_behind = self.lost_behind if lossy is None else lossy.lost_behind
         measures = self._measures(statistics)
         awaited = self.instance and self._awaited_input.figures(self.instance, time.monotonic_ns(), time.time_ns())
         return {
             "statistics": msgspec.to_builtins(statistics),
+            PASSED_ROWS: sum(counts.rows_in + counts.rows_out for counts in statistics.steps.values()),
             "busy_ns": self.busy_ns,
             "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
             "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),

@@ -1,7 +1,9 @@
 """Instances made from a deployment part: user code, plan, functions and connectors joined so that they can run."""
 
 import asyncio
+import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.schema import read_time_index
-from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.connectors import Connector, SourceReader
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.losses import MOVE
@@ -27,10 +29,11 @@ from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.state.owner_table import ranges_text
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.checkpointing.source_rewind import (
-    needs_log,
+    followed_again,
     open_logged_reader,
     refuse_duplicate_rows,
     refuse_immovable_sink,
+    rewind_of_step,
 )
 from agiledart_executor.instances.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.instances.running_instance import RunningInstance
@@ -43,6 +46,7 @@ from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.user_code.user_builder import build_bundle, decode_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, BusyError, OperationFailed
+from agiledart_recovery.survival import Rewind
 from agiledart_sink_log.log_writer import LOCK_PAUSE_SECONDS, LOCK_SECONDS
 from agiledart_sink_log.protocol import latency_log_name
 
@@ -139,7 +143,7 @@ class Launchable:
         owner = dict(self.log_owners).get(connector.path, self.owner)
         run = (self.application, self.version, _ROOT, 0.0, by_epoch, keep, owner, self.run, name, self.continues_run)
         # A log that moves aborts uncommitted rows: its readers could not recognise those that only the lost node emitted.
-        return SinkOrigin(*run, emits_at_once=self.delivery.duplicates and not moves)
+        return SinkOrigin(*run, emits_at_once=self.delivery.emits_at_once(connector.kind) and not moves)
 
     def instance(
         self,
@@ -168,7 +172,7 @@ class Launchable:
         )
         try:
             if kind == "source":
-                running.source = self._source(stage, index, by_epoch=by_epoch, restores=restores)
+                self._open_source(running, by_epoch=by_epoch, restores=restores)
             elif kind == "sink":
                 # Only a sink with two-phase commit or harmless duplicates may be part of an exactly-once run.
                 endpoint = self.program.endpoint(stage)
@@ -217,13 +221,16 @@ class Launchable:
         edges = [edge for edge in self.plan.incoming(stage) if edge.partitioning == "key"]
         return KeySample({edge.index: self.program.key_functions(edge.source)[edge.index][1] for edge in edges})
 
-    def _source(self, stage: int, index: int, *, by_epoch: bool, restores: bool) -> SourceInstance:
-        """Make a source's instance; raises as `instance`."""
+    def _open_source(self, running: RunningInstance, *, by_epoch: bool, restores: bool) -> None:
+        """Make the instance of a source; raises as `instance`."""
+        stage, index = running.stage, running.index
         endpoint, step = self.program.endpoint(stage), self.program.steps(stage)[0]
-        has_log = by_epoch and needs_log(step, self.delivery)
+        rewind = rewind_of_step(step, self.delivery, merges=self.plan.merges_by_position) if by_epoch else Rewind.AGAIN
+        takes_in = not by_epoch or (self.delivery.saves_less and rewind is not Rewind.LOG)
         spool = work_folder(_ROOT, self.application) / "spool"
-        intake = None if by_epoch else open_intake(step, spool, self.program.output_type(stage))
-        reader = open_source(
+        intake = open_intake(step, spool, self.program.output_type(stage)) if takes_in else None
+        open_reader = partial(
+            open_source,
             endpoint.connector,
             endpoint.row_type,
             columns=endpoint.columns and not restores,
@@ -237,7 +244,8 @@ class Launchable:
                 begins=not (restores or self.continues_run or self.attempt > 1),
             ),
         )
-        if has_log:
+        reader = open_reader()
+        if rewind is Rewind.LOG:
             folder = run_folder(_ROOT, self.application, self.version) / "logs" / f"{stage}.{index}"
             try:
                 moves = self.plan.stages[stage].if_lost == MOVE
@@ -245,7 +253,17 @@ class Launchable:
             except OperationFailed:
                 reader.close()
                 raise
-        return SourceInstance(self.program, stage, reader, intake)
+        running.source = SourceInstance(self.program, stage, reader, intake)
+        if rewind is Rewind.FOLLOWED:
+            running.rewind = lambda reader, lines: followed_again(reader, lines, open_reader, time.time_ns)
+        elif rewind is Rewind.LOST:
+            running.rewind = partial(_go_on, running)
+
+
+def _go_on(running: RunningInstance, reader: SourceReader, lines: int) -> SourceReader:
+    """Return a source's reader as it is, and note that the rows after the last epoch are lost."""
+    running.lost_behind = lines
+    return reader
 
 
 def ready_program(plan: bytes, bundle: bytes) -> Program:

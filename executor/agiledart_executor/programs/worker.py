@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from agiledart_connectors.credentials import provision_secrets
-from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.deployment import REGISTER_BYTES, REGISTER_BYTES_EACH, DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_executor.channels.data_links import DataPort, EdgeEnds, take_acknowledgement
@@ -82,6 +82,13 @@ from agiledart_transport.link import Link
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+
+def _register_bytes(part: DeploymentPart) -> int:
+    """Return the size up to which the run's register holds the snapshot of an instance; 0: it holds none."""
+    if not part.saves_less:
+        return 0
+    return min(REGISTER_BYTES_EACH, REGISTER_BYTES // max(1, len(part.assignment)))
 
 
 class Worker:
@@ -323,7 +330,9 @@ class Worker:
         if part.by_epoch and self._checkpointer is None:
             configuration = self._configuration
             folder = run_folder(self._root, configuration.application, configuration.version)
-            self._checkpointer = InstanceCheckpointer(folder, part.number, part.attempt, self._code.steps, self.send)
+            self._checkpointer = InstanceCheckpointer(
+                folder, part.number, part.attempt, self._code.steps, self.send, _register_bytes(part)
+            )
             self._host.barriers.on_barrier = self._checkpointer.at_barrier
             self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
             self._checkpointer.on_rollback_needed = self._host.fail_change

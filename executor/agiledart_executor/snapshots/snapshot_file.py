@@ -104,6 +104,16 @@ def write_snapshot(run: Path, header: SnapshotHeader, blocks: Iterable[bytes]) -
     return writer.end()
 
 
+def snapshot_bytes(header: SnapshotHeader, blocks: Iterable[bytes], limit: int) -> bytes:
+    """Return a snapshot as it would stand in a file; empty when it is longer than `limit` bytes, which is less than a piece."""
+    head = msgspec.msgpack.encode(header)
+    parts = [_MAGIC, _LENGTH.pack(len(head), crc32c(head)), head]
+    for block in blocks:
+        parts += [_LENGTH.pack(len(block), crc32c(block)), block] if len(block) <= limit else [b"\0" * (limit + 1)]
+    content = b"".join([*parts, _END])
+    return content if len(content) <= limit else b""
+
+
 class SnapshotWriter:
     """Writer of a snapshot whose bytes come in pieces. Each call may raise OSError, which deletes the file.
 

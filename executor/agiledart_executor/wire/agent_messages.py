@@ -339,6 +339,7 @@ class AcknowledgeCheckpoint(Message, frozen=True, gc=False, tag=120):
         changeover_pauses: (stage, generation, nanoseconds) of the pause of the rows to a stage at its last change, as seen here.
         onto: digest of the committed snapshot that this one builds on; empty for a full snapshot.
         longest_ns: longest single time for which its rows had to wait.
+        content: all of the snapshot, where it was not written to the disk: the register is to hold it.
     """
 
     epoch: int
@@ -353,6 +354,7 @@ class AcknowledgeCheckpoint(Message, frozen=True, gc=False, tag=120):
     changeover_pauses: tuple[tuple[int, int, int], ...] = ()
     onto: bytes = b""
     longest_ns: int = 0
+    content: bytes = b""
 
 
 class DeclineCheckpoint(Message, frozen=True, gc=False, tag=121):

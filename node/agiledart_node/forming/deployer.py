@@ -187,6 +187,7 @@ class Deployer:
             work.signed_entries,
             goes_on=work.goes_on,
             duplicates=work.delivery.duplicates,
+            saves_less=work.delivery.saves_less,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

@@ -184,6 +184,7 @@ class SubmissionRunner:
                 signed_entries=inherited_entries(last),
                 held=with_limits(blueprint.plan) if submission.delivery.is_saved else (),
                 duplicates=submission.delivery.duplicates,
+                saves_less=submission.delivery.saves_less,
             )
             if await self._records.create(revision, record):
                 return record

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.counts.statistics import PASSED_ROWS
 from agiledart_dataflow.plan.connectors import KEEPS_SESSIONS
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.errors import RemoteProtocolError
@@ -67,6 +68,7 @@ class ApplicationHost:
         on_part: called with an accepted part.
         on_capacity_changed: called when capacity was reserved or released.
         on_report: called with an accepted report of a local instance.
+        on_rows_passed: called when such a report shows that rows have passed since the last one.
         on_outsider_halt: called when a node that takes no part in a run reports its end.
     """
 
@@ -82,6 +84,7 @@ class ApplicationHost:
         self.on_outsider_halt: Callable[[HostedApplication, Peer, Halt], None] = lambda hosted, sender, message: None
         self.on_part: Callable[[HostedApplication, DeploymentPart], None] = lambda hosted, part: None
         self.on_report: Callable[[InstanceReported | InstanceFinished], None] = lambda event: None
+        self.on_rows_passed: Callable[[HostedApplication], None] = _nothing
 
     @property
     def operators(self) -> int:
@@ -362,9 +365,12 @@ class ApplicationHost:
         if hosted is None or hosted.is_closing or (event.stage, event.index) not in hosted.instances:
             self._context.drop("stale report")
             return None
+        before = hosted.reports.get((event.stage, event.index))
         hosted.reports[event.stage, event.index] = event.report
         hosted.reported_at[event.stage, event.index] = self._context.now
         self.on_report(event)
+        if event.report.get(PASSED_ROWS, 0) != (0 if before is None else before.get(PASSED_ROWS, 0)):
+            self.on_rows_passed(hosted)
         return hosted
 
     def finished(self, event: InstanceFinished) -> None:

@@ -133,8 +133,8 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         guards: nodes that watch it without hosting it.
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
-        by_epoch: it is saved by epochs: its register, not the ring, decides whether it lives. `duplicates`: as
-            `Delivery.duplicates`.
+        by_epoch: it is saved by epochs: its register, not the ring, decides whether it lives. `duplicates`, `saves_less`: as
+            in `Delivery`.
         losses: rows lost because a source moved without its log.
         away: of each stage, why its instances are not on the node of its path; for people. Empty before it runs.
         is_forgotten: users do not see it any more; only its version is used.
@@ -192,11 +192,12 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     ] = ()
     duplicates: bool = False
     losses: Annotated[tuple[Loss, ...], msgspec.Meta(max_length=256)] = ()
+    saves_less: bool = False
 
     @property
     def delivery(self) -> Delivery:
         """Guarantee for it and its rows when a host dies."""
-        return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates)
+        return Delivery.of(is_saved=self.by_epoch, duplicates=self.duplicates, saves_less=self.saves_less)
 
     @property
     def owner(self) -> str:

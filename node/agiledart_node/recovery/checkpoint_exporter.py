@@ -407,7 +407,9 @@ def _unknown(application: str, name: str) -> str:
 
 
 def snapshots_to_gather(value: RegisterValue) -> tuple[SnapshotLocation, ...]:
-    """Return the locations of the committed epoch's snapshots: each host has on its disk what its instances saved."""
+    """Return the locations of the committed epoch's snapshots: each host has on its disk what its instances saved, except for what
+    the register holds.
+    """
     assigned = {assignment.instance: assignment for assignment in value.plan.assignments}
     locations: list[SnapshotLocation] = []
     for saved in value.saved:
@@ -424,6 +426,7 @@ def snapshots_to_gather(value: RegisterValue) -> tuple[SnapshotLocation, ...]:
                 assignment.role.value,
                 snapshot.digest,
                 snapshot.length,
+                snapshot.content,
             )
             for snapshot in saved.chain
         )

@@ -14,6 +14,7 @@ def prepared_event(event: InstancePrepared, part: Participant, value: RegisterVa
     """Return the machine's event.
 
     A snapshot that may be restored elsewhere is cut into fragments; that of a pinned instance stays on its host, without any.
+    The content of a small one goes to the register, and neither to a disk nor into fragments.
     A barrier with a plan that this node does not know breaks the attempt.
 
     Args:
@@ -32,7 +33,7 @@ def prepared_event(event: InstancePrepared, part: Participant, value: RegisterVa
         GenerationPause(str(stage), generation, pause) for stage, generation, pause in event.changeover_pauses
     )
     if any(assignment.is_pinned for assignment in value.plan.assignments if assignment.instance == instance):
-        snapshot = InstanceSnapshot(checkpoint, event.digest, event.size, 1, ())
+        snapshot = InstanceSnapshot(checkpoint, event.digest, event.size, 1, (), event.content)
         return events.PinnedInstancePrepared(
             run,
             instance,
@@ -50,7 +51,7 @@ def prepared_event(event: InstancePrepared, part: Participant, value: RegisterVa
         instance,
         checkpoint,
         event.digest,
-        event.size + SEAL_BYTES,
+        event.size + (0 if event.content else SEAL_BYTES),
         event.onto,
         after,
         event.caught_up,
@@ -58,4 +59,5 @@ def prepared_event(event: InstancePrepared, part: Participant, value: RegisterVa
         sum(event.ends),
         pauses,
         event.pause_ns,
+        event.content,
     )

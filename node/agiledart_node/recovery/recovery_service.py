@@ -141,7 +141,7 @@ class RecoveryService:
         self.bootstrap = RegisterBootstrap(context, self.machine, secret, self.step, self.flush)
         self.status = RecoveryStatusReporter(context, self.machine)
         self.runs_on_disk: dict[Key, None] = {}
-        hosting.on_part = self._take_part
+        hosting.on_part, hosting.on_rows_passed = self._take_part, self._on_rows_passed
 
     def _take_part(self, hosted: HostedApplication, part: DeploymentPart) -> None:
         """Remember the instances that this node was given, together with the code, also on the disk."""
@@ -231,6 +231,11 @@ class RecoveryService:
         part = self.machine.participants.get(RunId(*key))
         if key in self.runs and key in self._hosting.table and part is not None and part.value is not None:
             self.step(prepared_event(event, part, part.value))
+
+    def _on_rows_passed(self, hosted: HostedApplication) -> None:
+        """Report to the machine that rows have passed a local instance."""
+        if (run := RunId(*hosted.key)) in self.machine.participants:
+            self.step(events.RowsPassed(run))
 
     def broken(self, hosted: HostedApplication, event: InstanceFailed) -> None:
         """Report a local instance that failed, not because of the user's code."""
@@ -454,11 +459,14 @@ class RecoveryService:
             self.step(Completed(effect.request, None))
 
     def _emitted_here(self, value: RegisterValue) -> tuple[bytes, ...]:
-        """Return the digests of snapshots of local sinks; they tell up to which position rows are committed."""
+        """Return the digests of snapshots of local sinks; they tell up to which position rows are committed.
+
+        A sink whose snapshot the register holds has published all its rows at once.
+        """
         mine = value.plan.at(self._context.me.node)
         instance_ids = {assignment.instance: None for assignment in mine if assignment.role is InstanceRole.SINK}
         chains = [saved.chain for saved in value.emitted if saved.instance in instance_ids]
-        return tuple(chain[-1].digest for chain in chains if chain)
+        return tuple(chain[-1].digest for chain in chains if chain and not chain[-1].content)
 
     # ---- ends
 

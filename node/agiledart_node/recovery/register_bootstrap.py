@@ -70,8 +70,6 @@ def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
     then.
     """
     stages = _PLAN.decode(raw)
-    merges = sum(stage.kind == "source" for stage in stages.stages) > 1
-    syncs = merges and any(edge.carries == "positions" for edge in stages.edges)
     assignments = tuple(
         Assignment(
             instance_id_of(stage, index),
@@ -84,7 +82,7 @@ def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
         for (stage, index), peer in sorted(places.items())
     )
     edges = tuple((str(edge.source), str(edge.target)) for edge in stages.edges)
-    return Plan(assignments, edges, syncs, body=raw if len(raw) <= MAX_PLAN_BYTES else b"")
+    return Plan(assignments, edges, stages.merges_by_position, body=raw if len(raw) <= MAX_PLAN_BYTES else b"")
 
 
 def choose_voters(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterable[Peer]) -> list[Peer]:
@@ -142,6 +140,8 @@ async def bootstrap_register(
     candidates: list[Peer],
     key: bytes,
     initial_checkpoint: InitialCheckpoint | None = None,
+    *,
+    saves_less: bool = False,
 ) -> None:
     """Make the voter slots and have the first value written.
 
@@ -159,7 +159,9 @@ async def bootstrap_register(
     saved, origin = (
         (initial_checkpoint.saved, initial_checkpoint.origin) if initial_checkpoint is not None else ((), "")
     )
-    value = RegisterValue(run, 0, 0, plan, INITIAL_CHECKPOINT, voters, saved=saved, key=key, origin=origin)
+    value = RegisterValue(
+        run, 0, 0, plan, INITIAL_CHECKPOINT, voters, saved=saved, key=key, origin=origin, saves_less=saves_less
+    )
     number = context.requests.number()
     answer = await context.requests.ask(
         candidates[0], BootstrapRegister(number, encode(value)), number, Acknowledged, timeout
@@ -208,7 +210,13 @@ class RegisterBootstrap:
         plan = plan_of(part.plan, places)
         key = run_key(self._secret, run, part.number)
         await bootstrap_register(
-            self._context, run, plan, choose_voters(part.plan, places, guards), key, initial_checkpoint
+            self._context,
+            run,
+            plan,
+            choose_voters(part.plan, places, guards),
+            key,
+            initial_checkpoint,
+            saves_less=part.saves_less,
         )
 
     def make_voter(self, sender: Peer, message: CreateVoter) -> None:

@@ -128,14 +128,17 @@ def _distinct_name(node: NodeId, name: str, known: Iterable[Peer]) -> str:
 def tolerated_losses(value: RegisterValue, known: Iterable[Peer]) -> int | None:
     """Return how many machines may be lost at once, whichever they are, without losing state; None without state.
 
-    Each owner has its whole snapshot. Replica nodes on one machine are lost together; those on the owner's machine are lost with
-    it.
+    The content of a snapshot in the register survives the loss of a minority of the voters. Of another one, each owner has
+    the whole. Replica nodes on one machine are lost together; those on the owner's machine are lost with it.
     """
     machines = {peer.node: host_of(peer) for peer in known}
     losses: list[int] = []
     for owned in (assignment for assignment in value.plan.assignments if not assignment.is_pinned):
         owner = host_of(owned.host)
         for snapshot in (snapshot for saved in value.saved_for(owned.instance) for snapshot in saved.chain):
+            if snapshot.content:
+                losses.append(len(value.voters) // 2)
+                continue
             replica_nodes = [
                 machines.get(replica_node, replica_node.hex) for replica_node in snapshot.replica_nodes if replica_node
             ]
@@ -201,6 +204,7 @@ def saved_snapshots(value: RegisterValue, name_of: Callable[[NodeId], str]) -> t
             "bytes": snapshot.length,
             "fragments_needed": snapshot.m if any(snapshot.replica_nodes) else 0,
             "replica_nodes": [name_of(replica_node) for replica_node in snapshot.replica_nodes if replica_node],
+            "is_in_register": bool(snapshot.content),
         }
         for (instance, _), snapshot in value.needed.items()
     )

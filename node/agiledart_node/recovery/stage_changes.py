@@ -260,7 +260,7 @@ class StageChanges:
         for saved in chains:
             self._progress(run, digest, got, of)
             if effect.before.is_at(saved.instance, self._context.me.node):
-                pending_plan.known |= {snapshot.digest: None for snapshot in saved.chain}
+                pending_plan.known |= {snapshot.digest: None for snapshot in saved.chain if not snapshot.content}
             origin = next(
                 (assignment.host for assignment in effect.before.assignments if assignment.instance == saved.instance),
                 None,

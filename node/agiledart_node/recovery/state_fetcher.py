@@ -131,7 +131,7 @@ class StateFetcher:
             if snapshot.digest in known:
                 continue
             number = self._context.requests.number()
-            find = FindSnapshot(number, run, snapshot.digest)
+            find = FindSnapshot(number, run, snapshot.digest, snapshot.content)
             answer = (await self._context.ask_driver(number, find, self._timeout_ns(snapshot))).get(number)
             if isinstance(answer, Completed) and answer.result is True:
                 continue

@@ -181,7 +181,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
         submitter: name of the user.
         pinned: nodes of the pinned stages, looked up by the asking agent.
         elapsed_ns: time since the user asked.
-        by_epoch, duplicates: the requested delivery, `Delivery.is_saved` and `Delivery.duplicates`.
+        by_epoch, duplicates, saves_less: the requested delivery, `is_saved`, `duplicates` and `saves_less` of `Delivery`.
         principal: the user, as verified by the asking agent.
         signed_command: the user's signed command; it takes precedence over the asking agent's fields.
         origin: the checkpoint that the run begins with, which is on the sender's disk.
@@ -203,6 +203,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
     signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
     origin: CheckpointOrigin | None = None
     duplicates: bool = False
+    saves_less: bool = False
 
 
 class SubmissionHandedOver(Message, frozen=True, gc=False, tag=361):

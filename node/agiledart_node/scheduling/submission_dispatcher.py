@@ -194,6 +194,7 @@ class SubmissionDispatcher:
             submission.signed,
             submission.origin,
             submission.delivery.duplicates,
+            submission.delivery.saves_less,
         )
         self._waiting_users[number] = _WaitingUser(request, scheduler.node)
         try:
@@ -273,7 +274,7 @@ class SubmissionDispatcher:
                 del self._handed_over[done]
 
     async def _work(self, key: tuple[NodeId, int], sender: Peer, message: HandOverSubmission) -> None:
-        delivery = Delivery.of(is_saved=message.by_epoch, duplicates=message.duplicates)
+        delivery = Delivery.of(is_saved=message.by_epoch, duplicates=message.duplicates, saves_less=message.saves_less)
         command = Submit(
             message.name,
             message.specification,

@@ -11,8 +11,7 @@ from agiledart_kernel.permissions import Principal
 from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
 from agiledart_node.records.application import RUNNING, ApplicationRecord
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
-from agiledart_node.user_commands.status_queries import StatusQueries, row_of, with_status
-from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
+from agiledart_node.user_commands.status_queries import StatusQueries, row_of, snapshot_rows, with_status
 from agiledart_node.wire.commands import Checkpoints
 from agiledart_node.wire.recovery_messages import RecoveryStatus
 from agiledart_node.wire.responses import CheckpointsResponse
@@ -135,12 +134,6 @@ def _committed(status: RecoveryStatus | None) -> int:
 
 def _response(record: ApplicationRecord, status: RecoveryStatus | None) -> CheckpointsResponse:
     row = with_status(row_of(record), status)
-    names = {str(stage.index): stage.name for stage in msgspec.msgpack.decode(record.plan, type=StagePlan).stages}
-    snapshots: list[InstanceSnapshotRow] = []
-    for plain in status.snapshots if status is not None else ():
-        try:
-            snapshot = msgspec.convert(plain, InstanceSnapshotRow)
-        except msgspec.ValidationError:
-            continue  # of a node with another version
-        snapshots.append(msgspec.structs.replace(snapshot, stage=names.get(snapshot.stage, snapshot.stage)))
+    plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
+    snapshots = snapshot_rows(status, plan) if status is not None else []
     return CheckpointsResponse(record.name, record.version, row.state, row.recovery, row.epoch, snapshots)

@@ -35,6 +35,7 @@ from agiledart_node.user_commands.recovery_facts import recovery_facts
 from agiledart_node.user_commands.scaling_advice import advice, with_decisions, with_scores
 from agiledart_node.wire.awaited_input_row import awaited_input_of
 from agiledart_node.wire.change_responses import ChangeRow
+from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
 from agiledart_node.wire.effects import ReadLogs
 from agiledart_node.wire.formation_messages import (
     ROUTED_CODEC,
@@ -254,10 +255,12 @@ class StatusQueries:
         if plan is None:
             raise CommandRefused(f"{name} is {record.state}: it was never planned.")
         placement = row_of(record).placement
-        self._context.reply(
-            request,
-            recovery_facts(specification, plan, record.delivery, placement, version=record.version, state=record.state),
+        status = (await self.statuses([record], snapshots=True)).get(record.name)
+        saved = snapshot_rows(status, plan) if status is not None else []
+        about = recovery_facts(
+            specification, plan, record.delivery, placement, version=record.version, state=record.state, saved=saved
         )
+        self._context.reply(request, about)
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """Return the figures of a running application; empty when none of its nodes answers."""
@@ -488,6 +491,19 @@ def with_status(row: ApplicationRow, status: RecoveryStatus | None) -> Applicati
     if recovery is not None and state == RUNNING:
         state = MINORITY if recovery.phase == MINORITY else RECOVERING
     return msgspec.structs.replace(row, state=state, recovery=recovery, epoch=epoch)
+
+
+def snapshot_rows(status: RecoveryStatus, plan: StagePlan) -> list[InstanceSnapshotRow]:
+    """Return the snapshots that a coordinator reported, by the names of their stages."""
+    names = {str(stage.index): stage.name for stage in plan.stages}
+    rows: list[InstanceSnapshotRow] = []
+    for plain in status.snapshots:
+        try:
+            row = msgspec.convert(plain, InstanceSnapshotRow)
+        except msgspec.ValidationError:
+            continue  # of a node with another version
+        rows.append(msgspec.structs.replace(row, stage=names.get(row.stage, row.stage)))
+    return rows
 
 
 def row_of(record: ApplicationRecord) -> ApplicationRow:

@@ -18,6 +18,7 @@ class SnapshotLocation(msgspec.Struct, frozen=True, array_like=True):
     Args:
         stage, generation, index: of the instance; `role`: source, stage or sink.
         most: upper limit of its size in bytes.
+        content: all of it, where the register holds it; then it is on no disk.
     """
 
     host: Peer
@@ -27,6 +28,7 @@ class SnapshotLocation(msgspec.Struct, frozen=True, array_like=True):
     role: str
     digest: bytes
     most: int
+    content: bytes = b""
 
 
 class GatherCheckpoint(Effect, frozen=True, gc=False):

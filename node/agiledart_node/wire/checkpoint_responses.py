@@ -80,7 +80,7 @@ class InstanceSnapshotRow(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         stage: name; `index`: of the instance; `node`: its host.
         epoch, attempt: of the snapshot.
         fragments_needed: number of fragments that rebuild it; each of `replica_nodes` stores one. 0: only its host stores it
-            (sources, sinks).
+            (sources, sinks), or the register (`is_in_register`).
     """
 
     stage: str
@@ -91,3 +91,4 @@ class InstanceSnapshotRow(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     bytes: int
     fragments_needed: int
     replica_nodes: list[str]
+    is_in_register: bool = False

@@ -140,6 +140,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
         changeover_pauses: (stage, generation, nanoseconds) that rows to a stage paused at its last change, measured here.
         onto: the committed snapshot that this one builds on; empty: it is full.
         pause_ns: longest pause of its rows for the snapshot.
+        content: all of the snapshot, where it is on no disk and the register is to hold it.
     """
 
     application: str
@@ -157,6 +158,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
     changeover_pauses: tuple[tuple[int, int, int], ...] = ()
     onto: bytes = b""
     pause_ns: int = 0
+    content: bytes = b""
 
 
 class InstanceUnprepared(Event, frozen=True, gc=False):

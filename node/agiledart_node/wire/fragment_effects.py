@@ -42,11 +42,16 @@ class FetchFragment(Effect, frozen=True, gc=False):
 
 
 class FindSnapshot(Effect, frozen=True, gc=False):
-    """Check whether this node's disk has a whole snapshot. `Completed.result`: bool."""
+    """Check whether this node's disk has a whole snapshot. `Completed.result`: bool.
+
+    Args:
+        content: the whole snapshot, where the register holds it; it is written to the disk if it is not there.
+    """
 
     request: int
     run: RunId
     digest: bytes
+    content: bytes = b""
 
 
 class RebuildSnapshot(Effect, frozen=True, gc=False):

@@ -482,11 +482,13 @@ class RecoveryStepRow(Response, frozen=True):
     Args:
         role: source, step or sink; `kind`: its type.
         connector: of a source or sink, as submitted; else empty.
-        has_log: the source logs its rows in any case: a clock decides which rows are late, or it reads ahead.
+        has_log: the source logs its rows in any case: a clock decides which rows are late, or it reads ahead (`spools`).
         sheds: it discards rows while the mesh is slow.
         has_state: it keeps state; `keyed`: by key.
         nodes: its nodes.
         if_lost: policy when its node (of a source or sink) or its state is lost: wait, move, fail, empty, previous.
+        bytes: of its state, the sum of its instances' largest snapshots that the last checkpoints need; 0: none is known.
+        replica_nodes: nodes that hold copies or fragments of it.
     """
 
     name: str
@@ -499,13 +501,16 @@ class RecoveryStepRow(Response, frozen=True):
     keyed: bool
     nodes: list[str]
     if_lost: str = "wait"
+    spools: bool = False
+    bytes: int = 0
+    replica_nodes: list[str] = []
 
 
 class RecoveryFactsResponse(Response, frozen=True):
     """Response to `explain recovery`: the facts that decide the costs of a failure for an application.
 
     Args:
-        delivery: `exactly-once`, `at-least-once` or `at-most-once`.
+        delivery: `survive`, `exactly-once`, `at-least-once` or `at-most-once`.
         merges: rows of several sources are merged by position: user code before the merge must be deterministic.
         steps: in the order of the rows.
     """

@@ -19,6 +19,9 @@ attempt. So no source reads a row whose effects would be lost with the run, and 
 SYNC is needed because the snapshot of a merge by position holds effects of rows behind a barrier. Those rows must come again in
 exactly the same order.
 
+A run that saves as little as it may (`RegisterValue.saves_less`) begins no epoch while no rows come: hosts report the first rows
+behind each epoch (ROWS_PASSED).
+
 An epoch that is not complete within `epoch_timeout` is aborted. The next one has twice as long, at most four times: a large state
 that is slow to save is better committed late than begun again for ever. The awkward case: an epoch that carries a change must not
 be aborted, since its senders use the new plan behind the barrier. If it is not committed within `handover_timeout`, a new attempt
@@ -66,6 +69,7 @@ class CommitProtocol:
         self.attempt = 0
         self.epochs = EpochTracker(0, Plan(()), 0)
         self._is_started = self._is_wanted = False
+        self._has_rows = True
         self._began = context.now
         self._open = self._passed = 0
         self.generation_change = GenerationChange(context, run)
@@ -93,6 +97,7 @@ class CommitProtocol:
         self.epochs = EpochTracker(value.attempt, value.plan, value.committed.epoch)
         self._is_started = False
         self._open = self._syncing = self._passed = 0
+        self._has_rows = True  # the first epoch of an attempt shows that it goes on, whether rows come or not
         self.generation_change.forget()
         self._ready, self._synced, self._acknowledged, self._former = {}, {}, {}, {}
         self.held, self.is_held, self._held_from = None, False, 0
@@ -124,7 +129,7 @@ class CommitProtocol:
                 return ""
             if self.carries_next(value):
                 self._begin(value, self.generation_change.carry())
-            elif self.is_held or self._hastens(value) or self._is_time():
+            elif self.is_held or self._hastens(value) or (self._has_work(value) and self._is_time()):
                 self._begin(value, None)
             return ""
         if self.generation_change.step is ChangeStep.CARRIED and age >= config.handover_timeout_ns:
@@ -165,6 +170,17 @@ class CommitProtocol:
         """Let sources read nothing behind the barrier of the next epoch."""
         self.is_held = True
 
+    def on_rows_passed(self, message: wire.RowsPassed) -> None:
+        """Note that a host has something to save."""
+        self._has_rows |= message.attempt == self.attempt
+
+    def _has_work(self, value: RegisterValue) -> bool:
+        """Return whether the next epoch saves anything: rows have passed since the last one, a request asks for it, or an aborted
+        epoch is to be made up for.
+        """
+        in_preparation = self.generation_change.step is not ChangeStep.IDLE
+        return self._has_rows or self._is_wanted or self._passed > 0 or in_preparation or not value.saves_less
+
     def _is_time(self) -> bool:
         """Return whether the interval since the last epoch has passed."""
         began = self._began
@@ -182,7 +198,7 @@ class CommitProtocol:
         return min(usual, MIN_EPOCH_INTERVAL_NS) if self._is_wanted else usual
 
     def _begin(self, value: RegisterValue, change: Plan | None) -> None:
-        self._carried, self._is_wanted = change, False
+        self._carried, self._is_wanted, self._has_rows = change, False, False
         self._open = self.epochs.begun = self.epochs.begun + 1
         if self.is_held:
             self._held_from = self._held_from or self._open
@@ -267,6 +283,7 @@ class CommitProtocol:
                 assignment.instance.stage, assignment.instance.index, assignment.host.node, checkpoint, answer.offset
             )
             parts[end.part] = end
+        fallback = self._fallback_checkpoint(value, done.plan)
         return msgspec.structs.replace(
             with_changeover_pauses(
                 self.generation_change.in_commit(value, done.plan, is_last=done.is_last), done.answers.values()
@@ -275,9 +292,9 @@ class CommitProtocol:
             committed=checkpoint,
             parts=tuple(parts.values()),
             saved=tuple(value.with_known(answer.saved) for answer in done.answers.values()),
-            before=value.saved,
+            before=value.saved if fallback is not None else value.saved_outside,
             rolled_back_to=None,
-            fallback_checkpoint=self._fallback_checkpoint(value, done.plan),
+            fallback_checkpoint=fallback,
             state=RunState.FINISHED if done.is_last else RunState.RUNNING,
             reason="" if done.is_last else value.reason,  # a note on the last restart is not why the run ended
             old_voters=(),

@@ -225,8 +225,12 @@ class Coordinator:
             self._tick_running()
         elif self.phase is Phase.CLOSING:
             self.commit_protocol.send_committed(self.value)
-            if self.commit_protocol.all_acknowledged(self.value):
-                self.leadership.end()
+            self._end_if_acknowledged()
+
+    def _end_if_acknowledged(self) -> None:
+        """End the coordination of a closing run whose hosts all know the end."""
+        if self.commit_protocol.all_acknowledged(self.value):
+            self.leadership.end()
 
     def _tick_running(self) -> None:
         lost = [node for node in self.value.plan.hosts if not self._context.can_reach(node)]
@@ -320,8 +324,10 @@ class Coordinator:
         self._hasten()
 
     def on_committed_ok(self, sender: Peer, message: wire.CommittedOk) -> None:
-        """Note that a host has carried out a commit."""
+        """Note that a host has carried out a commit; the last host's answer to the run's end lets the end be recorded at once."""
         self.commit_protocol.on_committed_ok(sender, message)
+        if self.phase is Phase.CLOSING and self._state.holds_ballot:
+            self._end_if_acknowledged()
         self._hasten()
 
     def _hasten(self) -> None:

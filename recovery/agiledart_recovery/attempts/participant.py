@@ -76,6 +76,8 @@ class Participant:
         self._committed = CheckpointId(0, 0)
         self._committing = CheckpointId(0, 0)
         self._begins: dict[int, bytes] = {}
+        self._rows_reported, self._has_unreported_rows = -1, False
+        self._rows_reported_at = context.now
         self._reason = ""
         self.generation_preparation = GenerationPreparation(context, run, self)
         self.preparation = SnapshotPreparation(context, run, self)
@@ -145,6 +147,7 @@ class Participant:
         self._committed = self._committing = value.committed
         self.committed_at = self._context.now
         self._begins = {}
+        self._rows_reported, self._has_unreported_rows = -1, False
         self.generation_preparation.enter(value)
         self.preparation.enter()
         self.fragment_repair.forget()
@@ -297,6 +300,21 @@ class Participant:
             assignment.role is InstanceRole.SOURCE for assignment in value.plan.at(self._context.me.node)
         )
 
+    def on_rows_passed(self) -> None:
+        """Report to the coordinator, once for each epoch, that there is something to save again.
+
+        A report can be lost with its link or its coordinator, so it is repeated at later rows after half an interval.
+        """
+        value, now = self.value, self._context.now
+        if value is None or not value.saves_less or self.phase is not Phase.RUNNING:
+            return
+        epoch = max(self.begun, self._committed.epoch)
+        is_due = now - self._rows_reported_at >= self._context.config.checkpoint_interval_ns // 2
+        self._has_unreported_rows = epoch <= self._rows_reported and not is_due
+        if not self._has_unreported_rows:
+            self._rows_reported, self._rows_reported_at = epoch, now
+            self.report(wire.RowsPassed(self.run, self.attempt))
+
     def on_ask(self, sender: Peer, message: wire.QueryPrepared) -> None:
         """Report again what was prepared."""
         if self._is_mine(sender, message.attempt):
@@ -375,6 +393,8 @@ class Participant:
         epoch = self._committed.epoch
         self.preparation.committed(epoch)
         self._begins = {begun: digest for begun, digest in self._begins.items() if begun > epoch}
+        if self._has_unreported_rows:
+            self.on_rows_passed()  # they may have passed behind the barrier of this epoch
         self._context.send(sender, answer)
         self._fragments.notify_replica_nodes(value)
         self._update_repair()

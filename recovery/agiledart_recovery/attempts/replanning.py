@@ -43,8 +43,11 @@ def missing_replica_nodes(
 def unreachable_replica_nodes(
     saved: Iterable[SavedState], lost: Assignment, is_there: Callable[[NodeId], bool]
 ) -> tuple[NodeId, ...]:
-    """Return the replica nodes that are missing to rebuild saved states; empty when enough of them are reachable."""
-    for snapshot in (snapshot for saved_state in saved for snapshot in saved_state.chain):
+    """Return the replica nodes that are missing to rebuild saved states; empty when enough of them are reachable.
+
+    What the register itself holds needs none of them.
+    """
+    for snapshot in (snapshot for saved_state in saved for snapshot in saved_state.chain if not snapshot.content):
         gone = tuple(
             replica_node for replica_node in snapshot.replica_nodes if replica_node and not is_there(replica_node)
         )

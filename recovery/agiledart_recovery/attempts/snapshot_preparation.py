@@ -4,6 +4,7 @@
 |---|---|
 | a pinned source or sink has its part on the disk | PREPARED |
 | a movable one has written a snapshot to the local disk | its fragments go to replica nodes |
+| it is so small that the register holds it | PREPARED, with the content |
 | enough replica nodes have acknowledged | PREPARED, with the names of the replica nodes |
 | too few have, within `ack_timeout` | nothing: the next barrier saves the state again |
 
@@ -92,6 +93,10 @@ class SnapshotPreparation:
         chain = self._chain_to(event)
         if not self._takes(event.checkpoint) or chain is None:
             return  # the snapshot that it builds on is deleted: the epoch was aborted
+        if event.content:
+            whole = InstanceSnapshot(event.checkpoint, event.digest, event.length, 1, (), event.content)
+            self._prepare(event, SavedState(event.instance, (whole,)), event.offset)
+            return
         config = self._context.config
         reachable = [peer for peer in self._context.candidates if self._context.can_reach(peer.node)]
         where = spread(self._context.me, reachable, event.length, config.m, config.k)

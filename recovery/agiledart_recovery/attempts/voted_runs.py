@@ -45,6 +45,7 @@ _FROM_HOSTS: Final[dict[type, ToCoordinator]] = {
     messages.Synced: lambda to, sender, message: to.on_synced(sender, message),
     messages.CommittedOk: lambda to, sender, message: to.on_committed_ok(sender, message),
     messages.NewAttemptNeeded: lambda to, sender, message: to.on_new_attempt_needed(sender, message),
+    messages.RowsPassed: lambda to, _, message: to.commit_protocol.on_rows_passed(message),
     messages.FragmentsReplaced: lambda to, sender, message: to.on_remade(sender, message),
     messages.GenerationReady: lambda to, sender, message: to.on_generation_ready(sender, message),
     messages.GenerationProgress: lambda to, sender, message: to.commit_protocol.generation_change.on_progress(

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-
-SMALL_STATE_BYTES = 1 << 20
-"""Up to this size a snapshot is copied (m = 1): splitting a small one costs more messages than it saves bytes."""
+from agiledart_recovery.survival import Survival, survival_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,10 @@ def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int)
         candidates: by preference: the neighbourhood set by cost, then the leaf set.
         m, k: requested; state of at most `SMALL_STATE_BYTES` takes m = 1, so that each of 1 + k fragments is a copy.
     """
-    if length <= SMALL_STATE_BYTES:
+    others = distinct_hosts(owner, candidates)
+    if survival_of(length, len(others), has_state=True) is Survival.COPIED:
         m = 1
-    hosts = distinct_hosts(owner, candidates)[: m + k]
+    hosts = others[: m + k]
     return FragmentPlacement(max(1, min(m, len(hosts) - 1)), tuple(peer.node for peer in hosts), m + k)
 
 

@@ -72,6 +72,7 @@ class SnapshotTaken(Event, frozen=True, gc=False):
         onto: digest of the committed snapshot that this one builds on; empty: it is a full one.
         has_ended: the input ended without a barrier. The snapshot is named by the epoch *above* the last barrier passed.
         changeover_pauses, pause_ns: as in `wire.Prepared`.
+        content: all of the snapshot, which is on no disk: the register holds it.
     """
 
     run: RunId
@@ -86,6 +87,7 @@ class SnapshotTaken(Event, frozen=True, gc=False):
     offset: int = 0
     changeover_pauses: tuple[GenerationPause, ...] = ()
     pause_ns: int = 0
+    content: bytes = b""
 
 
 class PinnedInstancePrepared(Event, frozen=True, gc=False):
@@ -101,6 +103,12 @@ class PinnedInstancePrepared(Event, frozen=True, gc=False):
     has_ended: bool = False
     changeover_pauses: tuple[GenerationPause, ...] = ()
     pause_ns: int = 0
+
+
+class RowsPassed(Event, frozen=True, gc=False):
+    """Rows have passed a local instance of a run since the last such event."""
+
+    run: RunId
 
 
 class FragmentDamaged(Event, frozen=True, gc=False):

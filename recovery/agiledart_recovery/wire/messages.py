@@ -202,6 +202,12 @@ class QueryPrepared(RunMessage, frozen=True, gc=False, tag=395):
     epoch: Count
 
 
+class RowsPassed(RunMessage, frozen=True, gc=False, tag=378):
+    """Host → coordinator: rows have passed an instance here since the last epoch, so the next one has something to save."""
+
+    attempt: Count
+
+
 class Sync(RunMessage, frozen=True, gc=False, tag=396):
     """Ask a host to write to its disk all that its sources have sent, for this epoch."""
 
@@ -352,4 +358,5 @@ RecoveryMessage = (
     | VoterSlotMade | Reset | Prepared | ResetOk | ResetRefused | Start | Begin | QueryPrepared | Sync | Synced | Committed
     | CommittedOk | NewAttemptNeeded | NeededFragments | AttemptProgress | FragmentsReplaced | HeldFragments
     | ProposeGeneration | GenerationReady | GenerationProgress | GenerationDropped | StateHandedOver | StateHandedOverOk
+    | RowsPassed
 )  # fmt: skip

@@ -20,6 +20,7 @@ from agiledart_recovery.limits import (
     ATTEMPTS_PER_CONFIGURATION,
     MAX_CHAIN,
     MAX_CHANGES,
+    MAX_CONTENT_BYTES,
     MAX_EDGES,
     MAX_EXCLUDED_VOTERS,
     MAX_FRAGMENTS,
@@ -182,13 +183,18 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InstanceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Snapshot of one instance at one barrier. `replica_nodes[i]` has fragment i (0: no node has it)."""
+    """Snapshot of one instance at one barrier. `replica_nodes[i]` has fragment i (0: no node has it).
+
+    Args:
+        content: all of it, where it is so small that the register holds it, and no disk and no replica node does.
+    """
 
     checkpoint: CheckpointId
     digest: Digest
     length: Count
     m: Annotated[int, msgspec.Meta(ge=1, le=MAX_FRAGMENTS)]
     replica_nodes: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_FRAGMENTS)]
+    content: Annotated[bytes, msgspec.Meta(max_length=MAX_CONTENT_BYTES)] = b""
 
     @property
     def survives(self) -> int:
@@ -256,6 +262,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
         signed_command: the admin's command for that; without one no node accepts a new configuration.
         rolled_back_to: the epoch that `saved` belongs to, where a state of the committed one is lost; None: the committed one.
         fallback_checkpoint: the epoch that `before` belongs to, if the run may continue from there; see `switched_checkpoint`.
+        saves_less: no epoch begins while no rows come, and what the register can hold is written nowhere else.
     """
 
     run: RunId
@@ -277,6 +284,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
     signed_command: SignedCommandBytes = b""
     rolled_back_to: CheckpointId | None = None
     fallback_checkpoint: CheckpointId | None = None
+    saves_less: bool = False
 
     @property
     def at(self) -> CheckpointId:
@@ -330,6 +338,11 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
         """Return the chain of an instance that ends with this snapshot, as far as the last two committed epochs have one."""
         chains = (saved.chain for saved in (*self.saved, *self.before) if saved.instance == instance and saved.chain)
         return next((chain for chain in chains if chain[-1].digest == digest), ())
+
+    @property
+    def saved_outside(self) -> tuple[SavedState, ...]:
+        """Return what the committed epoch needs, without snapshots whose content is here: no later epoch builds on them."""
+        return tuple(saved for saved in self.saved if not any(snapshot.content for snapshot in saved.chain))
 
     def with_known(self, saved: SavedState) -> SavedState:
         """Return the same state with the replica nodes that the register knows of earlier snapshots."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
@@ -107,7 +108,7 @@ class ApplicationRun:
         if kind == "submit" and up:
             name = f"app-{random.index(_NAMES)}"
             specification = chain(name, 1 + random.index(4), [random.choice(up)], random.choice(up))
-            self._ask(up, Submit("", msgspec.msgpack.encode(specification), b"code"))
+            self._ask(up, Submit("", msgspec.msgpack.encode(specification), b"code", delivery=Delivery.AT_MOST_ONCE))
         elif kind == "stop" and up:
             self._ask(up, Stop(f"app-{random.index(_NAMES)}", now=bool(random.index(2))))
         elif kind in ("kill", "silent") and spare:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.plan.connectors import ConnectorSpecification
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Effect
@@ -185,7 +186,9 @@ class Workload:
         batch = self.applications[begun : None if count is None else begun + count]
         for number, application in enumerate(batch):
             specification = application.specification
-            command = Submit(specification.name, msgspec.msgpack.encode(specification), b"code")
+            command = Submit(
+                specification.name, msgspec.msgpack.encode(specification), b"code", delivery=Delivery.AT_MOST_ONCE
+            )
             application.asked_ns = self.ring.world.now + number * interval_ns
             application.request = self.ring.ask(application.at, command, number * interval_ns)
         return batch

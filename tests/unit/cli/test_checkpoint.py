@@ -273,7 +273,7 @@ def test_restore_uploads_the_file_and_submits_with_it(
     assert run_cli(["checkpoint", "restore", "job.checkpoint", *WORDS]) == 0
     assert agent.got == (folder / "job.checkpoint").read_bytes()
     (command,) = agent.submitted
-    assert command.delivery == "exactly-once"
+    assert command.delivery == "survive"
     assert command.origin is not None
     assert (command.origin.kind, command.origin.about) == ("whole", "checkpoint pause of job v1, epoch 7")
     assert "rows continues reading" in capsys.readouterr().err

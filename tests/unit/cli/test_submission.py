@@ -30,7 +30,7 @@ def flow(rows: Source[Row], out: Sink[Row]) -> Topology:
 @pytest.mark.parametrize(
     ("written", "given", "expected"),
     [
-        ("", "", "at-most-once"),
+        ("", "", "survive"),
         ("", "exactly-once", "exactly-once"),
         (', delivery="exactly-once"', "", "exactly-once"),
         (', delivery="exactly-once"', "at-most-once", "at-most-once"),
@@ -40,6 +40,20 @@ def test_the_command_line_sets_the_delivery_guarantee(tmp_path: Path, written: s
     (tmp_path / "flow.py").write_text(CODE.replace("{more}", written))
     settings = {"rows": f"csv:{tmp_path}/in.csv", "out": f"csv:{tmp_path}/out.csv"}
     assert make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=given).delivery == expected
+
+
+def test_the_command_lines_word_wins_over_the_topologys_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flow.py").write_text(CODE.replace("{more}", ', delivery="exactly-once"'))
+    settings = {"rows": f"csv:{tmp_path}/in.csv", "out": f"csv:{tmp_path}/out.csv"}
+    for word, said in (
+        ("exactly-once", ""),
+        ("", ""),
+        ("survive", "--delivery survive counts; the topology says exactly-once.\n"),
+    ):
+        make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=word)
+        assert capsys.readouterr().err == said, word
 
 
 @pytest.mark.parametrize(
@@ -62,7 +76,7 @@ def test_a_submission_without_a_loss_policy_displays_the_cost_of_a_loss(
     }
     show_plan(body, Submit("flow", b"", b"", {}, 0, delivery=delivery), asked)
     said = capsys.readouterr().out
-    assert ("--delivery at-least-once" in said and "agiledart explain recovery flow" in said) == is_told, said
+    assert ("--delivery survive" in said and "agiledart explain recovery flow" in said) == is_told, said
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,40 @@ from agiledart_kernel.errors import TopologyError
 
 
 @pytest.mark.parametrize(
-    ("word", "is_saved", "duplicates"),
-    [("exactly-once", True, False), ("at-least-once", True, True), ("at-most-once", False, False)],
+    ("word", "is_saved", "duplicates", "saves_less"),
+    [
+        ("survive", True, True, True),
+        ("exactly-once", True, False, False),
+        ("at-least-once", True, True, False),
+        ("at-most-once", False, False, False),
+    ],
 )
-def test_a_delivery_name_determines_what_is_saved_and_duplicated(word: str, is_saved: bool, duplicates: bool) -> None:
+def test_a_delivery_name_determines_what_is_saved_and_duplicated(
+    word: str, is_saved: bool, duplicates: bool, saves_less: bool
+) -> None:
     delivery = Topology("x", delivery=word).delivery
     assert delivery == word
-    assert (delivery.is_saved, delivery.duplicates) == (is_saved, duplicates)
-    assert Delivery.of(is_saved=is_saved, duplicates=duplicates) is delivery
+    assert (delivery.is_saved, delivery.duplicates, delivery.saves_less) == (is_saved, duplicates, saves_less)
+    assert Delivery.of(is_saved=is_saved, duplicates=duplicates, saves_less=saves_less) is delivery
     assert f'"{delivery}"' in SAVING or not is_saved
+
+
+def test_without_a_word_an_application_survives() -> None:
+    assert Topology("x").delivery is Delivery.SURVIVE
+    assert Delivery.named("") is Delivery.SURVIVE
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "emits"),
+    [
+        ("survive", "log", True),
+        ("survive", "csv", False),
+        ("at-least-once", "csv", True),
+        ("exactly-once", "log", False),
+    ],
+)
+def test_a_surviving_run_cuts_files_and_shows_rows_of_logs_at_once(word: str, kind: str, emits: bool) -> None:
+    assert Delivery(word).emits_at_once(kind) is emits
 
 
 def test_an_unknown_delivery_name_is_rejected_with_the_valid_ones() -> None:

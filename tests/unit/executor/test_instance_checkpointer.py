@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from agiledart_connectors.opening import open_sink
 from agiledart_connectors.sink_origin import SinkOrigin
 from agiledart_dataflow.plan.connector_abilities import DeliveryCallback
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
+from agiledart_dataflow.plan.deployment import REGISTER_BYTES_EACH, RestoreFrom, SnapshotChain
 from agiledart_dataflow.plan.losses import StateLost
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime import increments
@@ -30,7 +31,15 @@ from agiledart_executor.channels.local_channel import local_output
 from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
 from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.running_instance import InputEnd, RunningInstance
-from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, read_snapshot, run_folder, snapshot_path
+from agiledart_executor.snapshots.snapshot_file import (
+    DamagedSnapshot,
+    SnapshotHeader,
+    read_snapshot,
+    run_folder,
+    snapshot_bytes,
+    snapshot_path,
+    write_snapshot,
+)
 from agiledart_executor.wire.agent_messages import AcknowledgeCheckpoint, DeclineCheckpoint
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.layout import log_directory
@@ -82,7 +91,13 @@ class Life:
     """One execution of the plan in one host."""
 
     def __init__(
-        self, root: Path, number: int, allowed: int, since: RestoreFrom | None = None, *lost: StateLost
+        self,
+        root: Path,
+        number: int,
+        allowed: int,
+        since: RestoreFrom | None = None,
+        *lost: StateLost,
+        register_bytes: int = 0,
     ) -> None:
         self.root = root
         self.program: Program = compile_program(made := build(*lost), plan_stages(made.specification()))
@@ -90,12 +105,12 @@ class Life:
         self.told: list[AcknowledgeCheckpoint | DeclineCheckpoint] = []
         self.broken: list[str] = []
         folder = run_folder(root, "sums", 1)
-        self.epochs = InstanceCheckpointer(folder, RUN, number, self._steps, self.told.append)
+        self.epochs = InstanceCheckpointer(folder, RUN, number, self._steps, self.told.append, register_bytes)
         self.host.barriers.on_barrier = self.epochs.at_barrier
         self.reader = Readings(allowed)
         endpoint = self.program.endpoint(2)
         keep = None if since is None else self.epochs.restorer.kept(2, 0, since)
-        origin = SinkOrigin("sums", 1, root, 0.0, True, keep)
+        origin = SinkOrigin("sums", 1, root, 0.0, True, keep, emits_at_once=register_bytes > 0)
         writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
         self.running = [
             RunningInstance(0, 0, "rows", source=SourceInstance(self.program, 0, self.reader)),
@@ -220,6 +235,56 @@ def test_a_killed_run_resumes_from_the_committed_epoch(
 
     asyncio.run(play())
     assert logged(tmp_path) == undisturbed
+
+
+def elements(root: Path) -> list[str]:
+    """Snapshots on the disk."""
+    return [path.name for path in (run_folder(root, "sums", 1) / "elements").glob("*")]
+
+
+def test_positions_and_counts_go_to_the_register_and_only_state_to_the_disk(
+    tmp_path: Path, undisturbed: list[Any]
+) -> None:
+    """What the register held is put on the disk of the host that takes over, and restored like any snapshot."""
+
+    async def play() -> None:
+        attempt = Life(tmp_path, 1, 800, register_bytes=REGISTER_BYTES_EACH)
+        await attempt.until(lambda: attempt.reader.at == 800)
+        prepared = await attempt.save(1)
+        (state,) = [one for one in prepared if not one.content]
+        assert state.instance.stage == 1, "only the windows have state"
+        assert elements(tmp_path) == [state.digest.hex()]
+        assert all(sha256(one.content).digest() == one.digest for one in prepared if one.content)
+        attempt.epochs.commit(attempt.running[2], 1)
+        attempt.kill()
+        for one in prepared:
+            if one.content:
+                snapshot_path(run_folder(tmp_path, "sums", 1), one.digest).write_bytes(one.content)
+        await to_the_end(Life(tmp_path, 2, 0, since(1, prepared), register_bytes=REGISTER_BYTES_EACH))
+
+    asyncio.run(play())
+    assert sorted(set(map(tuple, logged(tmp_path)))) == sorted(map(tuple, undisturbed)), "no row is lost"
+
+
+def test_a_snapshot_larger_than_the_register_takes_goes_to_the_disk(tmp_path: Path) -> None:
+    async def play() -> None:
+        attempt = Life(tmp_path, 1, 800, register_bytes=16)
+        prepared = await attempt.save(1)
+        assert not any(one.content for one in prepared)
+        assert sorted(elements(tmp_path)) == sorted(one.digest.hex() for one in prepared)
+        attempt.kill()
+
+    asyncio.run(play())
+
+
+def test_a_snapshot_has_the_same_bytes_in_memory_and_in_its_file(tmp_path: Path) -> None:
+    header, blocks = SnapshotHeader(RUN, 1, 3, 0, 0, ("rows",)), [b"state", b"position"]
+    digest, size = write_snapshot(tmp_path, header, blocks)
+    content = snapshot_bytes(header, blocks, 500)
+    assert content == snapshot_path(tmp_path, digest).read_bytes()
+    assert len(content) == size
+    assert snapshot_bytes(header, blocks, size - 1) == b""
+    assert snapshot_bytes(header, [b"x" * 5_000], 500) == b""
 
 
 def test_a_run_rolled_back_one_epoch_withdraws_and_loses_no_row(tmp_path: Path, undisturbed: list[Any]) -> None:

@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, log
+from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.batch import Batch, as_rows, listed
 from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
-from agiledart_executor.checkpointing.source_rewind import needs_log
+from agiledart_executor.checkpointing.source_rewind import followed_again, rewind_of_step
 from agiledart_executor.spool.chunk_files import HEADER
 from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_executor.spool.source_log import SourceLog
 from agiledart_kernel.errors import BusyError, ConfigurationError, OperationFailed
+from agiledart_recovery.survival import Rewind
 
 MIB = 1 << 20
 SECOND = 1_000_000_000
@@ -275,7 +278,8 @@ def test_sources_that_need_a_log_have_one(url: str, source: dict[str, Any], has_
     made.source("rows", Connector(url, "there"), rows=Row, event_time=lambda row: row.at, **source).sink(
         "out", log("out")
     )
-    assert needs_log(compile_program(made, plan_stages(made.specification())).steps(0)[0]) is has_log
+    step = compile_program(made, plan_stages(made.specification())).steps(0)[0]
+    assert (rewind_of_step(step, Delivery.EXACTLY_ONCE) is Rewind.LOG) is has_log
 
 
 def test_shed_rows_cannot_be_replayed() -> None:
@@ -283,4 +287,56 @@ def test_shed_rows_cannot_be_replayed() -> None:
     shedding = Connector("tcp", "there:9", (("overload", "shed_oldest"),))
     made.source("rows", shedding, rows=Row, event_time=lambda row: row.at).sink("out", log("out"))
     with pytest.raises(ConfigurationError, match="rows that are shed cannot be read again"):
-        needs_log(compile_program(made, plan_stages(made.specification())).steps(0)[0])
+        rewind_of_step(compile_program(made, plan_stages(made.specification())).steps(0)[0], Delivery.EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "source", "what"),
+    [
+        ("tcp", (), {}, Rewind.LOST),
+        ("tcp", (("overload", "spool"),), {}, Rewind.LOG),
+        ("tcp", (("overload", "shed_oldest"),), {}, Rewind.LOST),
+        ("mqtt", (), {}, Rewind.LOST),
+        ("mqtt", (("qos", "1"),), {}, Rewind.LOG),
+        ("http", (("listen", "127.0.0.1:9"),), {}, Rewind.LOG),
+        ("http", (), {}, Rewind.LOST),
+        ("csv", (), {}, Rewind.AGAIN),
+        ("csv", (), {"idle_timeout": timedelta(seconds=1)}, Rewind.AGAIN),
+        ("csv", (("follow", "1"),), {}, Rewind.FOLLOWED),
+        ("kafka", (), {}, Rewind.AGAIN),
+    ],
+)
+def test_a_run_that_saves_less_logs_only_what_was_confirmed(
+    url: str, options: tuple[tuple[str, str], ...], source: dict[str, Any], what: Rewind
+) -> None:
+    made = Topology("rows")
+    made.source("rows", Connector(url, "there", options), rows=Row, event_time=lambda row: row.at, **source).sink(
+        "out", log("out")
+    )
+    step = compile_program(made, plan_stages(made.specification())).steps(0)[0]
+    assert rewind_of_step(step, Delivery.SURVIVE, merges=False) is what
+    logs_for_merges = {Rewind.LOST: Rewind.LOG} if "shed_oldest" not in dict(options).values() else {}
+    if not source:
+        assert rewind_of_step(step, Delivery.SURVIVE, merges=True) is logs_for_merges.get(what, what)
+
+
+def test_standard_input_is_not_refused_by_a_run_that_saves_less() -> None:
+    made = Topology("rows")
+    made.source("rows", Connector("csv", "-"), rows=Row, event_time=lambda row: row.at).sink("out", log("out"))
+    step = compile_program(made, plan_stages(made.specification())).steps(0)[0]
+    assert rewind_of_step(step, Delivery.SURVIVE, merges=False) is Rewind.LOST
+    with pytest.raises(ConfigurationError, match="standard input"):
+        rewind_of_step(step, Delivery.AT_LEAST_ONCE)
+
+
+@pytest.mark.parametrize(("before", "after", "first"), [(3, 5, 3), (3, 3, None), (3, 2, 0)])
+def test_a_followed_file_goes_on_or_begins_again_after_it_was_rotated(
+    tmp_path: Path, before: int, after: int, first: int | None
+) -> None:
+    """`first`: the line that is read first after the restart; None: there is none yet."""
+    path = tmp_path / "grows.csv"
+    path.write_text("".join(f"{n}\n" for n in range(after)))
+    opened = [open_source(Connector("lines", str(path), (("follow", "1"),)), str) for _ in range(2)]
+    reader = followed_again(opened[0], before, lambda: opened[1], lambda: 0)
+    rows = list(reader.read(100, 0).rows)
+    assert rows == ([] if first is None else [str(n) for n in range(first, after)])

@@ -75,6 +75,7 @@ RULES: dict[type[wire.RunMessage], Rule] = {
     wire.ResetOk: Rule(lambda known, ballot: wire.ResetOk(RUN, 1, 1 << 40, (PREPARED,)), "host"),
     wire.ResetRefused: Rule(lambda known, ballot: wire.ResetRefused(RUN, 2, "no"), "host"),
     wire.Prepared: Rule(lambda known, ballot: PREPARED, "host"),
+    wire.RowsPassed: Rule(lambda known, ballot: wire.RowsPassed(RUN, 1), "host"),
     wire.Synced: Rule(lambda known, ballot: wire.Synced(RUN, 1, 1), "host"),
     wire.CommittedOk: Rule(lambda known, ballot: wire.CommittedOk(RUN, 1, LATER), "host"),
     wire.NewAttemptNeeded: Rule(lambda known, ballot: wire.NewAttemptNeeded(RUN, 1, "I want one"), "host"),
