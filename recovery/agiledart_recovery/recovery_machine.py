@@ -274,7 +274,7 @@ class RecoveryMachine:
         elif isinstance(event, events.SnapshotTaken):
             part.preparation.on_snapped(event)
         else:
-            part.on_broken(event.attempt, event.reason)
+            part.on_broken(event.attempt, event.reason, is_crash=event.is_crash)
 
     def _on_rows_passed(self, event: events.RowsPassed) -> None:
         part = self.participants.get(event.run)

@@ -201,7 +201,7 @@ def test_a_step_with_rows_of_the_wrong_type_is_named(ring: Mesh, folder: Path) -
 
 def test_a_process_that_ends_itself_is_reported(ring: Mesh, folder: Path) -> None:
     submit(ring, folder, "dying")
-    status = ended(ring, "dying")
+    status = ended(ring, "dying", 30)
     assert status["state"] == "failed"
     assert "the process of dies_at_three" in status["reason"]
     assert "ended (exit code 7: os._exit by user code or a library) (on a" in status["reason"]
@@ -214,7 +214,7 @@ def test_an_event_loop_that_user_code_stopped_is_named(ring: Mesh, folder: Path)
         "--set", "readings=csv:in.csv?speed=5@a2", "--set", "report=csv:out.csv@a1", cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    status = ended(ring, "stopping")
+    status = ended(ring, "stopping", 30)
     assert status["state"] == "failed"
     assert "user code stopped the event loop of its process" in status["reason"]
 
@@ -223,7 +223,7 @@ def test_a_killed_executor_is_reported(ring: Mesh, folder: Path) -> None:
     (folder / "in.csv").write_text("".join(f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(4, 3000)))
     ran = cli(
         "submit", "dataflow.py:doubling", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv?speed=5@a2",
-        "--set", "report=csv:out.csv@a1", cwd=folder,
+        "--set", "report=csv:out.csv@a1", "--delivery", "at-most-once", cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     os.kill(executors_of(ring.agent("a2"))[0], signal.SIGKILL)
@@ -236,7 +236,7 @@ def test_a_killed_executor_is_reported(ring: Mesh, folder: Path) -> None:
 @pytest.mark.slow
 def test_code_that_never_returns_is_stopped_and_named(ring: Mesh, folder: Path) -> None:
     submit(ring, folder, "looping")
-    status = ended(ring, "looping", 30)
+    status = ended(ring, "looping", 90)
     assert status["state"] == "failed"
     assert "never_returns: user code has not returned for" in status["reason"]
     assert "dataflow.py:" in status["reason"]

@@ -243,7 +243,7 @@ class RecoveryService:
         part = self.machine.participants.get(run)
         if part is None or not part.is_in_attempt:
             return  # the run is ending anyway
-        broken = events.AttemptBroken(run, part.attempt, event.message)
+        broken = events.AttemptBroken(run, part.attempt, event.message, event.is_crash)
         if event.is_consequence:
             self._context.requests.begin(self._broken_later(broken))
         else:

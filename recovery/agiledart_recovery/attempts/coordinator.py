@@ -285,6 +285,8 @@ class Coordinator:
         """Begin a new attempt because a host says that this one cannot continue."""
         if self.phase is Phase.RUNNING and message.attempt == self.value.attempt and sender.node in self.value.nodes:
             self._state.need = message.reason or "a host requested a new attempt"
+            if message.is_crash:
+                self.next_attempt.restart_backoff.crashed(message.attempt, message.reason)
             self._writer.begin(self._state.need)
 
     def on_remade(self, sender: Peer, message: wire.FragmentsReplaced) -> None:

@@ -248,11 +248,11 @@ class Participant:
         """Return whether this host has entered the attempt and it continues."""
         return self.phase in (Phase.READY, Phase.RUNNING)
 
-    def on_broken(self, attempt: int, reason: str) -> None:
+    def on_broken(self, attempt: int, reason: str, *, is_crash: bool = False) -> None:
         """Report that the attempt cannot continue here."""
         if attempt == self.attempt and self.phase in (Phase.READY, Phase.RUNNING):
             self.phase, self._reason = Phase.BROKEN, reason[:400]
-            self.report(wire.NewAttemptNeeded(self.run, self.attempt, self._reason))
+            self.report(wire.NewAttemptNeeded(self.run, self.attempt, self._reason, is_crash))
 
     def report(self, message: wire.RunMessage) -> None:
         """Send a message to the coordinator, if one is known."""

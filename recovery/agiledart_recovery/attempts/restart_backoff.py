@@ -5,8 +5,13 @@ epoch, so each attempt that reads it dies before the next one, and these attempt
 other are not.
 """
 
+from typing import Final
+
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_recovery.recovery_config import RecoveryConfig
+
+MAX_SAME_CRASHES: Final = 3
+"""Attempts in a row that ended with the same crash and no epoch between: the next one would end so, too."""
 
 
 class RestartBackoff:
@@ -15,10 +20,17 @@ class RestartBackoff:
     def __init__(self, config: RecoveryConfig) -> None:
         self._config = config
         self._began: list[Instant] = []
+        self._crashes: dict[int, str] = {}
 
     def began(self, now: Instant) -> None:
         """Note that an attempt begins."""
         self._began = [*self._recent(now), now]
+
+    def crashed(self, attempt: int, reason: str) -> None:
+        """Note that a process crashed, and ended an attempt so."""
+        if any(reason != earlier for earlier in self._crashes.values()):
+            self._crashes = {}
+        self._crashes[attempt] = reason
 
     def forgive(self) -> None:
         """Forget the last attempt, which failed through no fault of the run."""
@@ -26,7 +38,7 @@ class RestartBackoff:
 
     def on_epoch_committed(self) -> None:
         """Note that the current attempt has committed an epoch."""
-        self._began = []
+        self._began, self._crashes = [], {}
 
     def due(self, now: Instant) -> int:
         """Return the instant from which on the next attempt may begin."""
@@ -38,10 +50,12 @@ class RestartBackoff:
 
     def is_exhausted(self, now: Instant) -> bool:
         """Return whether there were so many attempts in so short a time that another one would not help."""
-        return len(self._recent(now)) >= self._config.max_restarts
+        return len(self._crashes) >= MAX_SAME_CRASHES or len(self._recent(now)) >= self._config.max_restarts
 
     def exhausted_text(self) -> str:
         """Return, for people, why the run is not restarted again."""
+        if len(self._crashes) >= MAX_SAME_CRASHES:
+            return f"it ended so {MAX_SAME_CRASHES} times in a row without completing a checkpoint; giving up"
         minutes = self._config.restart_window_ns // (60 * SECOND)
         often = f"{self._config.max_restarts} times in {minutes} min"
         return f"restarted {often} without completing a checkpoint; giving up"

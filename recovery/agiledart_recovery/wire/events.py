@@ -118,11 +118,15 @@ class FragmentDamaged(Event, frozen=True, gc=False):
 
 
 class AttemptBroken(Event, frozen=True, gc=False):
-    """The attempt cannot continue here: an instance died, two barriers of one number differ, or a channel lost rows."""
+    """The attempt cannot continue here: an instance died, two barriers of one number differ, or a channel lost rows.
+
+    `is_crash`: the process of an instance died.
+    """
 
     run: RunId
     attempt: int
     reason: str
+    is_crash: bool = False
 
 
 class ChangeRequested(Event, frozen=True, gc=False):

@@ -237,10 +237,11 @@ class CommittedOk(RunMessage, frozen=True, gc=False, tag=399):
 
 
 class NewAttemptNeeded(RunMessage, frozen=True, gc=False, tag=400):
-    """Report that this attempt cannot continue on the sender."""
+    """Report that this attempt cannot continue on the sender. `is_crash`: a process of it died."""
 
     attempt: Count
     reason: Reason
+    is_crash: bool = False
 
 
 class NeededFragments(RunMessage, frozen=True, gc=False, tag=401):

@@ -22,6 +22,19 @@ def test_failing_attempts_back_off_and_finally_give_up() -> None:
     assert "10 times in 10 min without completing a checkpoint" in restart_backoff.exhausted_text()
 
 
+def test_the_same_crash_three_times_in_a_row_ends_the_run() -> None:
+    restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
+    for attempt, reason in enumerate(("exit code 7", "exit code 7", "exit code 9", "exit code 7", "exit code 7"), 1):
+        restart_backoff.crashed(attempt, reason)
+        restart_backoff.crashed(attempt, reason)  # another instance of the process says so, too
+        assert not restart_backoff.is_exhausted(now), attempt
+    restart_backoff.crashed(6, "exit code 7")
+    assert restart_backoff.is_exhausted(now)
+    assert restart_backoff.exhausted_text().startswith("it ended so 3 times in a row")
+    restart_backoff.on_epoch_committed()
+    assert not restart_backoff.is_exhausted(now)
+
+
 def test_nodes_that_die_one_after_another_use_up_no_attempts() -> None:
     restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
     for _ in range(5 * CONFIG.max_restarts):
