@@ -183,21 +183,16 @@ class InstanceCheckpointer:
         caught_up = has_ended or running.is_caught_up
         changeover_pauses = running.changeover_pauses.report(has_ended=has_ended)
         pause_ns = time.monotonic_ns() - began_ns
-
-        content = b""
-        if self._register_bytes and not change and _fits_register(running, log):
-            content = snapshot_bytes(header, blocks, self._register_bytes)
+        fits = self._register_bytes and not change and _fits_register(running, log)
+        content = snapshot_bytes(header, blocks, self._register_bytes) if fits else b""
 
         def work() -> None:
             try:
                 # The snapshot names a position in the log, so the log must be on the disk first.
                 if log is not None:
                     log.sync()
-                digest, size = (
-                    (sha256(content).digest(), len(content))
-                    if content
-                    else write_snapshot(self._folder, header, blocks)
-                )
+                written = (sha256(content).digest(), len(content)) if content else None
+                digest, size = written or write_snapshot(self._folder, header, blocks)
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
                 failed = DeclineCheckpoint(epoch, name, f"{self._folder} cannot be written: {why}")

@@ -239,6 +239,7 @@ def _messages() -> st.SearchStrategy[Any]:
             max_size=3,
         ).map(tuple),
         "is_caught_up": st.booleans(),
+        "is_crash": st.booleans(),
         "has_ended": st.booleans(),
         "changeover_pauses": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(
             tuple
