@@ -65,7 +65,7 @@ def submit(agent: AgentProcess, folder: Path, name: str, count: int, speed: floa
     ran = cli(
         *("submit", f"{folder}/twice.py:twice", "--name", name, "--set", f"readings={source}@a1"),
         *("--set", f"out=null:@{first}", "--set", f"other=null:@{second}", "--set", "bare=null:@a1"),
-        *("--agent", str(agent.state_dir)),
+        *("--agent", str(agent.state_dir), "--delivery", "at-most-once"),
     )
     assert ran.returncode == 0, ran.stderr
     assert "Watch: agiledart top" in ran.stdout
