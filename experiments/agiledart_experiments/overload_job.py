@@ -49,7 +49,7 @@ def slow_sink(
     until: str = "fast",
 ) -> Topology:
     """Build the topology: a source of readings, the slow step, and a sink."""
-    topology = Topology(name)
+    topology = Topology(name, delivery="at-most-once")
     overload = Overload(policy, rows=rows, spool_bytes=spool_bytes)
     stream = topology.source("readings", readings, event_time=event_time, overload=overload)
     stream = stream.map(slowly(seconds_each, Path(until)), name="slow", returns=SensorLine)

@@ -65,5 +65,5 @@ DELIVERIES: Final = tuple(str(delivery) for delivery in Delivery)
 DEFAULT: Final = Delivery.SURVIVE
 """Guarantee where neither the topology nor the submission names one."""
 
-SAVING: Final = " or ".join(f'delivery="{delivery}"' for delivery in Delivery if delivery.is_saved)
-"""Options to submit with so that an application survives its hosts, for messages."""
+SAVING: Final = f'delivery="{DEFAULT}"'
+"""Option to submit with so that an application survives its hosts, for messages."""

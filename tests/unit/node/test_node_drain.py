@@ -71,7 +71,7 @@ def test_reasons_that_prevent_a_drain_are_listed(value: RegisterValue, pi: int, 
 
 def test_a_run_without_checkpoints_blocks_a_drain_a_pending_deployment_does_not() -> None:
     (line,) = obstacles([hosted(by_epoch=False)], lambda key: None, ME.node)
-    assert 'submit it with delivery="exactly-once"' in line
+    assert 'submit it with delivery="survive"' in line
     assert obstacles([hosted(), hosted(by_epoch=False, reserved=0)], lambda key: None, ME.node) == []
     assert "and 2 more" in refusal("pi", [line] * 10)
 

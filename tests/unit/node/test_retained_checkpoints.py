@@ -38,7 +38,7 @@ def keeping() -> RetainedCheckpoints:
         ({}, Stop("taxi", checkpoint="a/b"), "invalid checkpoint name", 2),
         ({}, Stop("taxi", checkpoint=".hidden"), "invalid checkpoint name", 2),
         ({}, Stop("taxi", now=True, checkpoint="s"), "--now cuts an application", 2),
-        ({"by_epoch": False}, Stop("taxi", checkpoint="s"), 'Submit it with delivery="exactly-once"', 1),
+        ({"by_epoch": False}, Stop("taxi", checkpoint="s"), 'Submit it with delivery="survive"', 1),
         ({"state": "deploying"}, Stop("taxi", checkpoint="s"), "is deploying: try again when it runs", 1),
         ({"state": "finished"}, Stop("taxi", checkpoint="s"), "nothing of its state is left", 1),
         ({"stopping": True}, Stop("taxi", checkpoint="s"), "is being drained already: its windows close", 1),
