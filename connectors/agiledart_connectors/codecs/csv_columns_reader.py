@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_connectors.codecs.ambiguity import Ambiguity
 from agiledart_connectors.codecs.decoder_options import RFC4180, CsvDialect
-from agiledart_connectors.codecs.encodings import text_of
+from agiledart_connectors.codecs.encodings import BOM, text_of
 from agiledart_connectors.codecs.header import HeaderColumns
-from agiledart_connectors.codecs.lines import BLOCK_BYTES, BOM, Data, FileLines, LinesBlock
+from agiledart_connectors.codecs.lines import BLOCK_BYTES, Data, FileLines, LinesBlock
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, TOO_LONG, MalformedExamples
 from agiledart_connectors.codecs.row_parser import RowParser
 from agiledart_dataflow.data.arrow_ipc import MAX_COLUMN_ROWS

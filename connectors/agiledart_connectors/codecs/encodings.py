@@ -16,6 +16,7 @@ _STAND_IN, _STAND_IN_BYTE = "\udcff", b"\xff"
 _HANDLER: Final = "agiledart-visible"
 _MAX_SHOWN: Final = 60
 
+BOM: Final = codecs.BOM_UTF8
 UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 

@@ -22,11 +22,13 @@ class LineForm:
         encoding: of the files, by Python's name.
         skip: lines at the beginning of each file that are no data.
         dialect: of CSV; None: lines are no CSV, and end at every line feed.
+        is_json: a file may be one JSON document over several lines.
     """
 
     encoding: str = _UTF8
     skip: int = 0
     dialect: CsvDialect | None = None
+    is_json: bool = False
 
     @property
     def quote(self) -> bytes:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias, runtime_checkable
 
 from agiledart_connectors.codecs.block_buffers import BlockBuffers
-from agiledart_connectors.codecs.encodings import Transcoder, text_of
+from agiledart_connectors.codecs.encodings import BOM, Transcoder, text_of
 from agiledart_connectors.codecs.file_start import PLAIN_LINES, IsHeader, LineForm, encoding_note, start_size
+from agiledart_connectors.codecs.json_documents import DocumentLines
 from agiledart_connectors.codecs.packed_files import UNPACKING_ERRORS, open_unpacked
 from agiledart_connectors.codecs.quoted_records import CsvRecord, quoted_records
 from agiledart_kernel.errors import OperationFailed, system_text
@@ -24,7 +25,6 @@ from agiledart_kernel.limits import MAX_LINE_BYTES
 
 BLOCK_BYTES = 64 << 10
 _TAIL_BYTES = 4 << 10
-BOM = b"\xef\xbb\xbf"
 PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
 """Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
 
@@ -124,6 +124,7 @@ class FileLines:
         self.form = form
         self.is_header: IsHeader | None = _always if skip_header else None
         self._transcoder = Transcoder(form.encoding) if form.transcodes else None
+        self._document = DocumentLines() if form.is_json else None
         self._notices: list[str] = []
         self._file = self._open()
         self._looks_ahead = self._path != "-" and isinstance(self._file, BufferedReader) and not form.transcodes
@@ -198,13 +199,7 @@ class FileLines:
             return None
         data = self._read(size)
         is_end = not data
-        if self._first and data and (note := encoding_note(self.name, bytes(data[:2]), self.form.encoding)):
-            self._notices.append(note)
-        if self._transcoder is not None:
-            data = self._transcoder.convert(data, is_end=is_end)
-        if self._first and data:
-            self._first = False
-            data = data.removeprefix(BOM)
+        data = self._converted(data, is_end=is_end)
         if is_end:
             self._ended = True
             data, self._rest = self._rest + data, b""
@@ -231,6 +226,24 @@ class FileLines:
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest, self._discarding = b"", True
         return self._headless(data if end == len(data) else data[:end], overlong)
+
+    def _converted(self, data: Data, *, is_end: bool) -> Data:
+        """Return bytes that were read as UTF-8, of a JSON document as one line for each value."""
+        if self._first and data and (note := encoding_note(self.name, bytes(data[:2]), self.form.encoding)):
+            self._notices.append(note)
+        if self._transcoder is not None:
+            data = self._transcoder.convert(data, is_end=is_end)
+        if self._document is not None:
+            was_known = self._document.is_document is not None
+            data = self._document.convert(bytes(data), is_end=is_end)
+            if self._document.is_document and not was_known:
+                self._notices.append(self._document.note(self.name))
+            elif self._document.is_document is False:
+                self._document = None
+        if self._first and data:
+            self._first = False
+            data = data.removeprefix(BOM)
+        return data
 
     def _headless(self, data: Data, overlong: int) -> tuple[Data, int]:
         """The lines without the header, when it has not come yet."""

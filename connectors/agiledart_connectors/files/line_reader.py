@@ -144,6 +144,7 @@ class CsvReader(LineReader):
 
 
 _HEADED: Final = ("csv", "text")
+_JSON_FORMATS: Final = ("json", "senml")
 
 
 def open_lines(connector: Connector, row_type: Any, read_options: ReadOptions, format_name: str) -> SourceReader:
@@ -161,7 +162,7 @@ def open_lines(connector: Connector, row_type: Any, read_options: ReadOptions, f
             raise ConfigurationError(
                 f"{connector.url()}: header=1 is for csv and text; skip=1 passes over the first line"
             )
-        lines = _lines(connector, replace(form, skip=form.skip + has_header))
+        lines = _lines(connector, replace(form, skip=form.skip + has_header, is_json=format_name in _JSON_FORMATS))
         return LineReader(lines, RecordBlock(decoder, examples, lines.name), examples, whole_lines=True)
     lines = _lines(connector, replace(form, dialect=options.dialect))
     if is_dict(row_type):

@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agiledart_connectors.codecs.encodings import Transcoder
+from agiledart_connectors.codecs.encodings import BOM, Transcoder
 from agiledart_connectors.codecs.file_start import IsHeader, LineForm, start_size
-from agiledart_connectors.codecs.lines import BLOCK_BYTES, BOM, LinesBlock, block_of
+from agiledart_connectors.codecs.json_documents import DocumentLines
+from agiledart_connectors.codecs.lines import BLOCK_BYTES, LinesBlock, block_of
 from agiledart_connectors.codecs.quoted_records import quoted_records
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -70,6 +71,7 @@ class Tail:
         self._seen_at: tuple[int, int] = (0, 0)
         self._is_new, self._discards = True, False
         self._transcoder = Transcoder(self._form.encoding) if self._form.transcodes else None
+        self._document = DocumentLines() if self._form.is_json else None
 
     def moved(self, path: str) -> None:
         """It has this name now."""
@@ -110,6 +112,8 @@ class Tail:
         self.recent = (self.recent + data)[-_RECENT_BYTES:]
         if self._transcoder is not None:
             data = self._transcoder.convert(data)
+        if self._document is not None:
+            data = self._document.convert(data)
         return self._lines(data, is_header, is_end=False)
 
     def last_line(self, is_header: IsHeader | None) -> LinesBlock | None:

@@ -117,7 +117,7 @@ class Mixed(NamedTuple):
     text: str
     word: str | None
     number: float
-    count: int | None
+    total: int | None
     at: datetime
     is_on: bool
     amount: Decimal

@@ -1,0 +1,1 @@
+"""Small inputs from public reports of faults, played by the command line."""
