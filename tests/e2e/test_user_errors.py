@@ -109,10 +109,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(made: Mesh, folder: Path, builder: str, *more: str) -> dict[str, Any]:
-    """Submit under the builder's name and wait for the end; the final status."""
+    """Submit under the builder's name and wait for the end; the final status. It saves nothing, so its first crash ends it."""
     ran = cli(
         "submit", f"taxi.py:{builder}", "--agent", str(made.agent("a1").state_dir), "--set", f"name={builder}",
-        "--set", "readings=csv:in.csv@a2", "--set", "report=csv:out.csv@a3", *more, "-o", "json", cwd=folder,
+        "--set", "readings=csv:in.csv@a2", "--set", "report=csv:out.csv@a3", "--delivery", "at-most-once", *more, "-o", "json",
+        cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
 
@@ -194,7 +195,7 @@ def test_c_code_that_holds_the_gil_is_bounded_and_named(ring: Mesh, folder: Path
 
 def test_a_builder_that_never_returns_on_the_nodes_is_named(ring: Mesh, folder: Path) -> None:
     ran = cli(
-        "submit", "taxi.py:spins", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv@a2",
+        "submit", "taxi.py:spins", "--delivery", "at-most-once", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv@a2",
         "--set", "report=csv:out.csv@a3", cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 1

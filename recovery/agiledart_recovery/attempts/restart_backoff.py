@@ -5,6 +5,7 @@ epoch, so each attempt that reads it dies before the next one, and these attempt
 other are not.
 """
 
+import re
 from typing import Final
 
 from agiledart_kernel.instants import SECOND, Instant
@@ -27,10 +28,11 @@ class RestartBackoff:
         self._began = [*self._recent(now), now]
 
     def crashed(self, attempt: int, reason: str) -> None:
-        """Note that a process crashed, and ended an attempt so."""
-        if any(reason != earlier for earlier in self._crashes.values()):
+        """Note that a process crashed, and ended an attempt so. Its times, sizes and process ids do not make it another crash."""
+        kind = re.sub(r"[0-9][0-9.,]*", "#", reason)
+        if any(kind != earlier for earlier in self._crashes.values()):
             self._crashes = {}
-        self._crashes[attempt] = reason
+        self._crashes[attempt] = kind
 
     def forgive(self) -> None:
         """Forget the last attempt, which failed through no fault of the run."""

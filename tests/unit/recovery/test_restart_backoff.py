@@ -24,11 +24,13 @@ def test_failing_attempts_back_off_and_finally_give_up() -> None:
 
 def test_the_same_crash_three_times_in_a_row_ends_the_run() -> None:
     restart_backoff, now = RestartBackoff(CONFIG), Instant(0)
-    for attempt, reason in enumerate(("exit code 7", "exit code 7", "exit code 9", "exit code 7", "exit code 7"), 1):
+    for attempt, reason in enumerate(
+        ("it used 512 MB", "it used 513.5 MB", "it hangs", "it used 1,024 MB", "it used 9 MB"), 1
+    ):
         restart_backoff.crashed(attempt, reason)
         restart_backoff.crashed(attempt, reason)  # another instance of the process says so, too
         assert not restart_backoff.is_exhausted(now), attempt
-    restart_backoff.crashed(6, "exit code 7")
+    restart_backoff.crashed(6, "it used 7 MB")
     assert restart_backoff.is_exhausted(now)
     assert restart_backoff.exhausted_text().startswith("it ended so 3 times in a row")
     restart_backoff.on_epoch_committed()
