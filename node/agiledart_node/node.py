@@ -39,6 +39,7 @@ from agiledart_node.wire.events import (
     RenewMembership,
     RunsFound,
     TokenKnown,
+    UserCallPending,
     UserRequest,
 )
 from agiledart_node.wire.formation_messages import ROUTED_CODEC, Join, RouteProbe
@@ -103,6 +104,7 @@ class Node:
             UserRequest: self._command_handlers.asked,
             ClockRead: self._clock_read,
             InstanceReported: self.parts.hosting.reported,
+            UserCallPending: self.parts.hosting.call_pending,
             InstanceFinished: self.parts.hosting.finished,
             InstanceFailed: self.parts.watching.instance_failed,
             InstancePrepared: self.recovery_service.prepared,

@@ -8,6 +8,7 @@ import msgspec
 
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.executor_process import ExecutorProcess
+from agiledart_executor.user_code.crash_report import PendingCall
 from agiledart_executor.wire.agent_messages import (
     AcknowledgeCheckpoint,
     DataPeerRefused,
@@ -51,6 +52,9 @@ class ExecutorEvents:
     printed: Callable[[str, str], None]
     refused: Callable[[str, str], None]
     verify_peer: VerifyPeerCallback
+    call_pending: Callable[[str, int, tuple[InstanceName, ...], PendingCall], None] = (
+        lambda application, version, instances, call: None
+    )
     sampled: Callable[[str, int, TapSample], None] = lambda application, version, sampled: None
     prepared: Callable[[str, int, AcknowledgeCheckpoint | DeclineCheckpoint], None] = (
         lambda application, version, prepared: None

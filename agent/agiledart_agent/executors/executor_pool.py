@@ -19,6 +19,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from agiledart_agent.executors.bare_process import LaunchError, SpareProcess, start_bare
@@ -324,6 +325,9 @@ class ExecutorPool:
                 if executor.idle_since and now - executor.idle_since > IDLE_SECONDS and not executor.loading:
                     self._end(executor)
                     continue
+                if (call := executor.watch.pending_call) is not None:
+                    call = replace(call, place=executor.secrets.hide(call.place))
+                    self._events.call_pending(executor.application, executor.version, tuple(executor.instances), call)
                 # The import of a large library may take longer than any other single call of user code.
                 complaint, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
                 if is_over:

@@ -35,6 +35,7 @@ from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_connectors.mqtt.broker_session import SessionRequest
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_executor.user_code.crash_report import PendingCall
 from agiledart_executor.wire.agent_messages import (
     AcknowledgeCheckpoint,
     BeginEpoch,
@@ -83,6 +84,7 @@ from agiledart_node.wire.events import (
     InstancePrepared,
     InstanceReported,
     InstanceUnprepared,
+    UserCallPending,
 )
 from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
 from agiledart_node.wire.secret_messages import KeepSecret, ReadSecrets
@@ -171,6 +173,7 @@ class ExecutorService:
                 finished=lambda app, version, name, report: self._reported(
                     InstanceFinished(app, version, name.stage, name.index, report)
                 ),
+                call_pending=self._call_pending,
                 broke=self._instance_broke,
                 printed=self._printed.add,
                 refused=self._log.refused,
@@ -433,6 +436,12 @@ class ExecutorService:
     def _reported(self, event: InstanceReported | InstanceFinished) -> None:
         self._metrics.applications.reported(event.application, event.version, event.stage, event.index, event.report)
         self._feed(event)
+
+    def _call_pending(
+        self, application: str, version: int, instances: tuple[InstanceName, ...], call: PendingCall
+    ) -> None:
+        copies = tuple((name.stage, name.index) for name in instances)
+        self._feed(UserCallPending(application, version, copies, call.step, call.place, call.seconds))
 
     def _instance_broke(self, application: str, version: int, broke: InstanceFailure) -> None:
         where = broke.instance

@@ -11,7 +11,7 @@ import signal
 from typing import Final
 
 from agiledart_executor.user_code.bounds import MB, Bounds
-from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport
+from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport, PendingCall
 
 GRACE_SECONDS: Final = 3.0
 """Further time that an agent waits: the executor's own watchdog comes first."""
@@ -54,6 +54,8 @@ class ExecutorWatch:
     def sign(self, *, answers: bool = False) -> None:
         """Note a message of the executor. Its first report ends the longer timeout of its start."""
         now = asyncio.get_running_loop().time()
+        if answers:
+            self._crash_report.forget_pending_call()
         self._since = now if answers else max(self._since, now)
         self._is_silence_reported = False
 
@@ -82,6 +84,11 @@ class ExecutorWatch:
             return "", False
         self._is_silence_reported = True
         return self._silence(silent), False
+
+    @property
+    def pending_call(self) -> PendingCall | None:
+        """User code that does not return, as the executor's watchdog reports it; None while the executor reports figures."""
+        return self._crash_report.pending_call
 
     def _silence(self, seconds: float, *, is_over: bool = False) -> str:
         """Describe a silence. A process reports its place from C code, whatever user code does, unless it is frozen."""

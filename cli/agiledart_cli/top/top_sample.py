@@ -7,7 +7,7 @@ from typing import Any
 
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.errors import CommandRefusedError
-from agiledart_cli.verbs.application_view import BEGUN_STATES, recovery_text
+from agiledart_cli.verbs.application_view import BEGUN_STATES, recovery_text, waiting_text
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 
 LIVE_STATES = (*BEGUN_STATES, "deploying")
@@ -173,6 +173,8 @@ def _application(
     if summary.get("paced"):
         line.p99_ms = max((figures["p99"] for figures in summary.get("latency_ms", {}).values()), default=None)
     line.silent_nodes = list(response.get("silent_nodes", []))
+    if not line.reason and (waiting := response.get("waiting")):
+        line.reason = waiting_text(waiting[0])
     return line
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
-from agiledart_cli.verbs.silent_inputs import silent_input_texts
 
 AGES_APART_MS = 250
 """Greatest age difference of figures from one report round, milliseconds."""
@@ -201,6 +200,7 @@ def print_status(response: Mapping[str, Any]) -> None:
         click.echo(paint(f" attempt {attempt}: lost {least}: only the log of a failed node held them", BAD))
     _print_missing(response)
     _print_problems(response)
+    _print_waiting(response)
     _print_ages(response)
     for sink, log in (response.get("logs") or {}).items():
         nodes = ", ".join((response.get("placement") or {}).get(sink, []))
@@ -239,8 +239,24 @@ def _print_problems(response: Mapping[str, Any]) -> None:
                 click.echo(paint(f" {where} cannot be saved: {reason}", WATCH))
             if status := instance.get("connection_status"):
                 click.echo(paint(f" {stage['name']}: {status}", WATCH))
-    for text in silent_input_texts(response):
-        click.echo(paint(f" {text}", WATCH))
+
+
+SHOWN_BY_STATUS = ("link", "disk", "snapshot", "outside", "node", "capacity")
+"""Causes of waiting that other lines of `status` name."""
+
+
+def waiting_text(row: Mapping[str, Any]) -> str:
+    """Return a cause of waiting as one line, with its duration and the stages that wait behind it."""
+    lasts = f", for {duration(row['seconds'])}" if row.get("seconds") is not None else ""
+    behind = ", ".join(stage for stage in row.get("blocks", ()) if stage not in row["text"])
+    return f"{row['text']}{lasts}{f'; {behind} behind it' if behind else ''}"
+
+
+def _print_waiting(response: Mapping[str, Any]) -> None:
+    """Print the causes of waiting that no other line of `status` names."""
+    for row in response.get("waiting") or ():
+        if row["cause"] not in SHOWN_BY_STATUS:
+            click.echo(paint(f" {waiting_text(row)}", WATCH))
 
 
 def _print_ages(response: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from agiledart_cli.verbs.application_view import (
     print_status,
     print_sums,
 )
+from agiledart_cli.verbs.wait_reporter import of_application, waits_reported
 from agiledart_kernel.text import harmless, harmless_document
 from agiledart_node.wire.commands import Forget, ListApplications, Logs, ShareApplication, Status, Stop
 
@@ -97,7 +98,7 @@ def stop(name: str, now: bool, checkpoint: str, agent: str | None, identity: str
     windows and the state, until you run  agiledart checkpoint remove. If no node can store it, the application keeps running.
     """
     timeout = KEEP_SECONDS if checkpoint else STOP_SECONDS
-    with connect(agent, identity) as client:
+    with connect(agent, identity) as client, waits_reported(agent, identity, of_application(name)):
         response = client.ask(
             Stop(name, now, checkpoint), on_progress=lambda text: print_message(f"  {text}"), timeout=timeout
         )

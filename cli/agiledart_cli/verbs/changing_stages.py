@@ -9,6 +9,7 @@ from agiledart_cli.control_client import connect
 from agiledart_cli.known_names import APPLICATION, NODE, STAGE
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, output_option, print_json, print_message
+from agiledart_cli.verbs.wait_reporter import of_application, of_node, waits_reported
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import DrainNode, MoveStage, ScaleStage
 
@@ -45,7 +46,7 @@ def scale(
     if not is_auto and not number.lstrip("-").isdecimal():
         raise click.BadParameter(f"{number!r} is neither a number nor auto", param_hint="N|auto")
     wanted = 0 if is_auto else int(number)
-    with connect(agent, identity) as client:
+    with connect(agent, identity) as client, waits_reported(agent, identity, of_application(name)):
         command = ScaleStage(name, stage, wanted, not no_wait, is_auto)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
     if is_auto and output != "json":
@@ -71,7 +72,7 @@ def move(name: str, stage: str, node: str, no_wait: bool, agent: str | None, ide
 
     Waits until the change is complete. Exit code 1 when it was dropped or rolled back; the application then runs as before.
     """
-    with connect(agent, identity) as client:
+    with connect(agent, identity) as client, waits_reported(agent, identity, of_application(name)):
         command = MoveStage(name, stage, node, not no_wait)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
     _print(response, output, f"{stage} of {name} already runs on {node}: nothing to do.")
@@ -101,7 +102,7 @@ def drain(node: str, stay: bool, undo: bool, agent: str | None, identity: str | 
     """
     if stay and undo:
         raise click.UsageError("--undo makes the node accept work, --stay makes it accept none: give only one of them.")
-    with connect(agent, identity) as client:
+    with connect(agent, identity) as client, waits_reported(agent, identity, of_node(node)):
         command = DrainNode(node, stay, undo)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
     if output == "json":

@@ -19,10 +19,10 @@ from agiledart_cli.output import BAD as RED
 from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
 from agiledart_cli.output import WATCH as YELLOW
 from agiledart_cli.verbs import machine_checks
-from agiledart_cli.verbs.application_view import BEGUN_STATES, mostly_malformed
+from agiledart_cli.verbs.application_view import BEGUN_STATES, mostly_malformed, waiting_text
 from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, DoctorFinding
-from agiledart_cli.verbs.silent_inputs import silent_input_texts
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
 
 COLOURS = {OK: GOOD, WATCH: YELLOW, BAD: RED}
@@ -176,16 +176,16 @@ def _applications(response: dict[str, Any]) -> list[DoctorFinding]:
 
 
 def _inputs(client: ControlClient, response: dict[str, Any]) -> list[DoctorFinding]:
-    """Return a finding for each application whose records are mostly malformed, or whose rows wait for a silent source."""
+    """Return a finding for each cause for which an application waits, and for each whose records are mostly malformed."""
     names = [row["name"] for row in response["applications"] if row["state"] in (*BEGUN_STATES, "finished")]
     findings: list[DoctorFinding] = []
     for name in names[-MAX_NODES_ASKED:]:
         with contextlib.suppress(OperationFailed):  # it was removed in the meantime
             status = client.ask(Status(name))
-            findings += (
-                DoctorFinding("input", WATCH, f"{name}: {text}", f"see the source: agiledart status {name}")
-                for text in silent_input_texts(status)
-            )
+            findings += [
+                DoctorFinding("waiting", WATCH, f"{name}: {waiting_text(row)}", row["advice"])
+                for row in harmless_document(status).get("waiting", ())
+            ]
             summary = status.get("summary") or {}
             if mostly_malformed(summary):
                 malformed = sum(summary["malformed"].values())

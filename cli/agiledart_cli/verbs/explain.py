@@ -13,15 +13,19 @@ from agiledart_cli.control_client import connect
 from agiledart_cli.failure_costs import PROMISES, with_costs
 from agiledart_cli.known_names import APPLICATION, STAGE
 from agiledart_cli.options import agent_options, set_option
-from agiledart_cli.output import BAD, WATCH, count, output_option, paint, print_json, print_table
+from agiledart_cli.output import BAD, WATCH, count, duration, output_option, paint, print_json, print_table
 from agiledart_cli.targets import load_target
-from agiledart_cli.verbs.application_view import FINAL_STATES
+from agiledart_cli.verbs.application_view import BEGUN_STATES, FINAL_STATES, waiting_text
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import ExplainRecovery, ExplainScaling, Status
 
 LAST_RESORT_MS = 1e9
+
+LEAST_SILENT_MS = 3_000
+"""Silence of a source that `explain waiting` mentions, milliseconds."""
+
 WHY = {
     "lost": "the link was lost",
     "silent": "the peer did not answer",
@@ -35,12 +39,13 @@ STATES = {"let-go": "dropped", "rolled-back": "rolled back"}
 """State of a change in the response → its text."""
 
 
-@click.group(short_help="Explain scaling decisions, routes and the cost of failures.")
+@click.group(short_help="Explain waiting, scaling decisions, routes and the cost of failures.")
 def explain() -> None:
-    """Explain scaling decisions, routes and the cost of failures.
+    """Explain what an application waits for, scaling decisions, routes and the cost of failures.
 
     \b
     Example:
+      agiledart explain waiting frequent-routes
       agiledart explain scaling frequent-routes
       agiledart explain recovery frequent-routes
       agiledart explain route frequent-routes
@@ -187,6 +192,51 @@ def _changed(change: Mapping[str, Any]) -> str:
     return (
         f"{summary}{by}: done in {change['seconds']:.1f} s, {change['moved_groups']} key groups to other nodes{pause}"
     )
+
+
+@explain.command(short_help="Show which stage waits, for what, for how long, and what to do.")
+@click.argument("name", metavar="APP")
+@agent_options
+@output_option
+def waiting(name: str, agent: str | None, identity: str | None, output: str) -> None:
+    """Show why an application does not move: which stage waits, for what, for how long, and what to do.
+
+    Causes are missing nodes, no free capacity, user code that does not return, full disks, systems outside, lost links, slow
+    sinks, silent inputs, late checkpoints and full receivers. A stage behind another cause is named with that cause. States that
+    have lasted less than three seconds are not shown.
+
+    \b
+    Example:
+      agiledart explain waiting frequent-routes
+      agiledart explain waiting frequent-routes -o json
+    """
+    with connect(agent, identity) as client:
+        response = client.ask(Status(name))
+    if output == "json":
+        print_json({"name": name, "state": response["state"], "waiting": response.get("waiting", [])})
+    else:
+        print_waiting(harmless_document(response))
+
+
+def print_waiting(response: Mapping[str, Any]) -> None:
+    """Print each cause of waiting with its advice, and sources without input that hold back nothing."""
+    rows = response.get("waiting") or []
+    for row in rows:
+        click.echo(paint(waiting_text(row), WATCH))
+        click.echo(f"  → {row['advice']}")
+    for text in _silent_sources(response, " ".join(row["text"] for row in rows)):
+        click.echo(text)
+    if not rows:
+        state = response["state"]
+        click.echo(f"{response['name']} is {state}: {'nothing waits' if state in BEGUN_STATES else 'it does not run'}.")
+
+
+def _silent_sources(response: Mapping[str, Any], named: str) -> Iterator[str]:
+    for stage in response.get("stages", ()):
+        source = stage["name"].partition("+")[0]
+        silences = [instance.get("silent_ms", 0) for instance in stage["instances"]]
+        if silences and min(silences) >= LEAST_SILENT_MS and f"for {source}" not in named:
+            yield f"{source} has read nothing for {duration(min(silences) / 1000)}; nothing waits for it"
 
 
 @explain.command(short_help="Show the routes of rows between nodes, and why.")

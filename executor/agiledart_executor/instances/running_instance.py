@@ -28,6 +28,7 @@ from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.instances.awaited_input import AwaitedInput
 from agiledart_executor.instances.changeover_pauses import ChangeoverPauses
 from agiledart_executor.instances.latency_log import LatencyLog
+from agiledart_executor.instances.waiting_figures import WaitingFigures
 from agiledart_executor.wire.agent_messages import InstanceName
 from agiledart_kernel.errors import OperationFailed
 
@@ -232,6 +233,7 @@ class RunningInstance:
     first_ns: int = 0
     last_ns: int = 0
     window: SampleWindow = field(default_factory=SampleWindow)
+    waiting_figures: WaitingFigures = field(default_factory=WaitingFigures)
 
     def __post_init__(self) -> None:
         self.use_writer(self.writer)
@@ -375,6 +377,7 @@ class RunningInstance:
             statistics.source.lost_behind = self.lost_behind if lossy is None else lossy.lost_behind
         measures = self._measures(statistics)
         awaited = self.instance and self._awaited_input.figures(self.instance, time.monotonic_ns(), time.time_ns())
+        waiting = self._waiting(statistics)
         return {
             "statistics": msgspec.to_builtins(statistics),
             PASSED_ROWS: sum(counts.rows_in + counts.rows_out for counts in statistics.steps.values()),
@@ -391,6 +394,7 @@ class RunningInstance:
             "frames_doubled": sum(end.early.duplicate_frames for end in self.inputs.values()),
             "first_ms": _wall_ms(self.first_ns),
             "last_ms": _wall_ms(self.last_ns),
+            **waiting,
             **self.owned,
             **({"awaited_input": awaited} if awaited else {}),
             **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
@@ -398,6 +402,21 @@ class RunningInstance:
             **({"connection_status": connection_status} if (connection_status := self._connection_status()) else {}),
             **({"unsaved": self.unsaved[:MAX_STATUS_CHARS]} if self.unsaved else {}),
         }
+
+    def _waiting(self, statistics: InstanceStatistics) -> dict[str, object]:
+        """Return for how long it has waited, and for what."""
+        part = self.instance or self.source
+        assert part is not None
+        receivers = [
+            (part.plan.edges[edge].target, index_of(target))
+            for (edge, target), end in self.outputs.items()
+            if end.channel.rows_waiting and end.channel.blocked
+        ]
+        is_full = self.sink_ready is not None and not self.sink_ready()
+        source = statistics.source
+        reads = source is not None and not (statistics.finished or receivers or source.waiting or source.spooled)
+        progress = (source.lines, statistics.event_time) if source is not None and reads else None
+        return self.waiting_figures.look(time.monotonic_ns(), receivers, is_sink_full=is_full, progress=progress)
 
     def _routes(self) -> list[dict[str, Any]]:
         """Return figures of the routes to other processes, with the edge and target instance of each."""

@@ -1,8 +1,8 @@
 """Crash report: a pipe from an executor to its agent for the reason of the executor's end, and the place of its code.
 
 The agent holds the reading end. The pipe carries text: heartbeats of the watchdog thread, a reason before the process ends itself
-(a line that begins with `!`), and stack dumps by `faulthandler`. `faulthandler` works in a crash, and also while C code holds the
-interpreter's lock forever.
+(a line that begins with `!`), the place of user code that does not return (`~`), and stack dumps by `faulthandler`. That works in
+a crash, and also while C code holds the interpreter's lock forever.
 """
 
 import contextlib
@@ -65,6 +65,11 @@ class CrashReporter:
         """Send the reason why this process is about to end itself."""
         self._write(b"\n!" + reason.replace("\n", "\x04").encode("utf-8", "replace") + b"\n")
 
+    def report_pending_call(self, step: str, seconds: float, place: str) -> None:
+        """Report user code that has not returned; the main thread cannot report it."""
+        text = f"{step}\x1f{seconds:.0f}\x1f{place}".replace("\n", " ")
+        self._write(b"\n~" + text.encode("utf-8", "replace") + b"\n")
+
     def _write(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
             if self._descriptor >= 0:
@@ -95,6 +100,15 @@ class StackFrame:
         return f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.function}"
 
 
+@dataclass(frozen=True)
+class PendingCall:
+    """User code that has not returned: its step, for how long, and its place (`taxi.py:42 in parse`)."""
+
+    step: str
+    seconds: int
+    place: str
+
+
 class CrashReport:
     """Reading end of the crash report, in the agent: the text that one executor has sent."""
 
@@ -112,6 +126,19 @@ class CrashReport:
         return reasons[-1][1:].replace("\x04", "\n") if reasons else ""
 
     @property
+    def pending_call(self) -> "PendingCall | None":
+        """Last report of user code that had not returned; None when there was none since `forget_pending_call`."""
+        lines = [line for line in self._text.splitlines() if line.startswith("~")]
+        step, _, rest = lines[-1][1:].partition("\x1f") if lines else ("", "", "")
+        seconds, _, place = rest.partition("\x1f")
+        return PendingCall(step, int(seconds), place) if step and seconds.isdigit() else None
+
+    def forget_pending_call(self) -> None:
+        """Forget it: the main thread reports again."""
+        if "\n~" in self._text:
+            self._text = "\n".join(line for line in self._text.splitlines() if not line.startswith("~"))
+
+    @property
     def crash(self) -> str:
         """Interpreter's name of the crash, for example `Segmentation fault`; empty when there was none."""
         names = _FATAL.findall(self._text)
@@ -127,7 +154,7 @@ class CrashReport:
 
     def forget_dumps(self) -> None:
         """Forget earlier stack dumps, before the agent requests another one."""
-        self._text = "\n".join(line for line in self._text.splitlines() if line.startswith("!"))
+        self._text = "\n".join(line for line in self._text.splitlines() if line.startswith(("!", "~")))
 
 
 def parse_pending_place(frames: list[StackFrame]) -> str:

@@ -21,6 +21,9 @@ LOOK_SECONDS: Final = 0.5
 WARY_SECONDS: Final = 0.05
 """Seconds between two checks while memory is above half of its bound; at 2 GB/s of page faults, memory then grows by 100 MB."""
 
+PENDING_SECONDS: Final = 2.0
+"""Seconds after which `status` names a call that does not return."""
+
 AGAIN_FACTOR: Final = 3.0
 """Factor of the time until the next warning about a call that still does not return."""
 
@@ -77,6 +80,10 @@ class HangDetector:
             self._next_warning *= AGAIN_FACTOR
             return OverdueCall(seconds, must_end=False)
         return None
+
+    def seconds(self, now: float) -> float:
+        """Return for how long the present call has worked on one record; 0 while none runs."""
+        return now - self._since if self._seen is not None else 0.0
 
     def _start(self, now: float, call: UserCall, progress_key: tuple[int, ...]) -> None:
         self._seen, self._since = (call, progress_key), now
@@ -142,7 +149,10 @@ class Watchdog:
             locations.append(locate_thread(self._watched))
             return () if locations[0] is None else locations[0].progress_key
 
-        verdict = self._hang_detector.look(time.monotonic(), call, progress_key)
+        now = time.monotonic()
+        verdict = self._hang_detector.look(now, call, progress_key)
+        if call is not None and locations and (seconds := self._hang_detector.seconds(now)) >= PENDING_SECONDS:
+            self._crash_reporter.report_pending_call(_step(locations[0], call), seconds, str(locations[0] or ""))
         if verdict is None or call is None:
             return
         at = locations[0] if locations else locate_thread(self._watched)

@@ -9,7 +9,7 @@ from agiledart_dataflow.counts.statistics import PASSED_ROWS
 from agiledart_dataflow.plan.connectors import KEEPS_SESSIONS
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.instants import Duration
+from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -33,7 +33,7 @@ from agiledart_node.wire.effects import (
     StartLocalSources,
     StopInstances,
 )
-from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_node.wire.events import InstanceFinished, InstanceReported, UserCallPending
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
     Deploy,
@@ -368,10 +368,21 @@ class ApplicationHost:
         before = hosted.reports.get((event.stage, event.index))
         hosted.reports[event.stage, event.index] = event.report
         hosted.reported_at[event.stage, event.index] = self._context.now
+        hosted.pending_calls.pop((event.stage, event.index), None)
         self.on_report(event)
         if event.report.get(PASSED_ROWS, 0) != (0 if before is None else before.get(PASSED_ROWS, 0)):
             self.on_rows_passed(hosted)
         return hosted
+
+    def call_pending(self, event: UserCallPending) -> None:
+        """Note user code that does not return, at all instances of its executor: none of them can report."""
+        hosted = self.table.get((event.application, event.version))
+        if hosted is None or hosted.is_closing:
+            return
+        since = Instant(self._context.now - event.seconds * SECOND)
+        for copy in event.instances:
+            if copy in hosted.instances:
+                hosted.pending_calls[copy] = (event.step, event.place, since)
 
     def finished(self, event: InstanceFinished) -> None:
         """Note the end of a local instance, and report it to the coordinator until that acknowledges."""

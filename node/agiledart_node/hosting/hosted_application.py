@@ -28,6 +28,7 @@ class HostedApplication:
         is_draining: its sources here were told to end, in this attempt.
         is_closing: it has failed, finished or was stopped; nothing more is reported.
         reports: last reports of local instances; `reported_at`: time of each.
+        pending_calls: step and place of user code that has not returned, and since when, by the instance that cannot report.
         finished: instances that reached the end of their input.
         seen: reports of instances elsewhere, updated from time to time; only at the coordinator. A dead host sends none any more.
         acknowledged: finished instances that the coordinator has acknowledged.
@@ -53,6 +54,7 @@ class HostedApplication:
     reports: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     seen: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     reported_at: dict[tuple[int, int], Instant] = field(default_factory=dict)
+    pending_calls: dict[tuple[int, int], tuple[str, str, Instant]] = field(default_factory=dict)
     finished: dict[tuple[int, int], bool] = field(default_factory=dict)
     acknowledged: dict[tuple[int, int], bool] = field(default_factory=dict)
     collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class HostedApplication:
         self.instances, self.attempt = instances, attempt
         self.is_flowing = self.is_reporting = self.is_draining = False
         self.reports, self.seen, self.finished, self.acknowledged, self.collected = {}, {}, {}, {}, {}
-        self.reported_at = {}
+        self.reported_at, self.pending_calls = {}, {}
 
     def aged_reports(self, now: Instant) -> dict[str, Any]:
         """Return the last reports by `stage.index`, each with its age; those of finished instances have none."""
@@ -82,9 +84,13 @@ class HostedApplication:
         for copy, report in sorted(self.reports.items()):
             at = self.reported_at.get(copy)
             is_live = at is not None and copy not in self.finished
-            aged[report_key(copy)] = (
-                {**report, "age_ms": (now - at) // MILLISECOND} if is_live and at is not None else report
-            )
+            if not is_live or at is None:
+                aged[report_key(copy)] = report
+                continue
+            aged[report_key(copy)] = {**report, "age_ms": (now - at) // MILLISECOND}
+        for copy, (step, place, since) in sorted(self.pending_calls.items()):  # it may never have reported
+            call = {"user_call": place, "user_call_step": step, "user_call_ms": (now - since) // MILLISECOND}
+            aged[report_key(copy)] = {**aged.get(report_key(copy), {}), **call}
         return aged
 
     @property

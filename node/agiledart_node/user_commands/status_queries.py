@@ -33,6 +33,7 @@ from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.user_commands.recovery_facts import recovery_facts
 from agiledart_node.user_commands.scaling_advice import advice, with_decisions, with_scores
+from agiledart_node.user_commands.waiting_causes import WaitingFacts, receivers_of, waiting_causes
 from agiledart_node.wire.awaited_input_row import awaited_input_of
 from agiledart_node.wire.change_responses import ChangeRow
 from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
@@ -67,6 +68,7 @@ from agiledart_node.wire.responses import (
     ScalingResponse,
     StageRow,
     StatusResponse,
+    WaitingRow,
 )
 from agiledart_node.wire.route_responses import routes_of
 from agiledart_overlay.wire.effects import Delivered
@@ -141,15 +143,18 @@ class StatusQueries:
         names = record.names()
         statuses = await self.statuses([record])
         summary = record.summary or (summary_of(record.specification, reports) if reports else {})
+        row = with_status(row_of(record), statuses.get(record.name))
+        stages = with_scores(_stages(record, reports, names), statuses.get(record.name), record.held)
+        silent_nodes = [names[peer.node] for peer in silent]
         body = StatusResponse(
-            **msgspec.structs.asdict(with_status(row_of(record), statuses.get(record.name))),
+            **msgspec.structs.asdict(row),
             run=f"{record.number:016x}",
             rivals=[_rival_row(rival) for rival in record.rivals],
             paths=[[names[peer.node] for peer in path] for path in record.paths],
             nodes=[names[peer.node] for peer in record.nodes],
-            silent_nodes=[names[peer.node] for peer in silent],
+            silent_nodes=silent_nodes,
             history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
-            stages=with_scores(_stages(record, reports, names), statuses.get(record.name), record.held),
+            stages=stages,
             summary=summary,
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
@@ -160,6 +165,7 @@ class StatusQueries:
             duplicated=sum(summary.get("duplicated", {}).values()),
             lost=sum(loss.rows for loss in record.losses),
             losses=[(loss.attempt, loss.source, loss.rows) for loss in record.losses],
+            waiting=[] if record.is_final else _waiting(record, row, stages, silent_nodes),
         )
         self._context.reply(request, body)
 
@@ -523,6 +529,19 @@ def _rival_row(rival: Rival) -> RivalRow:
     )
 
 
+def _waiting(
+    record: ApplicationRecord, row: ApplicationRow, stages: list[StageRow], silent_nodes: list[str]
+) -> list[WaitingRow]:
+    """Return the causes for which an application waits; without its plan those that no edge is needed for."""
+    try:
+        plan = msgspec.msgpack.decode(record.plan, type=StagePlan) if record.plan else None
+    except msgspec.MsgspecError:
+        plan = None
+    edges = [] if plan is None else [(edge.source, edge.target) for edge in plan.edges]
+    facts = WaitingFacts(row.name, row.state, row.reason, stages, edges, row.recovery, row.epoch, silent_nodes)
+    return waiting_causes(facts)
+
+
 def _stages(
     record: ApplicationRecord, reports: dict[tuple[int, int], dict[str, Any]], names: dict[NodeId, str]
 ) -> list[StageRow]:
@@ -534,6 +553,8 @@ def _stages(
             if place.stage == number:
                 report = reports.get((number, place.index), {})
                 plain = scalars_of(report)
+                if receivers := receivers_of(report):
+                    plain["blocked_by"] = receivers
                 if routes := routes_of(report):
                     plain["routes"] = msgspec.to_builtins(routes)
                 if (awaited := awaited_input_of(report)) is not None:

@@ -98,6 +98,23 @@ class InstanceReported(Event, frozen=True, gc=False):
     report: dict[str, Any]
 
 
+class UserCallPending(Event, frozen=True, gc=False):
+    """User code of a local executor has not returned, so its instances report nothing. About once a second.
+
+    Attributes:
+        instances: (stage, index) of all instances of the executor.
+        step, place: step and place of the code; empty where unknown.
+        seconds: since the code was called.
+    """
+
+    application: str
+    version: int
+    instances: tuple[tuple[int, int], ...]
+    step: str
+    place: str
+    seconds: int
+
+
 class InstanceFinished(Event, frozen=True, gc=False):
     """A local instance received END_OF_INPUT on all inputs and passed it on; its last measurements."""
 

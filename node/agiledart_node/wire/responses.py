@@ -316,6 +316,29 @@ class RivalRow(Response, frozen=True):
     is_unverified: bool
 
 
+class WaitingRow(Response, frozen=True):
+    """One cause for which an application, or a part of it, waits.
+
+    Args:
+        cause: kind: `node`, `capacity`, `user call`, `disk`, `snapshot`, `outside`, `link`, `slow sink`, `silent input`,
+            `checkpoint` or `full receiver`.
+        text: the cause as a sentence.
+        advice: a remedy.
+        stage, index, node: the instance at which the cause is; empty: the whole application.
+        seconds: for how long; null when it is unknown or in the text.
+        blocks: stages that wait behind it.
+    """
+
+    cause: str
+    text: str
+    advice: str
+    stage: str = ""
+    index: int = 0
+    node: str = ""
+    seconds: float | None = None
+    blocks: list[str] = []
+
+
 class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
     """Response to `status`: the row of `list`, with details.
 
@@ -332,6 +355,8 @@ class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
         delivery: guarantee for the application and its rows when a host dies.
         duplicated: upper limit of the rows emitted again since the run began; the sum of the summary's `duplicated`.
         lost: lower limit of the rows that existed only in the source log of a lost node. `losses`: (attempt, source, rows).
+        waiting: causes for which it, or a part of it, waits, the gravest first; empty when nothing waits, or for another
+            reason than those that nodes measure.
     """
 
     run: str
@@ -352,6 +377,7 @@ class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
     duplicated: int = 0
     lost: int = 0
     losses: list[tuple[int, str, int]] = []
+    waiting: list[WaitingRow] = []
 
 
 class StopResponse(Response, frozen=True):

@@ -1,4 +1,4 @@
-"""Texts about silent sources: in `status`, and before an application is submitted."""
+"""Texts about sources that may be silent, before an application is submitted."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, csv, null, tcp
-from agiledart_cli.verbs.silent_inputs import silent_input_texts, waiting_input_texts
+from agiledart_cli.verbs.silent_inputs import waiting_input_texts
 
 
 class Row(NamedTuple):
@@ -15,23 +15,6 @@ class Row(NamedTuple):
 
     at: int
     key: int
-
-
-def status(silent_ms: int, **more: Any) -> dict[str, Any]:
-    awaited = {"sources": ["orders"], "held": ["payments"], "since_ms": 1, "silent_ms": silent_ms, "rows": 71}
-    instances = [{"awaited_input": awaited}, {}, {"awaited_input": awaited}]
-    return {"stages": [{"name": "matched+match", "instances": instances}], **more}
-
-
-def test_a_silent_source_is_named_with_whose_rows_wait_and_what_helps() -> None:
-    said = "payments waits for orders, silent for 52 s; saved meanwhile; `idle_timeout=` lets it go on"
-    assert silent_input_texts(status(52_000, epoch={"committed": 3})) == [said]
-    assert silent_input_texts(status(52_000)) == [said.replace("saved meanwhile; ", "")]
-
-
-def test_a_moment_without_rows_is_not_shown() -> None:
-    assert silent_input_texts(status(1_000)) == []
-    assert silent_input_texts({"stages": [{"name": "out", "instances": [{}]}]}) == []
 
 
 def joined(left: Any, right: Any, timeout: timedelta | None = None) -> Topology:

@@ -22,7 +22,14 @@ from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_executor.local_runs.local_run import run_topology
 from agiledart_executor.user_code.bounds import Bounds, ResidentMemory, default_memory, machine_memory
 from agiledart_executor.user_code.code_location import CodeLocation, locate_frame, locate_thread
-from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport, CrashReporter
+from agiledart_executor.user_code.crash_report import (
+    ALIVE,
+    ASK_SIGNAL,
+    EXIT_BOUND,
+    CrashReport,
+    CrashReporter,
+    PendingCall,
+)
 from agiledart_executor.user_code.watchdog import HangDetector, OverdueCall, UserCall, Watchdog
 from agiledart_kernel.errors import ConfigurationError
 
@@ -303,3 +310,23 @@ def test_wrong_limits_are_named() -> None:
 def test_memory_is_measured_on_this_platform() -> None:
     assert ResidentMemory().bytes() > 1_000_000
     assert 0 < default_memory() < machine_memory()
+
+
+def test_the_agent_learns_of_a_call_that_does_not_return_and_forgets_it_when_figures_come() -> None:
+    report = CrashReport()
+    reading, writing = os.pipe()
+    try:
+        reporter = CrashReporter(writing)
+        reporter.report_pending_call("parse", 2.4, "taxi.py:42 in parse")
+        reporter.report_pending_call("parse", 3.4, "taxi.py:42 in parse,\nfor record {…}")
+        report.add(os.read(reading, 1 << 16))
+    finally:
+        os.close(reading)
+        os.close(writing)
+    told = [report.pending_call]
+    report.forget_dumps()
+    told.append(report.pending_call)
+    report.forget_pending_call()
+    told.append(report.pending_call)
+    call = PendingCall("parse", 3, "taxi.py:42 in parse, for record {…}")
+    assert told == [call, call, None], "a request for stacks forgets the stacks only"

@@ -13,6 +13,7 @@ from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.export_file import fetched
 from agiledart_cli.verbs.state.lost_voters import recover
 from agiledart_cli.verbs.state.restoring import restore
+from agiledart_cli.verbs.wait_reporter import of_application, waits_reported
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
@@ -77,7 +78,7 @@ def take(name: str, agent: str | None, identity: str | None, output: str) -> Non
     Example:
       agiledart checkpoint take frequent-routes
     """
-    with connect(agent, identity) as client:
+    with connect(agent, identity) as client, waits_reported(agent, identity, of_application(name)):
         response = client.ask(Checkpoints(name, take=True), timeout=TAKE_SECONDS)
     if output == "json":
         print_json(response)
