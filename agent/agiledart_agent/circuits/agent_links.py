@@ -12,7 +12,7 @@ from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.ring.peer_links import PeerLinks
-from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_agent.settings import UPNP, AgentSettings, split_address
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.machine import Event, LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
@@ -63,6 +63,7 @@ class AgentLinks:
         self._listener: Listener | None = None
         self._services: dict[str, Callable[[Link], LinkHandler]] = {}
         self.peers: PeerLinks | None = None
+        self.mapped_address = ""
         self.relay_service = RelayService(
             identity.node_id,
             is_on=settings.relay,
@@ -79,8 +80,8 @@ class AgentLinks:
     def address(self) -> str:
         """Address under which others reach this agent."""
         assert self._listener is not None
-        if self._settings.advertise:
-            return self._settings.advertise
+        if advertised := self.mapped_address or self._settings.advertise.removeprefix(UPNP):
+            return advertised
         host, port = split_address(self._listener.address)
         return format_address(outbound_address() if host in WILDCARDS else host, port)
 

@@ -27,6 +27,7 @@ class RejoinMonitor:
 
     Args:
         peer_addresses: their last known addresses.
+        lan_addresses: returns addresses that were announced on the local network.
         greet: returns the node at an address, or why there is none.
         known: returns the nodes that this node reaches now.
         feed: takes events for the node.
@@ -39,11 +40,13 @@ class RejoinMonitor:
     def __init__(
         self,
         peer_addresses: PeerAddressFile,
+        lan_addresses: Callable[[], Sequence[str]],
         greet: Callable[[str], Awaitable[Peer | str]],
         known: Callable[[], Sequence[Peer]],
         feed: Callable[[Event], None],
         log: AgentLog,
     ) -> None:
+        self._lan_addresses = lan_addresses
         self._peer_addresses, self._greet, self._known, self._feed, self._log = peer_addresses, greet, known, feed, log
         self._checked_at: dict[NodeId, Peer] = {}
         self._seen: dict[NodeId, Peer] = {}
@@ -62,7 +65,7 @@ class RejoinMonitor:
         if self._known():
             self._found()
             return False
-        addresses = self._peer_addresses.addresses()
+        addresses = list(dict.fromkeys([*self._peer_addresses.addresses(), *self._lan_addresses()]))
         if not addresses and not self.is_expected:
             return False
         was_alone, self.alone = bool(self.alone), _list_text(addresses)

@@ -67,6 +67,7 @@ def doctor(config_file: str | None, agent: str | None, identity: str | None, out
 def _here(config_file: str | None) -> list[DoctorFinding]:
     """Return the findings about this machine, which need no agent."""
     findings = [machine_checks.check_python(), machine_checks.check_packages(), machine_checks.check_clock()]
+    findings.append(machine_checks.check_libp2p())
     try:
         settings = AgentSettings.load({}, os.environ, Path(config_file) if config_file else None)
     except ConfigurationError as error:

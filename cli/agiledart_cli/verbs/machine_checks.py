@@ -62,6 +62,16 @@ def check_packages() -> DoctorFinding:
     return DoctorFinding("packages", OK, have)
 
 
+def check_libp2p() -> DoctorFinding:
+    """Check the optional py-libp2p: without it, nodes on one local network do not find each other by themselves."""
+    have, missing = _versions(("libp2p",))
+    if missing:
+        text = "not installed: no neighbours by mDNS, no router's port by UPnP"
+        install = 'pip install "agiledart[libp2p]", which needs gcc, python3-dev and libgmp-dev'
+        return DoctorFinding("libp2p", OK, f"{text} (if you want them: {install})")
+    return DoctorFinding("libp2p", OK, have)
+
+
 def _versions(names: tuple[str, ...]) -> tuple[str, list[str]]:
     have, missing = [], []
     for name in names:

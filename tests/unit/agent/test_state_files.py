@@ -235,7 +235,7 @@ class World:
         self.events: list[Event] = []
         self.log = io.StringIO()
         self.rejoin_monitor = RejoinMonitor(
-            memory, self.greet, lambda: self.known, self.events.append, AgentLog(stream=self.log)
+            memory, tuple, self.greet, lambda: self.known, self.events.append, AgentLog(stream=self.log)
         )
 
     async def greet(self, address: str) -> Peer | str:
