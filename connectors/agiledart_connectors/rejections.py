@@ -9,6 +9,7 @@ A system that is away, or that refuses this client as a whole, is no matter of a
 
 import threading
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,7 +151,7 @@ def fault_of(row: Any, error: BaseException) -> str:
     if isinstance(error, RowRefusedError):
         return str(error)
     try:
-        fields = [(field.name, getattr(row, field.name)) for field in fields_of(type(row))]
+        fields = [(field.name, attrgetter(field.name)(row)) for field in fields_of(type(row))]
     except AttributeError:
         fields = []
     for name, value in fields or (row.items() if isinstance(row, dict) else ()):

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from agiledart import ReadTime, Source, Topology, batches, col, collect, parquet
+from agiledart_connectors.files.columns_reader import open_parquet
 from agiledart_connectors.opening import open_source
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_executor.local_runs.local_run import run_topology
@@ -122,3 +123,67 @@ def test_enums_and_decimals_get_the_rows_types(tmp_path: Path, schedule_seed: in
     rides.where(col("kind").is_in([Kind.TAXI])).sink("out", collect)
     collected = run_topology(topology, schedule_seed=schedule_seed).collected["out"]
     assert list(map(repr, collected)) == [repr(Ride(0, Kind.TAXI, Decimal("0.5")))]
+
+
+class Measured(NamedTuple):
+    at: datetime
+    key: str
+    n: int
+    v: float
+    more: float | None = None
+
+
+def test_rows_of_a_parquet_file_that_do_not_fit_are_malformed_and_the_others_come(tmp_path: Path) -> None:
+    second = 1_000_000_000
+    times = [second * 1_780_315_200 + number * second + 999 for number in range(8)]
+    table = pa.table(
+        {
+            "at": pa.array(times, pa.timestamp("ns")),
+            "key": pa.array(["a", None, "c", "d", "e", "f", "g", "h"]),
+            "n": pa.array([1, 2, (1 << 63) + 5, 4, 5, 6, 7, 8], pa.uint64()),
+            "v": pa.array([1.0, 2.0, 3.0, None, 5.0, 6.0, 7.0, None]),
+            "more": pa.array([None, 1.0] * 4),
+        }
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    for columns in (False, True):
+        reader = open_parquet(f"{tmp_path}/rows.parquet", Measured, columns=columns, wanted=None)
+        letters: list[tuple[str, str]] = []
+        reader.on_malformed(lambda record, text: letters.append((record, text)))  # noqa: B023
+        rows, malformed, lines, notes = list[Any](), dict[str, int](), list[int](), list[str]()
+        while not (reading := reader.read(3, 0)).exhausted:
+            rows += reading.rows if type(reading.rows) is list else reading.rows.rows()
+            lines.append(reading.lines)
+            notes += reading.notes
+            for reason, count in reading.malformed.items():
+                malformed[reason] = malformed.get(reason, 0) + count
+        assert [row.key for row in rows] == ["a", "e", "f", "g"]
+        assert [row.at.microsecond for row in rows] == [0] * 4, "cut towards the past"
+        assert malformed == {"field": 3, "number": 1}
+        assert sum(lines) == 8
+        assert notes[0].endswith("rows.parquet row 2: key is missing")
+        assert f"rows.parquet row 3: n: {(1 << 63) + 5} does not fit 64 bits" in notes[1]
+        assert len(letters) == 4
+
+
+def test_times_outside_of_the_calendar_are_malformed(tmp_path: Path) -> None:
+    class Timed(NamedTuple):
+        at: datetime
+
+    at = pa.array([0, -(1 << 62), 253_402_300_800_000, 253_402_300_799_999, None], pa.timestamp("ms"))
+    pyarrow.parquet.write_table(pa.table({"at": at}), tmp_path / "rows.parquet")
+    reading = open_parquet(f"{tmp_path}/rows.parquet", Timed, columns=False, wanted=None).read(10, 0)
+    assert [row.at.year for row in reading.rows] == [1970, 9999]
+    assert reading.malformed == {"time": 2, "field": 1}
+
+
+def test_a_column_that_is_read_later_lacks_the_same_rows(tmp_path: Path) -> None:
+    table = pa.table({"k": ["a", None, "c"], "n": [1, 2, 3]})
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+
+    class Keyed(NamedTuple):
+        k: str
+        n: int
+
+    reading = open_parquet(f"{tmp_path}/rows.parquet", Keyed, columns=True, wanted=frozenset({"k"})).read(10, 0)
+    assert reading.rows.rows() == [Keyed("a", 1), Keyed("c", 3)]
