@@ -1,7 +1,7 @@
 """Sink `http://HOST:PORT/PATH` (and `https:`): rows as JSON arrays, posted a batch at a time.
 
     https://example.org/hook?credentials=hook&batch=100      Authorization: Bearer …, the text of the credential
-    https://example.org/hook?body=row&header.X-Room=attic    each row a request of its own; other forms: `webhook_bodies.py`
+    https://example.org/hook?body=row&header.X-Room=attic    each row a request of its own; other forms: `webhook_forms.py`
 
 Each batch has an `Idempotency-Key` that is the same when it is sent again, so a server that keeps them takes it once. A run that
 is brought back makes other batches of the same rows: each row's name stands in a header (`row_ids`). 408, 425,
@@ -18,7 +18,7 @@ from urllib.parse import quote
 from agiledart_connectors.credentials import secret
 from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
 from agiledart_connectors.http.http_client import HttpClient
-from agiledart_connectors.http.webhook_bodies import headers_of, is_single, row_renderer
+from agiledart_connectors.http.webhook_forms import headers_of, is_single, row_renderer
 from agiledart_connectors.latency_recorder import LatencyRecorder
 from agiledart_connectors.options import number
 from agiledart_connectors.rejections import RowsRefusedError
@@ -81,7 +81,7 @@ def bearer(connector: Connector, word: str = "Bearer") -> dict[str, str]:
 
 
 class WebhookWriter(PostingWriter):
-    """Posts rows, in one of the forms of `webhook_bodies`; their names stand in a header."""
+    """Posts rows, in one of the forms of `webhook_forms`; their names stand in a header."""
 
     def __init__(
         self, connector: Connector, address: HttpAddress, row_type: Any, times: LatencyRecorder, ids: RowIds

@@ -1,4 +1,4 @@
-"""Bodies and headers of webhooks: `body=`, `template=` and `header.NAME=`.
+"""Forms and headers of webhooks: `body=`, `template=` and `header.NAME=`.
 
 body=array                       the usual: a JSON array of rows
 body=row                         each row is the body of a request of its own, a JSON object
@@ -20,7 +20,7 @@ from agiledart_dataflow.data.schema import fields_of, is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, system_text
 
-BODIES: Final = ("array", "row")
+FORMS: Final = ("array", "row")
 PREFIX: Final = "header."
 MAX_TEMPLATE_BYTES: Final = 1 << 20
 
@@ -51,9 +51,9 @@ def headers_of(connector: Connector) -> dict[str, str]:
 
 def is_single(connector: Connector) -> bool:
     """Return whether each row is a request of its own. Raises `ConfigurationError`: there is no such body."""
-    body = connector.option("body", BODIES[0])
-    if body not in BODIES:
-        raise ConfigurationError(f"{connector.url()}: body is one of {', '.join(BODIES)}, not {body!r}")
+    body = connector.option("body", FORMS[0])
+    if body not in FORMS:
+        raise ConfigurationError(f"{connector.url()}: body is one of {', '.join(FORMS)}, not {body!r}")
     has_template = bool(connector.option("template"))
     if has_template and connector.option("body") == "array":
         raise ConfigurationError(f"{connector.url()}: a template makes one body of each row: leave out body=array")
