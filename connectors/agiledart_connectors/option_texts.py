@@ -60,7 +60,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "max_bytes": "largest message or body, default 1 MiB",
     ("log", "max_bytes"): "size above which the oldest rows are removed, like `64MiB`, default `1GiB`",
     "measurement": "measurement of all points; required",
-    "member": "member of the answer that holds the rows",
+    "member": "member of the answer that holds the rows; `data.items` is one within another",
     "mode": "data bits, parity and stop bits of the serial line, default `8N1`",
     "null": "text for None, default `NULL`",
     ("source", "null"): "CSV: texts, separated by commas, that stand for None as an empty column does, default `NULL`",

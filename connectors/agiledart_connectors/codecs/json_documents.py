@@ -21,6 +21,23 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*"|[\[\]{},]')
 _BLANK: Final = b" \t\r\n"
 
 
+def member_of(document: bytes, path: str) -> bytes | None:
+    """Return a member of an object as JSON; None where there is none.
+
+    Args:
+        document: the object.
+        path: name of the member, or of several, each within the one before: `data.items`. A member of just this name comes first.
+    """
+    try:
+        members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if path in members:
+        return bytes(members[path])
+    first, dot, others = path.partition(".")
+    return member_of(bytes(members[first]), others) if dot and first in members else None
+
+
 def begins_document(data: bytes) -> bool | None:
     """Return whether the first line of some data begins a document over several lines; None: no line with text has come whole."""
     text = data.lstrip(_BLANK)

@@ -18,6 +18,7 @@ import msgspec
 from agiledart_connectors.codecs.decoder import Decoder
 from agiledart_connectors.codecs.decoder_options import decoder_options
 from agiledart_connectors.codecs.formats import open_decoder
+from agiledart_connectors.codecs.json_documents import member_of
 from agiledart_connectors.codecs.malformed_examples import FORM, SIZE
 from agiledart_connectors.http.content_coding import BodyTooLargeError, unpacked
 from agiledart_connectors.http.http_address import HttpAddress, client_context, http_address
@@ -135,12 +136,11 @@ class HttpPoller:
             lines = answer.body.split(b"\n")
             payloads = [(line.removesuffix(b"\r"), number) for number, line in enumerate(lines, 1) if line.strip()]
         elif self._member:
-            try:
-                parts = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
-                payloads = [(bytes(parts[self._member]), 0)]
-            except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError):
+            part = member_of(answer.body, self._member)
+            if part is None:
                 incoming.lose(FORM, f"{place}: is no JSON object with a member {self._member}")
                 return []
+            payloads = [(part, 0)]
         else:
             payloads = [(answer.body, 0)] if answer.body.strip() else []
         if self._cursor and payloads:

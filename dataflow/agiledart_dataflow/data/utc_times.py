@@ -22,8 +22,11 @@ from math import isfinite
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-_UNITS: Final = ((1e11, 1), (1e14, 1_000), (1e17, 1_000_000), (float("inf"), 1_000_000_000))
-"""A number of seconds since 1970 is below 1e11 until the year 5138, one of milliseconds is above it since March 1973; and so on."""
+_S_BELOW, _MS_BELOW, _US_BELOW = 10**11, 10**14, 10**17
+"""Sizes below which numbers count s, ms and µs; others count ns.
+
+A number of seconds since 1970 is below 1e11 until the year 5138, one of milliseconds is above it since March 1973; and so on.
+"""
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  rows' times have no zone
 _SHORTEST, _LONGEST = 19, 26
@@ -128,32 +131,38 @@ def _in_utc(value: datetime, zone: tzinfo | None) -> datetime:
     if own is None:
         if zone is None:
             return value
-        value = value.replace(tzinfo=zone)
+        own = zone
     elif own is UTC:
         return value.replace(tzinfo=None)
-    return value.astimezone(UTC).replace(tzinfo=None)
-
-
-def _unit(size: float) -> int:
-    return next((unit for bound, unit in _UNITS if size < bound), 0)
+    offset = own.utcoffset(value.replace(tzinfo=own))  # quicker than `astimezone`
+    naive = value.replace(tzinfo=None)
+    return naive - offset if offset else naive
 
 
 def _of_whole(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value * 1_000_000 // _unit(abs(value)))
+    size = abs(value)
+    if size < _S_BELOW:
+        micros = value * 1_000_000
+    elif size < _MS_BELOW:
+        micros = value * 1_000
+    else:
+        micros = value if size < _US_BELOW else value // 1_000
+    return _EPOCH + timedelta(0, 0, micros)
 
 
 def _of_float(value: float) -> datetime:
     if not isfinite(value):
         raise ValueError
-    unit = _unit(abs(value))
-    if unit == 1:
+    size = abs(value)
+    if size < _S_BELOW:
         return datetime.fromtimestamp(value, UTC).replace(tzinfo=None)
-    if unit == 1_000:
+    if size < _MS_BELOW:
         whole, part = divmod(value, 1_000)
         return _EPOCH + timedelta(seconds=whole, microseconds=round(part * 1_000))
     return _of_whole(int(value // 1))
 
 
 def _of_decimal(value: Decimal) -> datetime:
-    micros = value.scaleb(6) / _unit(abs(float(value)))
-    return _EPOCH + timedelta(microseconds=int(micros.to_integral_value(ROUND_FLOOR)))
+    size = abs(value)
+    places = 6 if size < _S_BELOW else 3 if size < _MS_BELOW else 0 if size < _US_BELOW else -3
+    return _EPOCH + timedelta(0, 0, int(value.scaleb(places).to_integral_value(ROUND_FLOOR)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_connectors.codecs.json_documents import DocumentLines
+from agiledart_connectors.codecs.json_documents import DocumentLines, member_of
 from agiledart_connectors.opening import open_source
 from agiledart_dataflow.plan.connectors import parse_connector
 
@@ -62,6 +62,22 @@ def test_one_element_a_line_is_an_array_too(objects: list[Any], size: int) -> No
 )
 def test_lines_stay_as_they_are(data: bytes) -> None:
     assert DocumentLines().convert(data, is_end=True) == data
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("a", b'{"b":[1],"c.d":2}'),
+        ("a.b", b"[1]"),
+        ("a.c.d", b"2"),
+        ("x.y", b"3"),
+        ("a.z", None),
+        ("a.b.c", None),
+        ("q", None),
+    ],
+)
+def test_a_member_may_be_within_another(path: str, part: bytes | None) -> None:
+    assert member_of(b'{"a":{"b":[1],"c.d":2},"x.y":3}', path) == part
 
 
 def test_a_file_with_an_indented_array_gives_rows_and_counts_a_bad_element(tmp_path: Path) -> None:
