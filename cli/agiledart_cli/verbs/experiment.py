@@ -1,8 +1,9 @@
-"""`agiledart experiment list|run`: repeat the measurements of the papers on this machine."""
+"""`agiledart experiment list|run|reduce`: repeat the measurements of the papers on this machine."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -79,6 +80,9 @@ def list_experiments(output: str) -> int:
 @click.option(
     "--plot", "picture", metavar="FILE", help="Also draw the results, as .png, .svg or .pdf; needs matplotlib."
 )
+@click.option(
+    "--events", metavar="DIR", help="Also add the figures of this run to DIR as Parquet, for experiment reduce."
+)
 @output_option
 def run(
     name: str,
@@ -92,6 +96,7 @@ def run(
     again: bool,
     code: str,
     picture: str | None,
+    events: str | None,
     output: str,
 ) -> int:
     """Run one experiment; print its figures beside the published ones, and the goals that they meet.
@@ -119,6 +124,10 @@ def run(
     )
     with _last_work_of_process():
         report, document = run_experiment(chosen, settings)
+    if events:
+        from agiledart_experiments.figures_files import write_figures
+
+        print_message(f"wrote {write_figures(Path(events), name, seed, report.rows)}")
     if picture:
         plot(chosen, report, picture)
     if output == "json":
@@ -126,6 +135,58 @@ def run(
     else:
         _print_report(document)
     return 0 if report.passed else 1
+
+
+@experiment.command(short_help="Reduce many runs to means with confidence intervals, with Spark.")
+@click.argument("name")
+@click.argument("folders", nargs=-1, required=True, metavar="DIR…")
+@click.option(
+    "--plot", "picture", metavar="FILE", help="Also draw the means, as .png, .svg or .pdf; needs the extra [plot]."
+)
+@output_option
+def reduce(name: str, folders: tuple[str, ...], picture: str | None, output: str) -> int:
+    """Reduce the runs of an experiment that `run --events DIR` wrote: mean, 95 % confidence interval (±) and number of runs.
+
+    \b
+    Example:
+      agiledart experiment run hop-count --seed 1 --events runs
+      agiledart experiment run hop-count --seed 2 --events runs
+      agiledart experiment reduce hop-count runs
+    """
+    from agiledart.spark import spark_session, starting_message
+    from agiledart_cli.interruptible import interruptible
+    from agiledart_experiments.figures_files import reduced
+    from agiledart_experiments.plotting import check_plot, plot
+    from agiledart_experiments.registry import find
+    from agiledart_experiments.report import ExperimentReport
+
+    chosen = find(name)
+    if picture:
+        check_plot(picture)
+    print_message(starting_message(short=True))
+
+    def work() -> list[dict[str, Any]]:
+        session = spark_session("agiledart experiment reduce", short=True)
+        try:
+            return reduced(session, folders, chosen)
+        finally:
+            session.stop()
+
+    lines = interruptible(work)
+    if picture:
+        plot(chosen, ExperimentReport({}, tuple(lines)), picture)
+    if output == "json":
+        print_json({"name": name, "results": lines})
+        return 0
+    heads = list(lines[0])
+    print_table(heads, [[_figure(line[head]) for head in heads] for line in lines], right=heads)
+    return 0
+
+
+def _figure(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 @contextmanager
