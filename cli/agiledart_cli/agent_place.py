@@ -122,6 +122,11 @@ def _named(given: str, mesh_file: Path) -> AgentPlace:
     )
 
 
+def mesh_agents(environment: Mapping[str, str] = os.environ) -> list[AgentPlace]:
+    """Return the running agents of the user's `agiledart up`."""
+    return _mesh_agents(default_state_dir(environment) / MESH_FILE)
+
+
 def _mesh_agents(note_file: Path) -> list[AgentPlace]:
     """Return the agents of a running mesh that run."""
     note = read_note(note_file)

@@ -137,6 +137,18 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
     " Default: that of the topology, else survive.",
 )
 @click.option("--replace", is_flag=True, help="First drain the running application of this name.")
+@click.option(
+    "--upgrade",
+    is_flag=True,
+    help="Replace the running application of this name; this version continues with its state, by the names of its steps.",
+)
+@click.option(
+    "--drop",
+    "drops",
+    multiple=True,
+    metavar="STEP",
+    help="With --upgrade: omit the state of this step; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Check and show the placement; start nothing.")
 @click.option(
     "--wait",
@@ -157,6 +169,8 @@ def submit(
     paths: tuple[str, ...],
     delivery: str | None,
     replace: bool,
+    upgrade: bool,
+    drops: tuple[str, ...],
     dry_run: bool,
     wait: bool,
     timeout: float | None,
@@ -174,13 +188,23 @@ def submit(
       agiledart submit --paths warm taxi.py:frequent_routes
       agiledart submit --delivery exactly-once taxi.py:frequent_routes     (each result once)
       agiledart submit --replace taxi.py:frequent_routes     (drains the running one first)
+      agiledart submit --upgrade taxi.py:frequent_routes     (continues with the state of the running one)
 
     The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
     builds another graph there. @NODE sets the node of a source or sink; the default is the asked agent.
     This command makes paths absolute; the file must exist on the node of its source.
+
+    --upgrade matches steps by name, as `checkpoint restore` does: sources continue at their positions, steps with their state, new
+    steps start empty and are named. A step that is missing or has changed needs --drop STEP; otherwise, and when the new version
+    cannot run, the running one stays as it is. Whatever is killed, one version runs afterwards. The state before the upgrade is
+    retained until the next one. The application must be saved (exactly-once or at-least-once).
     """
     from agiledart_executor.user_code.parameter import parse_settings
 
+    if upgrade and replace:
+        raise click.UsageError("--upgrade keeps the state, --replace drains it: give only one of them.")
+    if drops and not upgrade:
+        raise click.UsageError("--drop belongs to --upgrade.")
     command = make_submission(
         target,
         parse_settings(settings),
@@ -194,13 +218,18 @@ def submit(
     with connect(agent, identity) as client:
         if replace and not dry_run:
             _stop_previous(client, command)
-        response = _started(client, command, wait=wait)
+        response = _upgraded(client, command, drops, identity or "", quiet=output == "json") if upgrade else None
+        if response is None:
+            response = _started(client, command, wait=wait)
+        elif not wait:
+            print_json(response) if output == "json" else print_status(harmless_document(response))
+            return 0
         if response is None:
             return FAILED
         if dry_run or not wait:
             print_json(response) if output == "json" else show_plan(response, command, asked=delivery)
             return 0 if all(row["is_good"] for row in response.get("checks", ())) else FAILED
-        if output != "json":
+        if output != "json" and not upgrade:
             show_plan(response, command, asked=delivery)
         try:
             final = wait_for_end(client, response["name"], timeout)
@@ -269,6 +298,14 @@ def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
         return client.ask(command, on_progress=on_progress, timeout=SUBMIT_SECONDS)
     except _PendingCapacity:
         return None
+    except CommandRefusedError as error:
+        if "Stop it first: " not in str(error):
+            raise
+        text = (
+            f"{error}   Or replace it:  agiledart submit --replace … (drains it first), agiledart submit --upgrade … (keeps its"
+            " state), or agiledart stop … --checkpoint S, then agiledart checkpoint restore S …"
+        )
+        raise CommandRefusedError(text, error.exit_code, error.reason) from None
     except KeyboardInterrupt:
         if not command.dry_run:
             name = name_of(command)
@@ -278,11 +315,25 @@ def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
         raise
 
 
+def _upgraded(client: ControlClient, command: Submit, drops: tuple[str, ...], identity: str, *, quiet: bool) -> Any:
+    """Upgrade the running application and return its status; None when there is none, or for a dry run, which goes on."""
+    from agiledart_cli.verbs.state.upgrading import check, task_of, upgraded
+
+    name = name_of(command)
+    task = task_of(client, name, command, drops, identity)
+    if task is None:
+        print_message(f"  no run of {name} that could be upgraded: it starts without state")
+        return None
+    if client.ask(Status(name))["state"] not in FINAL_STATES:
+        check(client, task, command, quiet=quiet)
+        if command.dry_run:
+            return None
+        _refuse_impossible(client, command)
+    return upgraded(client, task)
+
+
 def _stop_previous(client: ControlClient, command: Submit) -> None:
     """Drain and end the running application of a submission's name, if there is one.
-
-    The running application stays when its successor cannot run in any case: for an unknown node, code that does not load, or a
-    log of another owner. Capacity and exclusive resources (a port) are not checked, because the end of the old run frees them.
 
     Raises:
         CommandRefusedError: the successor cannot run.
@@ -293,6 +344,20 @@ def _stop_previous(client: ControlClient, command: Submit) -> None:
             return
     except CommandRefusedError:  # no such application
         return
+    _refuse_impossible(client, command)
+    _drain(client, name)
+
+
+def _refuse_impossible(client: ControlClient, command: Submit) -> None:
+    """Check that a submission can take the place of the running application of its name.
+
+    The running application stays when its successor cannot run in any case: for an unknown node, code that does not load, or a
+    log of another owner. Capacity and exclusive resources (a port) are not checked, because the end of the old run frees them.
+
+    Raises:
+        CommandRefusedError: the successor cannot run.
+    """
+    name = name_of(command)
     faults: list[str] = []
     try:
         on_progress = client.ask(msgspec.structs.replace(command, dry_run=True), timeout=SUBMIT_SECONDS)
@@ -306,7 +371,6 @@ def _stop_previous(client: ControlClient, command: Submit) -> None:
             ) from None
     if faults:
         raise CommandRefusedError(f"{'; '.join(faults)}. {name} keeps running unchanged.", FAILED)
-    _drain(client, name)
 
 
 def _drain(client: ControlClient, name: str) -> None:

@@ -1,0 +1,89 @@
+"""Passes of an upgrade: which step follows which state, and which version runs when a step is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_cli.errors import CommandRefusedError
+from agiledart_cli.verbs.state.upgrade_run import MAX_STARTS, UpgradeRun, UpgradeTask
+from agiledart_cli.verbs.state.upgrade_worker import carried_out
+from agiledart_node.wire.commands import Checkpoints, ControlRefusal, ExportCheckpoint, Status, Stop, Submit
+from tests.unit.cli.fake_agent import FakeAgent
+
+
+def task(*folders: Path, name: str = "taxi") -> UpgradeTask:
+    """An upgrade of version 3, by the agents in these folders."""
+    places = tuple(str(folder / "control.sock") for folder in folders)
+    return UpgradeTask(name, 3, msgspec.msgpack.encode(Submit(name, b"", b"")), (), places)
+
+
+def failed(command: Any) -> list[Any]:
+    """Answers about a new version that fails, whose state cannot be fetched."""
+    return status("failed", 4, "its port is taken") if isinstance(command, Status) else [ControlRefusal(0, "gone")]
+
+
+def status(state: str, version: int = 3, reason: str = "") -> list[Any]:
+    """The answer to `Status`."""
+    return [{"state": state, "version": version, "reason": reason}]
+
+
+def test_a_new_version_that_runs_is_the_end(tmp_path: Path) -> None:
+    answers = [status("deploying", 4), status("deploying", 4), status("running", 4), [{}]]
+    with FakeAgent(tmp_path, lambda _: answers.pop(0)) as agent:
+        assert UpgradeRun(task(tmp_path), print).finish()["version"] == 4
+        assert agent.asked == [Status("taxi")] * 3 + [Checkpoints("taxi", take=True)]
+
+
+def test_a_refused_stop_says_that_the_old_version_runs_on(tmp_path: Path) -> None:
+    def reply(command: Any) -> list[Any]:
+        return [ControlRefusal(0, "no node can keep it.")] if isinstance(command, Stop) else status("running")
+
+    with (
+        FakeAgent(tmp_path, reply) as agent,
+        pytest.raises(CommandRefusedError, match=r"^no node can keep it\. taxi v3 runs on unchanged\.$"),
+    ):
+        UpgradeRun(task(tmp_path), print).finish()
+    assert Stop("taxi", False, "taxi.before-v4") in agent.asked
+
+
+def test_a_failed_new_version_names_the_retained_state(tmp_path: Path) -> None:
+    with (
+        FakeAgent(tmp_path, failed) as agent,
+        pytest.raises(
+            CommandRefusedError,
+            match=r"^taxi v4 failed: its port is taken\. The state of v3 is retained as",
+        ),
+    ):
+        UpgradeRun(task(tmp_path), print).finish()
+    assert len([command for command in agent.asked if isinstance(command, ExportCheckpoint)]) == MAX_STARTS
+
+
+def test_a_run_that_ended_by_itself_has_no_state(tmp_path: Path) -> None:
+    def reply(command: Any) -> list[Any]:
+        return [{"retained": [{"name": "other"}]}] if isinstance(command, Checkpoints) else status("finished")
+
+    with FakeAgent(tmp_path, reply), pytest.raises(CommandRefusedError, match=r"has ended meanwhile \(finished\)"):
+        UpgradeRun(task(tmp_path), print).finish()
+
+
+def test_another_agent_takes_the_place_of_a_lost_one(tmp_path: Path) -> None:
+    lost, there = tmp_path / "a1", tmp_path / "a2"
+    for folder in (lost, there):
+        folder.mkdir()
+    with FakeAgent(there, lambda _: status("running", 4)):
+        assert UpgradeRun(task(lost, there), print).finish()["state"] == "running"
+
+
+def test_the_process_of_an_upgrade_returns_the_status_or_the_refusal(tmp_path: Path) -> None:
+    with FakeAgent(tmp_path, lambda _: status("running", 4)):
+        assert carried_out(task(tmp_path), print)["version"] == 4
+    other = tmp_path / "b"
+    other.mkdir()
+    with FakeAgent(other, failed), pytest.raises(CommandRefusedError, match="taxi v4 failed: its port is taken"):
+        carried_out(task(other), print)
+
+
+def test_a_long_name_makes_a_valid_checkpoint_name() -> None:
+    assert len(task(name="x" * 64).checkpoint) <= 64
