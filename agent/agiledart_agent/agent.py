@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import secrets
@@ -34,8 +33,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
-from agiledart_agent.reaching.reach_process import ReachProcess
-from agiledart_agent.reaching.reach_settings import reach_start
+from agiledart_agent.reaching.reaching import Reaching
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
@@ -90,10 +88,6 @@ LEAVE_SECONDS = 12.0
 """Time for the node to give away what it can, and to leave the ring in order."""
 
 SEED_TRIES = 3
-LAN_SEARCH_SECONDS = 3.0
-"""Longest wait for an announcement on the local network between two tries to enter the ring; a busy board needs seconds."""
-
-PORT_MAPPING_SECONDS = 8.0
 MORE_METRICS_PORTS = 100
 """Further ports that are tried after the default one, when the settings name no port."""
 
@@ -174,9 +168,14 @@ class Agent:
             self.relay_service.find_relays, self.sink_logs.note_logs, self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
-        self.reaching: ReachProcess | None = None
+        self._reaching = Reaching(settings, identity, log)
         self.rejoin_monitor = RejoinMonitor(
-            self._peer_addresses, self._lan_addresses, self._agent_links.greet, self.known_peers, self._feed, log
+            self._peer_addresses,
+            lambda: self._reaching.addresses(self.address),
+            self._agent_links.greet,
+            self.known_peers,
+            self._feed,
+            log,
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
@@ -230,7 +229,7 @@ class Agent:
             }
         )
         await self._serve_metrics()
-        await self._start_reaching()
+        self._agent_links.mapped_address = await self._reaching.start(self.address, self._spawn)
         if not seeds:  # otherwise only once this node is in the ring
             self._identity.keep_network()
         host, _ = split_address(self.address)
@@ -358,43 +357,20 @@ class Agent:
         peers: list[Peer] = []
         reasons: list[str] = []
         for attempt in range(SEED_TRIES if seeds else 0):
-            candidates = dict.fromkeys([*seeds, *self._lan_addresses()])
+            candidates = dict.fromkeys([*seeds, *self._reaching.addresses(self.address)])
             answers = await asyncio.gather(*(self._agent_links.greet(address) for address in candidates))
             peers = [peer for peer in answers if isinstance(peer, Peer)]
             reasons = [reason for reason in answers if isinstance(reason, str)]
-            if peers or (self._settings.join and reasons and self.reaching is None):
+            if peers or (self._settings.join and reasons and not self._reaching.is_on):
                 break
             if attempt + 1 < SEED_TRIES:
-                await self._pause_before_retry(0.5 * (attempt + 1))
+                await self._reaching.pause(0.5 * (attempt + 1))
         if seeds and not peers:
             if self._settings.join:
                 raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
             await self.rejoin_monitor.look()
         self._feed(JoinRing(tuple(peers)))
         await self.joined
-
-    async def _start_reaching(self) -> None:
-        """Start the process of py-libp2p where the settings want it; wait for the router's port when that is to be advertised."""
-        if (start := reach_start(self._settings, self._identity, self.address, self._log)) is None:
-            return
-        self.reaching = ReachProcess(start, self._log)
-        self._spawn(self.reaching.run_forever())
-        if start.map_port:
-            with contextlib.suppress(TimeoutError):
-                self._agent_links.mapped_address = await asyncio.wait_for(
-                    asyncio.shield(self.reaching.mapped), PORT_MAPPING_SECONDS
-                )
-
-    def _lan_addresses(self) -> list[str]:
-        """Return addresses that were announced on the local network; TLS proves or refuses each of them."""
-        return [address for address in self.reaching.found if address != self.address] if self.reaching else []
-
-    async def _pause_before_retry(self, seconds: float) -> None:
-        """Wait before the next try to enter the ring; shorter when a neighbour is announced meanwhile."""
-        if self.reaching is None:
-            await asyncio.sleep(seconds)
-        else:
-            await self.reaching.wait_for_neighbour(LAN_SEARCH_SECONDS)
 
     # ---- effects
 

@@ -39,7 +39,7 @@ class LanPeerFound(msgspec.Struct, frozen=True, tag=True):
     address: str
 
 
-class Announced(msgspec.Struct, frozen=True, tag=True):
+class AnnouncementSent(msgspec.Struct, frozen=True, tag=True):
     """This node is announced on the local network, and announcements of others are heard from now on."""
 
 
@@ -56,7 +56,7 @@ class ReachFailed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-ReachMessage = ReachStart | LanPeerFound | Announced | PortMapped | ReachFailed
+ReachMessage = ReachStart | LanPeerFound | AnnouncementSent | PortMapped | ReachFailed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(ReachMessage)

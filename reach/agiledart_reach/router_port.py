@@ -24,8 +24,8 @@ def outside_address(external_ip: str, port: int) -> str:
     return f"[{external_ip}]:{port}" if ":" in external_ip else f"{external_ip}:{port}"
 
 
-async def keep_port(port: int, tell: Callable[[ReachMessage], None]) -> None:
-    """Map the port for as long as this runs; tell each change once. When cancelled, take the mapping back."""
+async def keep_port(port: int, report: Callable[[ReachMessage], None]) -> None:
+    """Map the port for as long as this runs; report each change once. When cancelled, take the mapping back."""
     manager = UpnpManager()
     mapped = ""
     try:
@@ -34,9 +34,9 @@ async def keep_port(port: int, tell: Callable[[ReachMessage], None]) -> None:
             if await manager.discover() and await manager.add_port_mapping(port):
                 now = outside_address(str(manager.get_external_ip()), port)
             if now and now != mapped:
-                tell(PortMapped(now))
+                report(PortMapped(now))
             elif not now:
-                tell(ReachFailed("upnp", NO_ROUTER))
+                report(ReachFailed("upnp", NO_ROUTER))
             mapped = now
             await trio.sleep(RENEW_SECONDS)
     finally:

@@ -69,6 +69,6 @@ def reach_pid(parent: int) -> int:
     listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     for line in listed.splitlines()[1:]:
         pid, ppid, words = line.split(maxsplit=2)
-        if int(ppid) == parent and "agiledart_reach.program" in words:
+        if int(ppid) == parent and "agiledart_reach.reach_program" in words:
             return int(pid)
     return 0

@@ -16,7 +16,7 @@ from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.executors.bare_process import executor_environment
 from agiledart_reach.messages import (
     MAX_LAN_ADDRESSES,
-    Announced,
+    AnnouncementSent,
     LanPeerFound,
     MessageReader,
     PortMapped,
@@ -38,7 +38,7 @@ START_SECONDS = 30.0
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 1.0, 60.0
 
-PROGRAM = "agiledart_reach.program"
+PROGRAM = "agiledart_reach.reach_program"
 
 
 def has_libp2p() -> bool:
@@ -147,7 +147,7 @@ class ReachProcess:
                 self.found[address] = None
                 while len(self.found) > MAX_LAN_ADDRESSES:
                     del self.found[next(iter(self.found))]
-            case Announced():
+            case AnnouncementSent():
                 self._announced.set()
             case PortMapped(address) if len(address) <= 64:
                 self._log.info("reach.mapped", f"  the router passes {address} on to this agent")

@@ -24,19 +24,32 @@ def wait(): pair.recv(1)
 """
 
 
+class WatchedLog(io.StringIO):
+    """Log whose changes can be awaited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = asyncio.Event()
+
+    def write(self, text: str) -> int:
+        self.changed.set()
+        return super().write(text)
+
+
 async def supervised(
     tmp_path: Path, program: str, until: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[ReachProcess, str]:
     """Run a program in place of the real one until the log holds a text."""
     (tmp_path / "fake_reach.py").write_text(PRELUDE + program)
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
-    log = io.StringIO()
+    log = WatchedLog()
     process = ReachProcess(START, AgentLog(stream=log), "fake_reach")
     running = asyncio.create_task(process.run_forever())
     async with asyncio.timeout(60):
         while until not in log.getvalue():
             assert not running.done()
-            await asyncio.sleep(0.01)
+            log.changed.clear()
+            await log.changed.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return process, log.getvalue()

@@ -4,7 +4,7 @@ import pytest
 
 from agiledart_reach.messages import (
     MAX_MESSAGE_BYTES,
-    Announced,
+    AnnouncementSent,
     LanPeerFound,
     MessageReader,
     PortMapped,
@@ -16,7 +16,7 @@ from agiledart_reach.messages import (
 ONE_OF_EACH = (
     ReachStart(b"\1" * 32, "ab" * 32, "192.0.2.7", 9464, announce=True, map_port=False),
     LanPeerFound("192.0.2.8:9464"),
-    Announced(),
+    AnnouncementSent(),
     PortMapped("11.0.0.1:9464"),
     ReachFailed("upnp", "no router"),
 )

@@ -1,4 +1,4 @@
-"""Reach process: `python -m agiledart_reach.program FD`. FD is its end of a socket pair; the agent's end closing ends it."""
+"""Reach process: `python -m agiledart_reach.reach_program FD`. FD is its end of a socket pair; the agent's end closing ends it."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ import trio
 
 from agiledart_reach.lan_neighbours import LanNeighbours
 from agiledart_reach.messages import (
-    Announced,
+    AnnouncementSent,
     LanPeerFound,
     MessageReader,
     ReachFailed,
@@ -42,7 +42,7 @@ class ReachProgram:
             if start.announce:
                 nursery.start_soon(self._announce, start)
             if start.map_port:
-                nursery.start_soon(keep_port, start.port, self._tell)
+                nursery.start_soon(keep_port, start.port, self._queue)
             while await self._stream.receive_some(4_096):
                 pass  # the agent says no more; the end of the stream is its end
             nursery.cancel_scope.cancel()
@@ -54,7 +54,7 @@ class ReachProgram:
                 return message if isinstance(message, ReachStart) else None
         return None
 
-    def _tell(self, message: ReachMessage) -> None:
+    def _queue(self, message: ReachMessage) -> None:
         """Queue a message; drop it when the agent is slow."""
         with contextlib.suppress(trio.WouldBlock):
             self._send.send_nowait(message)
@@ -65,15 +65,15 @@ class ReachProgram:
 
     async def _announce(self, start: ReachStart) -> None:
         """Announce this node. zeroconf blocks for seconds, so it runs in a thread."""
-        tell = partial(self._token.run_sync_soon, self._tell)
+        queue = partial(self._token.run_sync_soon, self._queue)
         try:
             neighbours = await trio.to_thread.run_sync(
-                LanNeighbours, start, lambda address: tell(LanPeerFound(address))
+                LanNeighbours, start, lambda address: queue(LanPeerFound(address))
             )
         except OSError as error:
-            self._tell(ReachFailed("mdns", f"this machine's network takes no multicast: {error.strerror or error}"))
+            self._queue(ReachFailed("mdns", f"this machine's network takes no multicast: {error.strerror or error}"))
             return
-        self._tell(Announced())
+        self._queue(AnnouncementSent())
         try:
             await trio.sleep_forever()
         finally:
