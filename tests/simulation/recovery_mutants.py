@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agiledart_kernel.codec import encode
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Event
 from agiledart_recovery.attempts.commit_protocol import CommitProtocol
@@ -29,7 +30,7 @@ from agiledart_recovery.wire.register_value import InstanceRole, InstanceSnapsho
 from agiledart_simulation.pipeline import recovery_host
 from agiledart_simulation.pipeline.instances import VirtualStage
 from agiledart_simulation.pipeline.pipeline_engine import PipelineEngine
-from agiledart_simulation.pipeline.pipeline_messages import END, InstanceState, PipelineFrame
+from agiledart_simulation.pipeline.pipeline_messages import END, START, InstanceState, PipelineFrame
 from agiledart_simulation.pipeline.recovery_host import RecoveryHost
 from agiledart_simulation.pipeline.snapshot_chains import SnapshotChains
 from agiledart_simulation.runs import quorum_loss
@@ -427,6 +428,47 @@ def logs_are_cut_at_the_committed_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery_host, "_read_again_from", committed)
 
 
+def a_position_is_saved_before_its_rows_are_out(patch: pytest.MonkeyPatch) -> None:
+    """A source saves the position behind a row that it has read and not sent."""
+    store = RecoveryHost.store_position
+
+    def hasty(self: RecoveryHost, engine: Any, source: Any, checkpoint: Any, after: Any, *, has_ended: bool) -> None:
+        sent = source.position
+        source.position += not has_ended
+        store(self, engine, source, checkpoint, after, has_ended=has_ended)
+        source.position = sent
+
+    patch.setattr(RecoveryHost, "store_position", hasty)
+
+
+def a_step_in_the_register_is_not_started_anew(patch: pytest.MonkeyPatch) -> None:
+    """A host that takes over begins without what the register holds of a step."""
+    restored = RecoveryHost._restored_state
+
+    def without(self: RecoveryHost, saved: SavedState, *rest: Any, **more: Any) -> bytes | None:
+        is_held = any(snapshot.content for snapshot in saved.chain)
+        empty = encode(InstanceState({}, START, ()))
+        return empty if is_held else restored(self, saved, *rest, **more)
+
+    patch.setattr(RecoveryHost, "_restored_state", without)
+
+
+def a_saved_step_is_taken_for_one_without_state(patch: pytest.MonkeyPatch) -> None:
+    """What the register holds is dropped with each commit, as if the step could begin from nothing beside saved ones."""
+
+    def emptied(self: RegisterValue, saved: SavedState) -> SavedState:
+        known = with_known(self, saved)
+        return SavedState(known.instance) if any(snapshot.content for snapshot in known.chain) else known
+
+    with_known = RegisterValue.with_known
+    patch.setattr(RegisterValue, "with_known", emptied)
+
+
+def epochs_are_written_while_idle(patch: pytest.MonkeyPatch) -> None:
+    """Epochs begin at each interval, whether rows come or not."""
+    patch.setattr(CommitProtocol, "_has_work", lambda self, value: True)
+
+
 GIVEN = {"kinds": ("resign", "heal"), "steps": 8, "step_ms": 3_000}
 QUORUM_LOSS = {"kinds": ("lose-quorum", "heal"), "steps": 6, "step_ms": 3_000}
 
@@ -466,4 +508,8 @@ RECOVERY_MUTANTS = [
     Mutant("a sender switches late", a_sender_switches_late, "recovery", MOVES),
     Mutant("epoch without its plan", epoch_without_its_plan, "scaling", MOVES_AND_KILLS),
     Mutant("plan before its epoch", plan_before_its_epoch, "recovery", MOVES),
+    Mutant("a position is saved before its rows", a_position_is_saved_before_its_rows_are_out, "recovery", ROLLS),
+    Mutant("a step is not started anew", a_step_in_the_register_is_not_started_anew, "recovery", ROLLS, complaint="V"),
+    Mutant("a saved step counts as stateless", a_saved_step_is_taken_for_one_without_state, "recovery", ROLLS),
+    Mutant("a write while idle", epochs_are_written_while_idle, "recovery", MIXED, complaint="V9"),
 ]

@@ -1,4 +1,4 @@
-"""Ledger of recovery and changes, checked from above: V1 to V8, S1 to S3, S5 and S6 of the invariants.
+"""Ledger of recovery and changes, checked from above: V1 to V9, S1 to S3, S5 and S6 of the invariants.
 
 The ledger receives every value that a quorum of voters acknowledged, and reads all disks. It knows what a run without failures
 would have committed: the rows of both sources in order of position, counted by each stage, for each group, from 1 on. That
@@ -36,6 +36,9 @@ from agiledart_simulation.pipeline.tables import (
     other_side,
     tables_of,
 )
+
+MAX_IDLE_EPOCHS = 3
+"""Epochs in a row that may save the same positions: the first of an attempt, then two for rows that a host reports late."""
 
 
 @dataclass
@@ -101,6 +104,7 @@ class RecoveryLedger:
         self._attempts: dict[NodeId, tuple[int, int]] = {}
         self._seen: dict[NodeId, list[PipelineRow]] = {}
         self._newest = Stamp()
+        self._idle_epochs = 0
         self._is_regained = False
 
     @property
@@ -114,6 +118,18 @@ class RecoveryLedger:
             self.violations[line] = None
 
     # ---- what the register says
+
+    def check_idle(self, before: RegisterValue | None, value: RegisterValue) -> None:
+        """Check that a run that saves less writes no epoch after the other while its sources read nothing."""
+        if before is None or not value.saves_less or value.committed == before.committed:
+            return
+        positions = [
+            {saved.instance: saved.position for saved in known.saved if saved.position} for known in (before, value)
+        ]
+        is_same = positions[0] == positions[1] and value.attempt == before.attempt and value.state is RunState.RUNNING
+        self._idle_epochs = self._idle_epochs + 1 if is_same else 0
+        if self._idle_epochs > MAX_IDLE_EPOCHS:
+            self.complain(f"V9: {_describe(value)} is the {self._idle_epochs}. epoch in a row without a row")
 
     def on_acknowledged(self, stamp: Stamp, value: RegisterValue) -> None:
         """Check a value that a quorum has: it is on one line with all others (V1, V5), and what it commits is there (V2)."""
@@ -203,7 +219,7 @@ class RecoveryLedger:
     def _check_snapshots(self, value: RegisterValue, rule: str) -> None:
         for (instance, checkpoint), snapshot in value.needed.items():
             local = any((instance, checkpoint) in self._disks[node].snapshots for node in value.plan.hosts)
-            is_left = local or self.fragments(value.run, instance, snapshot) >= snapshot.m
+            is_left = local or bool(snapshot.content) or self.fragments(value.run, instance, snapshot) >= snapshot.m
             if not is_left and (instance, checkpoint) not in self.destroyed:
                 self.complain(
                     f"{rule}: {_describe(value)} needs {instance} of {checkpoint}, of which too few fragments are left"

@@ -126,7 +126,10 @@ class PreparedGeneration:
 
 
 class PipelineEngine:
-    """Instances of one attempt on this node. `volatile` rows of the sink are in memory only."""
+    """Instances of one attempt on this node. `volatile` rows of the sink are in memory only.
+
+    `has_passed_rows`: rows were read or released here since the host has looked.
+    """
 
     def __init__(self, host: EngineHost, entry: EnterAttempt, memories: dict[InstanceId, InstanceState]) -> None:
         self.host, self.run, self.attempt, self.plan = host, entry.run, entry.attempt, entry.plan
@@ -137,7 +140,7 @@ class PipelineEngine:
         self.stages: dict[InstanceId, VirtualStage] = {}
         self.volatile: list[PipelineRow] = []
         self.sink_end = len(host.disk.part.rows)
-        self.is_started = False
+        self.is_started = self.has_passed_rows = False
         self._outlets: dict[tuple[InstanceId, InstanceId], OutputChannel] = {}
         self._taken: dict[tuple[InstanceId, InstanceId], int] = {}
         self._base = entry.base
@@ -282,6 +285,7 @@ class PipelineEngine:
                         break
                     before = source.position
                     source.pump()
+                    self.has_passed_rows |= source.position > before
         self.resend()
 
     def barrier(self, epoch: int, after: Plan | None) -> None:
@@ -301,6 +305,7 @@ class PipelineEngine:
 
     def made(self, stage: VirtualStage, rows: list[PipelineRow], watermark: Position) -> None:
         """Pass on rows that leave a stage; keep those of the sink."""
+        self.has_passed_rows |= bool(rows)
         if stage.mine.role is InstanceRole.SINK:
             self.volatile += [PipelineRow(row.at, row.number, row.salt, row.counts[:-1]) for row in rows]
             return

@@ -11,10 +11,11 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.limits import MAX_CONTENT_BYTES
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
-from agiledart_recovery.wire.events import AttemptBroken, Booted, PinnedInstancePrepared, SnapshotTaken
+from agiledart_recovery.wire.events import AttemptBroken, Booted, PinnedInstancePrepared, RowsPassed, SnapshotTaken
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
 from agiledart_recovery.wire.register_value import Assignment, InstanceSnapshot, Plan, RegisterValue, SavedState
 from agiledart_simulation.pipeline.disk import Disk, VirtualSourceLog
@@ -36,6 +37,9 @@ Action = Callable[[], object]
 _PUMP_NS = 20 * MILLISECOND
 _MEMORY = Codec[InstanceState](InstanceState)
 
+IN_REGISTER = "Y"
+"""Stage whose snapshot is in the register, where a run saves less: it stands for the steps without state."""
+
 SIGNED_COMMAND = b"an admin has signed this"
 """The one command that is valid in a world without keys."""
 
@@ -49,6 +53,7 @@ class HostEnvironment(Protocol):
 
     rows: int
     snapshot_bytes: int
+    saves_less: bool
 
     def write(self, host: "RecoveryHost", action: Action, event: Event | None) -> None:
         """Change the host's disk later, in order; then give the host the event."""
@@ -118,6 +123,7 @@ class RecoveryHost:
         elif isinstance(event, TimerFired) and event.name == "pump":
             if self.engine is not None:
                 self.engine.pump()
+                self._report_rows(self.engine)
             self.out.append(SetTimer("pump", Instant(now + _PUMP_NS)))
         elif isinstance(event, _AttemptEntered):
             self._entered(event)
@@ -131,6 +137,13 @@ class RecoveryHost:
             for effect in self.machine.step(event, now):
                 self._carry_out(effect)
         return self.out
+
+    def _report_rows(self, engine: PipelineEngine) -> None:
+        """Report to the machine that rows have passed since the last report."""
+        if self.world.saves_less and engine.has_passed_rows:
+            engine.has_passed_rows = False
+            for effect in self.machine.step(RowsPassed(engine.run), self.now):
+                self._carry_out(effect)
 
     def statistics(self) -> object:
         """Return the machine's statistics."""
@@ -261,7 +274,7 @@ class RecoveryHost:
     def _restored_state(self, saved: SavedState, state: bytes = b"", origin: Peer | None = None) -> bytes | None:
         """Return the state of a chain of snapshots. `state`: what they build on; `origin`: the host that saved them."""
         for snapshot in saved.chain:
-            raw = self.disk.snapshots.get((saved.instance, snapshot.checkpoint))
+            raw = snapshot.content or self.disk.snapshots.get((saved.instance, snapshot.checkpoint))
             if raw is None and origin is not None:
                 raw = self.world.fetch_from_origin(self, origin, saved.instance, snapshot)
             raw = raw or self.world.fetch(self, saved.instance, snapshot)
@@ -402,6 +415,10 @@ class RecoveryHost:
     ) -> None:
         """Write a stage's snapshot to the local disk, then replicate it."""
         key, onto = (stage.instance, checkpoint), b""
+        is_small = self.world.saves_less and stage.instance.stage == IN_REGISTER and after is None
+        if is_small and len(content := whole(raw)) <= MAX_CONTENT_BYTES:
+            self._store_in_register(engine, stage, checkpoint, content, has_ended=has_ended)
+            return
         if has_ended:
             raw = whole(raw)
         else:
@@ -418,6 +435,15 @@ class RecoveryHost:
             has_ended,
         )
         self.world.write(self, lambda: self.disk.snapshots.__setitem__(key, raw), event)
+
+    def _store_in_register(
+        self, engine: PipelineEngine, stage: VirtualStage, checkpoint: CheckpointId, raw: bytes, *, has_ended: bool
+    ) -> None:
+        """Give a stage's snapshot to the register instead of the disk."""
+        self.world.reached("saved in the register")
+        about = (engine.run, stage.instance, checkpoint, sha256(raw).digest(), len(raw), b"", None)
+        event = SnapshotTaken(*about, stage.is_caught_up, has_ended, content=raw)
+        self.world.write(self, lambda: None, event)
 
     def store_rows(
         self,
