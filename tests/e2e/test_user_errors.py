@@ -195,7 +195,8 @@ def test_c_code_that_holds_the_gil_is_bounded_and_named(ring: Mesh, folder: Path
 
 def test_a_builder_that_never_returns_on_the_nodes_is_named(ring: Mesh, folder: Path) -> None:
     ran = cli(
-        "submit", "taxi.py:spins", "--delivery", "at-most-once", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv@a2",
+        "submit", "taxi.py:spins", "--delivery", "at-most-once", "--agent", str(ring.agent("a1").state_dir),
+        "--set", "readings=csv:in.csv@a2",
         "--set", "report=csv:out.csv@a3", cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 1

@@ -79,7 +79,8 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _counted("agiledart_recovery_skipped_epochs_total", EpochPassedOver,
         "Epochs that were not complete in time; their rows belong to the next ones. Growing: a host cannot save its state."),
     MetricDeclaration("agiledart_recovery_commit_age_seconds", "gauge",
-        "Time since the last commit of an application that this node coordinates; above five intervals no epoch is committed.",
+        "Time since the last commit of an application that this node coordinates; above five intervals no epoch is committed. 0"
+        " while no rows come.",
         ("app",), _ages),
     MetricDeclaration("agiledart_recovery_missing_nodes", "gauge",
         "Nodes for which an application that this node coordinates waits: it continues when they are back.", ("app",), _missing),

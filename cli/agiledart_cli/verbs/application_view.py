@@ -149,6 +149,7 @@ def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
     if not epoch:
         return ""
     age = f", {duration(epoch['age_s'])} ago" if epoch.get("age_s") is not None else ""
+    age += ", and no rows since" if epoch.get("is_idle") else ""
     tolerated = epoch.get("tolerated_losses")
     losses = "" if tolerated is None else f"; survives the loss of {tolerated} machine{'' if tolerated == 1 else 's'}"
     return f"checkpoint {epoch['committed']} committed{age}{losses}"

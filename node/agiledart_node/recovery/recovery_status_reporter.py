@@ -78,9 +78,11 @@ class RecoveryStatusReporter:
         return cut_off, epoch or epoch_row_in_minority(value, since, now, known)
 
     def commit_ages(self, now: Instant) -> tuple[tuple[str, float], ...]:
-        """Return (application, seconds since its last commit) for each run that this node coordinates."""
+        """Return (application, seconds since its last commit) for each run that this node coordinates; 0 while it has nothing to
+        save.
+        """
         commits = [
-            (run.app, coordinator.progress.committed_at)
+            (run.app, now if coordinator.is_idle else coordinator.progress.committed_at)
             for run, coordinator in self._machine.coordinators.items()
             if coordinator.is_coordinating
         ]

@@ -46,6 +46,7 @@ def run_status(
         coordinator=name_of(coordinator.node),
         max_pause_ms=round(progress.pause_ns / MILLISECOND, 3),
         interval_s=round(coordinator.commit_protocol.interval_ns() / SECOND, 3),
+        is_idle=coordinator.is_idle,
     )
     if progress.since is None or value.state is not RunState.RUNNING:
         return None, epoch

@@ -134,6 +134,7 @@ class EpochRow(Response, frozen=True):
         coordinator: node that coordinates epochs and attempts.
         max_pause_ms: longest pause of an instance's rows for the last committed epoch.
         interval_s: time from one epoch to the next.
+        is_idle: no rows have come since, so no epoch is due (`delivery="survive"`).
     """
 
     committed: int
@@ -145,6 +146,7 @@ class EpochRow(Response, frozen=True):
     coordinator: str = ""
     max_pause_ms: float = 0.0
     interval_s: float = 0.0
+    is_idle: bool = False
 
 
 class ApplicationRow(Response, frozen=True):

@@ -174,6 +174,10 @@ class CommitProtocol:
         """Note that a host has something to save."""
         self._has_rows |= message.attempt == self.attempt
 
+    def is_idle(self, value: RegisterValue) -> bool:
+        """Return whether all that has passed is saved, so that no epoch is due."""
+        return self._is_started and self._open <= self.epochs.committed and not self._has_work(value)
+
     def _has_work(self, value: RegisterValue) -> bool:
         """Return whether the next epoch saves anything: rows have passed since the last one, a request asks for it, or an aborted
         epoch is to be made up for.

@@ -110,6 +110,11 @@ class Coordinator:
         return self._state.is_coordinating
 
     @property
+    def is_idle(self) -> bool:
+        """Return whether the run has nothing to save now."""
+        return self.phase is Phase.RUNNING and self.commit_protocol.is_idle(self.value)
+
+    @property
     def is_over(self) -> bool:
         """Return whether the run has ended and all its nodes know."""
         return self.leadership.is_over

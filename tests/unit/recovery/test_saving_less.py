@@ -51,9 +51,11 @@ def test_no_epoch_begins_while_no_rows_come() -> None:
     assert run.begins(10), "the first epoch of an attempt shows that it works"
     assert not run.begins(10)
     assert not run.begins(3_600)
+    assert run.commit_protocol.is_idle(run.value)
     run.commit_protocol.on_rows_passed(wire.RowsPassed(RUN, 2))
     assert not run.begins(10), "rows of another attempt"
     run.commit_protocol.on_rows_passed(wire.RowsPassed(RUN, 1))
+    assert not run.commit_protocol.is_idle(run.value)
     assert run.begins(0), "the interval has long passed"
     assert not run.begins(10), "these rows are saved"
 
