@@ -17,6 +17,13 @@ _HANDLER: Final = "agiledart-visible"
 _MAX_SHOWN: Final = 60
 
 BOM: Final = codecs.BOM_UTF8
+_MARKED: Final = {
+    "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
+    "utf-32": {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"},
+}
+"""Encodings whose first bytes say in which order the others come."""
+
+_MARK_BYTES: Final = 4
 UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -61,10 +68,22 @@ class Transcoder:
     """
 
     def __init__(self, encoding: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(encoding)(_HANDLER)
+        self._encoding = encoding
+        self._begins = b""
+        self._decoder: codecs.IncrementalDecoder | None = None
+        if encoding not in _MARKED:
+            self._decoder = codecs.getincrementaldecoder(encoding)(_HANDLER)
 
     def convert(self, data: bytes | bytearray, *, is_end: bool = False) -> bytes:
         """Return the next bytes as UTF-8; those that are not of the encoding stay invalid."""
+        if self._decoder is None:
+            data = self._begins = self._begins + bytes(data)
+            if len(data) < _MARK_BYTES and not is_end:
+                return b""
+            # Without a mark Python's decoder of a stream fails; Windows writes the little end first.
+            marks = _MARKED[self._encoding]
+            name = next((name for mark, name in marks.items() if data.startswith(mark)), f"{self._encoding}-le")
+            self._decoder, self._begins = codecs.getincrementaldecoder(name)(_HANDLER), b""
         return self._decoder.decode(bytes(data), is_end).encode("utf-8", _HANDLER)
 
 
