@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from benchmarks.faults.files import WAYS, damage
+from benchmarks.faults.files import DAMAGES, damage
 from benchmarks.faults.job import write_input
 
 from agiledart_node.wire.commands import Status
@@ -68,7 +68,7 @@ def test_every_file_is_damaged_in_every_way(ring: Mesh) -> None:
     assert any(path.parts[0] == "sink-logs" for path in files)
     assert any(path.parts[0] == "secrets" for path in files)
     for file in files:
-        for way in WAYS:
+        for way in DAMAGES:
             assert agent.end() == 0
             counted = (agent.state_dir / "incarnation").read_bytes()
             shutil.rmtree(agent.state_dir)
