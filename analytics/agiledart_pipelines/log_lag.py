@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import AgileDartError
 from agiledart_pipelines.logs import log_options
 from agiledart_pipelines.project import PipelineProject
 
@@ -61,7 +61,7 @@ def log_lags(
                 batches = logs.client_of(sink).fetch(sink, partition, at, max_rows=1).batches
                 seconds = max(0.0, wall_clock() - batches[0].at_ms / 1_000) if batches else 0.0
             lags[key] = LogLag(rows, seconds, rows / max(1, retained.committed - retained.first))
-    except OperationFailed as error:
+    except AgileDartError as error:
         report(f"agiledart: the lag of the logs is not known: {error}")
     finally:
         logs.close()

@@ -14,6 +14,8 @@ from agiledart_pipelines.logs import LOGS_FILE
 
 SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 DEFAULT_DATABASE: Final = "default"
+RUNNING: Final = "running"
+"""Document of the state folder while an update runs; it stays when its process is killed."""
 
 
 @dataclass(frozen=True)

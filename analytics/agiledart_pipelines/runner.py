@@ -4,6 +4,7 @@ An update reads new rows, and computes the views anew. A refresh is noted in a j
 finishes it after a crash; so is a replacement (`file_tables.py`).
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from agiledart_pipelines import file_tables
 from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
 from agiledart_pipelines.edges import downstream
 from agiledart_pipelines.log_lag import LogLag, log_lags, read_offsets
-from agiledart_pipelines.project import PipelineProject
+from agiledart_pipelines.project import RUNNING, PipelineProject
 from agiledart_pipelines.quarantine import failed_counts
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class PipelineRunner:
         Raises `ConfigurationError` for a wrong project, `OperationFailed` when a table's flow fails.
         """
         began = time.monotonic()
+        self._project.write_document(RUNNING, {"pid": os.getpid()})
         file_tables.finish_replacement(self._project)
         attempt = 1
         while True:
@@ -119,6 +121,7 @@ class PipelineRunner:
         outcome.lags = log_lags(self._project, self._wall_clock, self._report)
         outcome.seconds, outcome.ended_at = time.monotonic() - began, self._wall_clock()
         self._project.write_document("last-update", outcome.document())
+        self._project.write_document(RUNNING, None)
         self.last_update = outcome
         return outcome
 
@@ -192,7 +195,8 @@ class PipelineRunner:
                 definitions.graph,
                 full_refresh=list(reset),
                 full_refresh_all=False,
-                refresh=[],
+                # Spark updates only the named tables once one is named.
+                refresh=[name for name in definitions.tables if name not in reset] if reset else [],
                 dry=False,
                 storage=(self._project.state / "storage").as_uri(),
             )

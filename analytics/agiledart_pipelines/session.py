@@ -4,11 +4,12 @@ import contextlib
 import os
 import uuid
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
-from agiledart.spark import jvm_settings
-from agiledart.spark_start import need_connect
+from agiledart.spark import connected, jvm_settings, kept_folder
+from agiledart.spark_start import hold_server, need_connect, stop_server
 from agiledart_kernel.errors import OperationFailed
-from agiledart_pipelines.project import DEFAULT_DATABASE, PipelineProject
+from agiledart_pipelines.project import DEFAULT_DATABASE, RUNNING, PipelineProject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,33 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
     finally:
         del os.environ["SPARK_CONNECT_MODE_ENABLED"]
         context.stop()
+
+
+@contextlib.contextmanager
+def kept_pipeline_session(project: PipelineProject) -> "Any":
+    """Use the Spark server of a project that stays between commands, and start it if there is none.
+
+    A server on which a killed process left an update is stopped first: two updates on the same checkpoints would repeat rows.
+
+    Raises `OperationFailed` where pyspark has no such server.
+    """
+    from pyspark.sql import SparkSession
+
+    folder = kept_folder() / f"pipeline-{crc32(str(project.root).encode()):08x}"
+    if project.read_document(RUNNING) is not None:
+        stop_server(folder)
+        project.write_document(RUNNING, None)
+    used = hold_server(folder)
+    settings = {**jvm_settings(log_file=str(project.state / "spark.log")), **_catalog(project), **project.configuration}
+    master = settings.pop("spark.master")
+    try:
+        session = connected(SparkSession.builder.remote(master), settings, "kept")
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        used.close()
 
 
 def runtime_configuration(session: "SparkSession", project: PipelineProject) -> dict[str, str]:

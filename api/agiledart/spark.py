@@ -181,6 +181,13 @@ def spark_session(
     return _started(builder, "kept" if keep else "short" if short else "long")
 
 
+def connected(builder: Any, settings: Mapping[str, str], kind: str) -> "SparkSession":
+    """Return the session of a builder with these settings; `kind` names it among the measured starts. Raises `OperationFailed`."""
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return _started(builder, kind)
+
+
 def jvm_settings(*, log_file: str | None = None, short: bool = False) -> dict[str, str]:
     """Return the settings of a JVM that this process is about to start for Spark, and set the environment that it inherits.
 

@@ -129,7 +129,7 @@ def hold_server(folder: Path, idle_seconds: float = IDLE_SECONDS) -> IO[str]:
 
 def stop_servers(folder: Path) -> int:
     """Stop the servers whose files are below a folder, and return their number."""
-    return sum(_stop_server(file.parent) for file in sorted(folder.glob("*/server.json")))
+    return sum(stop_server(file.parent) for file in sorted(folder.glob("*/server.json")))
 
 
 def watch_server(folder: Path, idle_seconds: float, look_seconds: float = 5.0) -> None:
@@ -143,7 +143,7 @@ def watch_server(folder: Path, idle_seconds: float, look_seconds: float = 5.0) -
                 fcntl.flock(used, fcntl.LOCK_UN)
                 idle_since = idle_since or time.monotonic()
                 if time.monotonic() - idle_since >= idle_seconds:
-                    _stop_server(folder)
+                    stop_server(folder)
                     return
                 if not (folder / "server.json").exists():
                     return
@@ -152,7 +152,8 @@ def watch_server(folder: Path, idle_seconds: float, look_seconds: float = 5.0) -
             time.sleep(min(look_seconds, max(0.1, idle_seconds / 4)))
 
 
-def _stop_server(folder: Path) -> bool:
+def stop_server(folder: Path) -> bool:
+    """Stop the server whose files are in a folder, and return whether one was stopped."""
     from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
 
     with Discovery(str(folder / "server.json")) as discovery:

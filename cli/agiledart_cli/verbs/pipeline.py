@@ -108,10 +108,13 @@ def _reader_token(agent: str | None, identity: str | None, sink: str) -> str:
 
 @pipeline.command(short_help="Update the tables once, or again and again.")
 @click.option("--every", metavar="SPAN", help="Update again and again, such as every 30s; Ctrl-C ends it.")
+@click.option(
+    "--keep-spark", is_flag=True, help="Leave Spark running for the next update; agiledart spark stop ends it."
+)
 @click.option("--metrics", metavar="HOST:PORT", help="With --every: serve Prometheus metrics there.")
 @project_option
 @output_option
-def run(every: str | None, metrics: str | None, folder: str, output: str) -> int:
+def run(every: str | None, metrics: str | None, keep_spark: bool, folder: str, output: str) -> int:
     """Read what is new in the logs and update all tables.
 
     \b
@@ -137,7 +140,7 @@ def run(every: str | None, metrics: str | None, folder: str, output: str) -> int
                 return
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
 
-    _with_runner(folder, work, short=not every)
+    _with_runner(folder, work, short=not every, keep=keep_spark)
     return 0
 
 
@@ -316,7 +319,7 @@ def _day(text: str) -> date:
         raise ConfigurationError(f"{text} is no day such as 2013-01-07.") from None
 
 
-def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool) -> T:
+def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool, keep: bool = False) -> T:
     """Return the result of work on a project, in a session of its own and under the project's lock."""
     from agiledart.spark import starting_message
     from agiledart_pipelines.project import open_project
@@ -325,15 +328,16 @@ def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: b
 
     def done() -> T:
         from agiledart_pipelines.runner import PipelineRunner
-        from agiledart_pipelines.session import pipeline_session
+        from agiledart_pipelines.session import kept_pipeline_session, pipeline_session
 
-        with project.locked(), pipeline_session(project, short=short) as session:
+        chosen = kept_pipeline_session(project) if keep else pipeline_session(project, short=short)
+        with project.locked(), chosen as session:
             print_message(f"Spark started after {time.monotonic() - began:.1f} s; updating {project.name} …")
             with contextlib.closing(PipelineRunner(session, project, print_message, time.time)) as runner:
                 return work(runner)
 
     _need_packages(project)
-    print_message(starting_message(short=short))
+    print_message(starting_message(short=short, keep=keep))
     began = time.monotonic()
     return interruptible(done)
 

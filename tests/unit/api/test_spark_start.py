@@ -55,7 +55,7 @@ def test_missing_packages_of_connect_are_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_server_ends_once_no_session_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[Path] = []
-    monkeypatch.setattr("agiledart.spark_start._stop_server", stopped.append)
+    monkeypatch.setattr("agiledart.spark_start.stop_server", stopped.append)
     (tmp_path / "server.json").write_text("{}")
     used = (tmp_path / "used.lock").open("a")
     fcntl.flock(used, fcntl.LOCK_SH)
