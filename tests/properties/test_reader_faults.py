@@ -5,6 +5,7 @@ either all good answers become rows, or the input ends with a reason; the second
 """
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -272,3 +273,88 @@ def test_sql(steps: list[int | None], tmp_path_factory: pytest.TempPathFactory) 
     assert numbers == sorted(set(numbers))
     assert ended or len(numbers) + taken.malformed.get("type", 0) == 15
     assert not ended or any(isinstance(error, OperationFailed | KeyboardInterrupt) for error in script.raised)
+
+
+class Message(NamedTuple):
+    """A message as paho gives it."""
+
+    topic: str
+    payload: bytes
+    mid: int
+    qos: int = 1
+    retain: bool = False
+
+
+@FEW
+@given(steps=SCRIPTS)
+def test_mqtt(steps: list[int | None]) -> None:
+    """What paho's loop raises, whenever: the link connects again, or the source ends with a reason."""
+    pytest.importorskip("paho.mqtt.client")
+    from agiledart_connectors.mqtt.mqtt_reader import open_source
+    from agiledart_connectors.mqtt.read_ahead import EagerClient
+    from agiledart_connectors.options import ReadOptions
+
+    script, over = Script(steps), threading.Event()
+
+    def loop_forever(client: Any, timeout: float = 1.0, retry_first_connection: bool = False) -> int:
+        while script.answers < 15:
+            number = script()
+            client.on_message(client, None, Message("n", b'{"n":%d}' % number, number))
+        over.wait(SECONDS)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EagerClient, "loop_forever", loop_forever)
+        reader = open_source(parse_connector("mqtt://127.0.0.1:1/n?qos=1"), Row, ReadOptions())
+        taken, ended = Taken(reader), ""
+        thread = reader._link.client._thread
+        try:
+            taken.until(lambda it: len(it.rows) >= 15, SECONDS)
+        except AgileDartError as error:
+            ended = str(error)
+        finally:
+            over.set()
+            reader.close()
+    assert thread is None or not thread.is_alive()
+    if ended:
+        assert script.reason()
+        assert script.reason() in ended
+    else:
+        assert [row.n for row in taken.rows] == list(range(1, 16))
+
+
+@FEW
+@given(steps=st.lists(st.sampled_from(range(len(FAULTS))), max_size=8))
+def test_http_port(steps: list[int]) -> None:
+    """What accepting clients raises: the port goes on, or the source ends with a reason."""
+    from agiledart_connectors.http import push_reader
+
+    script, served = Script(list(steps)), push_reader._Server.serve_forever
+
+    def serve_forever(server: Any, poll_interval: float = 0.5) -> None:
+        script()
+        served(server, 0.01)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(push_reader._Server, "serve_forever", serve_forever)
+        reader: Any = push_reader.open_source(parse_connector("http://:0/in?listen=1"), Row, None)  # type: ignore[arg-type]
+        taken, ended, done = Taken(reader), "", threading.Event()
+
+        def post() -> None:
+            request = b'POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n{"n":1}'
+            with socket.create_connection(("127.0.0.1", reader.port), SECONDS) as client:
+                client.sendall(request)
+                done.wait(SECONDS)
+
+        client = threading.Thread(target=post)
+        client.start()
+        try:
+            taken.until(lambda it: bool(it.rows), SECONDS)
+        except AgileDartError as error:
+            ended = str(error)
+        finally:
+            done.set()
+            client.join()
+            reader.close()
+    assert bool(ended) == bool(script.reason())
+    assert script.reason() in ended

@@ -359,7 +359,8 @@ class PushReader:
         for body in unsafe:
             body.was_dropped = True
             body.done.set()
-        self._server.shutdown()
+        if self._failure is None:  # else its thread has ended, and would be waited for in vain
+            self._server.shutdown()
         self._server.server_close()
         os.close(self._wake)
 

@@ -80,9 +80,9 @@ class BrokerLink:
         self.generation = 0
         """Number of the connection: acknowledgements belong to one."""
         self._drops_earlier = bool(session.name) and session.begins
-        keeps = bool(session.name) and not (self._drops_earlier and not self._is_five)
+        keeps = bool(session.name) and not self._drops_earlier
         client = self.client = client_of(address, client_id=session.name or address.client, session=keeps)
-        client.reconnect_delay_set(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        client.reconnect_delay_set(0 if self._drops_earlier else MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         if will is not None:
             client.will_set(*will)
         client.on_thread_error = self._thread_error
@@ -93,11 +93,9 @@ class BrokerLink:
         if self._is_five:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.ReceiveMaximum = MAX_UNACKNOWLEDGED
-            clean: bool | int = not session.name
             if session.name:
                 properties.SessionExpiryInterval = session.expiry_seconds
-                clean = paho.MQTT_CLEAN_START_FIRST_ONLY if session.begins else False
-            arguments = {"clean_start": clean, "properties": properties}
+            arguments = {"clean_start": not keeps, "properties": properties}
         self._arguments = arguments
 
     def start(self) -> None:
@@ -130,8 +128,10 @@ class BrokerLink:
                 f"the broker {self.address.broker} refuses us: {reason}; trying again, ever later up to every 30 s"
             )
             return
-        if self._drops_earlier and not self._is_five:
+        if self._drops_earlier:
+            # Two connections: mosquitto writes no session to its disk that began with a clean start.
             self._drops_earlier = False
+            self.client.reconnect_delay_set(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
             self.client.keep_session()
             return
         now = time.monotonic()

@@ -73,9 +73,12 @@ class EagerClient(paho.Client):
         return ReadAhead(super()._create_socket())
 
     def keep_session(self) -> None:
-        """Connect again, and keep the session from now on: the connection that is open has dropped an earlier one (MQTT 3.1.1)."""
-        self._clean_session = False
-        self._sock_close()  # paho waits a second, and then connects again
+        """Connect again, and keep the session from now on: the connection that is open has dropped an earlier one."""
+        if self._protocol == paho.MQTTv5:
+            self._clean_start = False
+        else:
+            self._clean_session = False
+        self._sock_close()  # paho waits a little, and then connects again
 
     def acknowledge(self, messages: Iterable[tuple[int, int]]) -> None:
         """Acknowledge messages, by identifier and QoS: those of QoS 1 leave in one piece and wake the link's thread once."""

@@ -109,7 +109,7 @@ def outcome(broker: Broker, fault: str, qos: int, *, session: bool) -> tuple[int
                 select.select([reader.fileno()], [], [], 0.02)
                 read()
             quiet_since = time.monotonic()
-            while time.monotonic() - quiet_since < 12:
+            while time.monotonic() - quiet_since < 8:
                 select.select([reader.fileno()], [], [], 0.1)
                 if read():
                     quiet_since = time.monotonic()
