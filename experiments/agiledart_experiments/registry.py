@@ -15,6 +15,7 @@ SHARE = "share"
 PATHS = "paths."
 SCALING = "scaling."
 RECOVERY = "recovery."
+PLACEMENT = "placement."
 PROVISIONING = "provisioning."
 
 
@@ -280,6 +281,75 @@ EXPERIMENTS = {
             faults=("kill", "power", "executor"),
             kills_replica_nodes=True,
             package=RECOVERY,
+        ),
+        Experiment(
+            "odp-qos",
+            "How much response time does availability cost in an optimal placement, and how much availability does speed cost?",
+            "Cardellini et al., fig. 4",
+            x="draw",
+            y=("response_ratio", "response_ratio_untied"),
+            unit="times the least response time",
+            package=PLACEMENT,
+        ),
+        Experiment(
+            "placement-heuristics",
+            "How far are springs, MOPA and T-Storm from the optimum of their own objective, over time?",
+            "Cardellini et al., fig. 5 to 7",
+            x="second",
+            y=("value_ratio",),
+            unit="times the optimum",
+            series=("heuristic",),
+            package=PLACEMENT,
+        ),
+        Experiment(
+            "odp-scalability",
+            "How large an integer programme can be solved, and how good is it when time is up?",
+            "Cardellini et al., fig. 9 and 10, §4.2",
+            x="operators",
+            y=("solve_seconds",),
+            unit="seconds",
+            series=("kind", "nodes", "capacity", "share", "formulation"),
+            package=PLACEMENT,
+        ),
+        Experiment(
+            "stretch",
+            "How much more network than the optimum do placements in a latency space use?",
+            "Rizou et al., fig. 2",
+            x="network",
+            y=("mean",),
+            unit="times the optimum",
+            series=("strategy",),
+            package=PLACEMENT,
+        ),
+        Experiment(
+            "reconvergence",
+            "How many messages and migrations does it take until operators are calm after all rates changed?",
+            "Rizou et al., fig. 3 and 4",
+            x="start",
+            y=("messages_mean",),
+            unit="messages",
+            series=("method",),
+            package=PLACEMENT,
+        ),
+        Experiment(
+            "placement-throughput",
+            "How much throughput does a placement give for the processors that it reserves?",
+            "Ecker et al., tables 2 and 3, fig. 6 to 8",
+            x="reservation",
+            y=("factor_cx_0.5",),
+            unit="times round robin",
+            series=("strategy",),
+            package=PLACEMENT,
+        ),
+        Experiment(
+            "placement-runtime",
+            "How long does one placement take, by topology and strategy?",
+            "Ecker et al., table 4",
+            x="operators",
+            y=("ms",),
+            unit="milliseconds",
+            series=("strategy",),
+            package=PLACEMENT,
         ),
         Experiment(
             "provisioning-cost",

@@ -143,7 +143,7 @@ def problems(draw: st.DrawFn) -> PlacementRequest:
     return oracle_request(network, topology)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     problems(),
     st.sampled_from(["response", "availability", "traffic", "usage", "energy", "score", "cost", "power", "weighted"]),

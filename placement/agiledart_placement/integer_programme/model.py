@@ -83,6 +83,37 @@ class ColumnLayout:
         self.columns = self.s + 1
 
 
+def twins(problem: Problem) -> list[tuple[int, int]]:
+    """Return pairs of consecutive instances of one stage that may change places without any difference.
+
+    A present placement tells them apart, and so does a rule that joins instances in pairs.
+    """
+    if problem.request.start:
+        return []
+    return [
+        (i, i + 1)
+        for i, (stage, _) in enumerate(problem.instances[:-1])
+        if problem.instances[i + 1][0] == stage and not problem.together[i] and not problem.together[i + 1]
+    ]
+
+
+def with_ordered_twins(problem: Problem, where: Sequence[int], candidates: Sequence[Sequence[int]]) -> list[int]:
+    """Return an equal placement in which twins stand in the order of their nodes."""
+    ordered = list(where)
+    runs: list[list[int]] = []
+    for i, j in twins(problem):
+        if runs and runs[-1][-1] == i:
+            runs[-1].append(j)
+        else:
+            runs.append([i, j])
+    for run in runs:
+        place = {node: number for number, node in enumerate(candidates[run[0]])}
+        nodes = sorted((ordered[i] for i in run), key=lambda node: place.get(node, len(place)))
+        for i, node in zip(run, nodes, strict=True):
+            ordered[i] = node
+    return ordered
+
+
 class PlacementProgramme:
     """Mixed integer programme of a problem: rows as sparse triples, costs of columns, bounds.
 
@@ -113,6 +144,7 @@ class PlacementProgramme:
         if formulation == "cuts":
             self._add_capacity_cuts()
             self._add_path_cuts()
+            self._add_order_of_twins()
 
     def add(self, columns: Sequence[int] | Numbers, values: Sequence[float] | Numbers, low: float, high: float) -> None:
         """Add a row: low ≤ Σ value · column ≤ high."""
@@ -313,6 +345,16 @@ class PlacementProgramme:
                     if len(columns):
                         self.add(columns, self._np.ones(len(columns)), cuts, inf)
                 following = after[block.below]
+
+    def _add_order_of_twins(self) -> None:
+        """Add rows that order instances which may change places, by node: equal placements are not searched again and again."""
+        layout, np = self.layout, self._np
+        for i, j in twins(self.problem):
+            if layout.candidates[i] == layout.candidates[j]:
+                count = len(layout.candidates[i])
+                rank = np.arange(1.0, count + 1)
+                columns = np.concatenate((layout.x[i] + np.arange(count), layout.x[j] + np.arange(count)))
+                self.add(columns, np.concatenate((rank, -rank)), -inf, 0)
 
     def _nodes_needed(self, demand: Sequence[float]) -> int:
         nodes = range(len(self.problem.nodes))

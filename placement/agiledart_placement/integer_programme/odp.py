@@ -15,7 +15,13 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.node_id import NodeId
 from agiledart_placement.evaluation.movable_assignment import MovableAssignment, path_ends
 from agiledart_placement.evaluation.terms import Terms, metric_terms
-from agiledart_placement.integer_programme.model import FORMULATIONS, ColumnLayout, PlacementProgramme
+from agiledart_placement.integer_programme.model import (
+    FORMULATIONS,
+    ColumnLayout,
+    PlacementProgramme,
+    with_ordered_twins,
+)
+from agiledart_placement.integer_programme.response_bounds import least_response, longest_execution
 from agiledart_placement.local_search.hill_climbing import HillClimbing, terms_of
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.problem import Problem
@@ -176,7 +182,10 @@ class _Search:
         self._terms = terms_of(problem)
         self.rows = len(self._programme.lower)
         self.seconds = 0.0
-        self._least_response = _longest_execution(problem)
+        execution = longest_execution(problem)
+        self._least_response = least_response(problem) if formulation == "cuts" else execution
+        self._constant = self._terms.response * execution
+        """Part of the response time that no placement changes; without it the gap speaks of delays."""
         self._solver = self._loaded(start)
 
     def _loaded(self, start: Sequence[int] | None) -> Any:
@@ -192,8 +201,6 @@ class _Search:
         upper = np.where((cost == inf) & (np.arange(len(cost)) < layout.z), 0.0, upper)
         cost = np.where(cost == inf, 0.0, cost)
         lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
-        # The constant part of the response time leaves the gap, which then speaks of delays.
-        self._constant = self._terms.response * self._least_response
         lp.offset_ = constant - self._constant
         lp.row_lower_ = np.array([-highspy.kHighsInf if low == -inf else low for low in programme.lower])
         lp.row_upper_ = np.array([highspy.kHighsInf if high == inf else high for high in programme.upper])
@@ -201,9 +208,8 @@ class _Search:
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = programme.matrix()
         binary, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
         lp.integrality_ = [binary] * layout.variables_x + [continuous] * (layout.columns - layout.variables_x)
-        solver = highspy.Highs()
+        solver = _quiet_solver()
         for option, value in (
-            ("output_flag", False),
             ("threads", 1),
             ("mip_rel_gap", RELATIVE_TOLERANCE),
             ("mip_abs_gap", 1e-9),
@@ -216,6 +222,7 @@ class _Search:
         return solver
 
     def _set_start(self, solver: Any, start: Sequence[int], lp: Any) -> None:
+        start = with_ordered_twins(self.problem, start, self.layout.candidates)
         point = self._programme.point(start, lambda timed: path_ends(self.problem, start, with_execution=timed))
         if point is None:
             return
@@ -315,10 +322,14 @@ class _Search:
         return _Solution(word, where, bound, gap, value)
 
 
-def _longest_execution(problem: Problem) -> float:
-    """Return the longest path of least execution times, which no placement shortens, in ms."""
-    ends = [0.0] * len(problem.instances)
-    for i in problem.order:
-        fastest = max(problem.speed[u] for u in problem.candidates[i])
-        ends[i] = max((ends[j] for j in problem.forward_above[i]), default=0.0) + problem.execution[i] / fastest
-    return max(ends, default=0.0)
+def _quiet_solver() -> Any:
+    """Return a solver that prints nothing; its constructor would print a banner before an option can say so."""
+    import highspy
+
+    made: Any = type("QuietHighs", (highspy.Highs,), {"enableCallbacks": _silence})
+    return made()
+
+
+def _silence(solver: Any) -> None:
+    """Turn output off in place of the callbacks, of which this package uses none."""
+    solver.setOptionValue("output_flag", False)

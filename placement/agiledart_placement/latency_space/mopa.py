@@ -4,7 +4,7 @@ Source: spec of placement §3, Rizou et al. Departs: clusters of coinciding free
 not optimal; a cluster is tested again each time.
 """
 
-from collections.abc import Iterable
+from math import inf
 
 from agiledart_placement.latency_space.embedding import positions_of
 from agiledart_placement.latency_space.mapping import SpaceMapping
@@ -17,7 +17,7 @@ from agiledart_placement.problem.request import Placement, PlacementRequest, Sea
 NOTIFY_MS = 1.0
 """An operator tells its free neighbours of a move of at least this length."""
 CALM_MS = 1e-6
-MOST_STEPS = 20_000
+IDLE_ROUNDS, LEAST_SHARE_OF_GAIN = 3, 1e-9
 
 
 class MopaRelaxation:
@@ -80,39 +80,18 @@ class MopaRelaxation:
                         self._cluster[joined] = members
 
     def relax_all(self) -> None:
-        """Move operators round robin until none moves and no cluster changes; for an initial placement."""
-        steps, shapes = 0, self._shapes()
-        while steps < MOST_STEPS:
-            has_moved = False
-            for unit in self.graph.free:
-                has_moved |= bool(self.step(unit))
-                steps += 1
-            after = self._shapes()
-            if not has_moved and after == shapes:
-                break
-            shapes = after
+        """Move operators round robin until their usage falls no more; for an initial placement.
 
-    def _shapes(self) -> list[tuple[int, ...]]:
-        return [tuple(members) for members in self._cluster]
-
-    def react(self, triggered: Iterable[int]) -> list[int]:
-        """Move operators as triggers arrive: at first these, then free neighbours that hear of a move.
-
-        Returns:
-            The operators that moved at least `NOTIFY_MS`, each time that they did.
+        A cluster may form without any gain, and gain when it moves in a later round.
         """
-        queue = list(triggered)
-        moves: list[int] = []
-        steps = 0
-        while queue and steps < MOST_STEPS:
-            unit = queue.pop(0)
-            steps += 1
-            for member in self.step(unit, NOTIFY_MS):
-                moves.append(member)
-                for other in self.graph.free_neighbours(member):
-                    if other not in queue and other not in self._cluster[member]:
-                        queue.append(other)
-        return moves
+        least, rounds_without_gain = inf, 0
+        while rounds_without_gain < IDLE_ROUNDS:
+            for unit in self.graph.free:
+                self.step(unit)
+            value = self.graph.usage()
+            has_gain = value < least - LEAST_SHARE_OF_GAIN * abs(value)
+            rounds_without_gain = 0 if has_gain else rounds_without_gain + 1
+            least = min(least, value)
 
 
 class Mopa:

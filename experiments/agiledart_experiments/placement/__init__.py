@@ -1,0 +1,1 @@
+"""Experiments of the placement papers: optima, springs, MOPA, schedulers of Storm, hill climbing and ants, on one evaluator."""
