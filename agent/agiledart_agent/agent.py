@@ -53,6 +53,8 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES, VerifiedCommand, verify_command
 from agiledart_node.context.config import NodeConfig
+from agiledart_node.hosting.ended_records import MAX_BYTES as ENDED_BYTES
+from agiledart_node.hosting.ended_records import MAX_RECORDS
 from agiledart_node.node import Node
 from agiledart_node.records.sink_directory import SharersFound, SinkFound
 from agiledart_node.wire.effects import (
@@ -60,13 +62,14 @@ from agiledart_node.wire.effects import (
     DropSnapshots,
     ForgetPart,
     ForgetRun,
+    KeepEndedRecords,
     KeepFile,
     KeyDecision,
     MembershipRenewed,
     RetainSnapshots,
     SignRenewal,
 )
-from agiledart_node.wire.events import BansFound, ClockRead, KeyPresented, TokenKnown
+from agiledart_node.wire.events import BansFound, ClockRead, EndedRecordsFound, KeyPresented, TokenKnown
 from agiledart_overlay.wire.effects import (
     JoinCompleted,
     JoinFailed,
@@ -95,6 +98,7 @@ MORE_METRICS_PORTS = 100
 def _node_config(settings: AgentSettings) -> NodeConfig:
     cores = settings.cores or os.cpu_count() or 1
     return NodeConfig(
+        ended_ms=settings.ended_days * 86_400_000,
         executors=settings.executors,
         cores=cores,
         executors_in_memory=executors_in_memory(cores),
@@ -138,6 +142,7 @@ class Agent:
             identity, self._verifier, self._registrar.admit, log, self._feed, self._membership_renewed
         )
         self._stored_bans = StoredSet(settings.state_dir / "bans", MAX_BANS * MAX_SIGNED_COMMAND_BYTES)
+        self._stored_ends = StoredSet(settings.state_dir / "ended", ENDED_BYTES + 5 * MAX_RECORDS + 8)
         self._stored_members = StoredSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
         self._registrar.members.read(self._stored_members.found())
         self.driver: Driver | None = None
@@ -258,6 +263,7 @@ class Agent:
             self._spawn(self._end_run(effect))
         self._feed(ClockRead(int(time.time() * 1000)))
         self._feed(BansFound(self._stored_bans.found()))
+        self._feed(EndedRecordsFound(self._stored_ends.found()))
         self._spawn(self._feed_clock())
         self._spawn(self._renew_leaf())
         self._spawn(self._agent_links.report_congestion_forever())
@@ -381,6 +387,7 @@ class Agent:
         driver.on(SinkFound, self.sink_logs.found)
         driver.on(SharersFound, self.sink_logs.sharers_found)
         driver.on(BansChanged, self._bans_changed)
+        driver.on(KeepEndedRecords, lambda effect: self._spawn(self._stored_ends.keep(effect.records)))
         driver.on(KeyDecision, self._registrar.on_key_checked)
         driver.on(SignRenewal, lambda effect: self._spawn(self._renewal.sign(effect)))
         driver.on(MembershipRenewed, self._renewal.on_renewed)

@@ -27,6 +27,8 @@ DEFAULT_METRICS = "127.0.0.1:9465"
 MAX_CORES = 4096
 UPNP = "upnp"
 """Value of `advertise` that asks the router for a port."""
+MAX_ENDED_DAYS = 30
+"""After so many days an ended application is forgotten everywhere."""
 MAX_DATA, MAX_PARITY = 16, 8
 
 
@@ -92,6 +94,8 @@ class AgentSettings:
         quota_executors: worker processes of one submitter on this node; 0: any number.
         quota_memory_mb: megabytes that they may take together (each counts as `executor_memory_mb`); 0: any.
         quota_disk_mb: megabytes of files, spools, state and logs of one submitter on this node; 0: any.
+        ended_days: days for which this node keeps the records of ended applications in which it took part on its disk, until
+            `forget`; 0: they do not outlive a power cut of all nodes.
         scaling_policy: policy of stages with limits, in applications that this node coordinates. In a file `policy` in
             the table `[scaling]`; the other two likewise.
         scaling_interval: seconds from one decision to the next.
@@ -134,6 +138,7 @@ class AgentSettings:
     quota_executors: int = 0
     quota_memory_mb: int = 0
     quota_disk_mb: int = 0
+    ended_days: int = 30
     scaling_policy: str = POLICIES[0]
     scaling_interval: int = 5
     scaling_max_instances: int = 0
@@ -242,6 +247,8 @@ class AgentSettings:
 
     def _validate_size(self) -> None:
         """Check the settings of size: quotas, executors, cores, capacity."""
+        if not 0 <= self.ended_days <= MAX_ENDED_DAYS:
+            raise ConfigurationError(f"agent.ended_days is {self.ended_days}; allowed are 0 (none) to {MAX_ENDED_DAYS}")
         for quota, most in (
             ("applications", self.quota_applications),
             ("executors", self.quota_executors),

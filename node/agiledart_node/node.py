@@ -30,6 +30,7 @@ from agiledart_node.wire.events import (
     BansFound,
     ClockRead,
     EnableRenewalService,
+    EndedRecordsFound,
     InstanceFailed,
     InstanceFinished,
     InstancePrepared,
@@ -113,6 +114,7 @@ class Node:
             FragmentOffered: self.recovery_service.offered,
             FragmentStored: self.recovery_service.stored,
             FragmentDamaged: self.recovery_service.damaged,
+            EndedRecordsFound: self.parts.ended_records.found,
             LeaveRing: self._leave,
             BansFound: lambda event: self.parts.banning.spreading.found(event.signed_commands),
             KeyPresented: self.parts.registering.met,
@@ -271,6 +273,7 @@ class Node:
         self.parts.joining.soft_state.forget_old(self._context.now)
         self.parts.watching.patrol()
         self.recovery_service.patrol()
+        self.parts.ended_records.patrol()
         self.autoscaler.look()
         self._set_patrol()
 

@@ -15,6 +15,7 @@ from agiledart_node.forming.submission_runner import SubmissionRunner
 from agiledart_node.forming.surveyor import Surveyor
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.hosting.ended_records import EndedRecords
 from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.hosting.load_reporter import LoadReporter
 from agiledart_node.records.command_verifier import CommandVerifier
@@ -94,6 +95,7 @@ class NodeParts:
             RandomStream(random.bits(64), "scheduling"),
         )
         surveying.served = lambda: self.schedulers.served
+        self.ended_records = EndedRecords(context, records)
         self._connect_recovery()
         self.status_queries = StatusQueries(context, records, hosting, surveying, watching)
         self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
@@ -118,6 +120,7 @@ class NodeParts:
         def closed(hosted: HostedApplication) -> None:
             close_renewals(hosted)
             self.recovery_service.forget(hosted)
+            self.ended_records.closed(hosted)
 
         self.hosting.on_close = closed
         self.recovery_service.closed = self.watching.closed

@@ -85,6 +85,8 @@ class NodeConfig:
     """Time for which a leaving node tries to report on its applications."""
     patrol_interval_ns: int = 10 * SECOND
     """Time between checks of the records of hosted applications, which find parts that no other node remembers."""
+    ended_ms: int = 30 * 86_400_000
+    """Time for which hosts keep the record of an ended application on their disks; 0: in the memory of the ring only."""
     soft_state_ns: int = 60 * SECOND
     """Lifetime of a node's soft state about JOINs."""
 

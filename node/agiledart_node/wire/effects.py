@@ -214,6 +214,12 @@ class KeepFile(Effect, frozen=True, gc=False):
     content: bytes
 
 
+class KeepEndedRecords(Effect, frozen=True, gc=False):
+    """Keep exactly these records of ended applications on the disk, encoded; they replace the ones before."""
+
+    records: tuple[bytes, ...]
+
+
 class RetainSnapshots(Effect, frozen=True, gc=False):
     """Keep only these snapshots of a run on this node, and those of later checkpoints.
 

@@ -21,6 +21,12 @@ class ClockRead(Event, frozen=True, gc=False):
     wall_ms: int
 
 
+class EndedRecordsFound(Event, frozen=True, gc=False):
+    """Records of ended applications that an earlier process of this node has kept, encoded."""
+
+    records: tuple[bytes, ...]
+
+
 class BansFound(Event, frozen=True, gc=False):
     """Signed bans found on this node's disk."""
 
