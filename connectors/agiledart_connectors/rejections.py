@@ -116,16 +116,25 @@ def check_policy(connector: Connector) -> str:
     return policy
 
 
+def _nothing() -> None:
+    """Ignore the row."""
+
+
 def rendered_rows(
-    rows: Iterable[Any], now: int, render: Callable[[Any, int], Any], rejections: Rejections
+    rows: Iterable[Any],
+    now: int,
+    render: Callable[[Any, int], Any],
+    rejections: Rejections,
+    on_rejected: Callable[[], None] = _nothing,
 ) -> list[Any]:
-    """Return what `render` makes of rows; reject those at which it raises."""
+    """Return what `render` makes of rows; reject those at which it raises, and call `on_rejected` for each."""
     made = []
     for row in rows:
         try:
             made.append(render(row, now))
         except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RecursionError) as error:
             rejections.refuse(row, error)
+            on_rejected()
     return made
 
 

@@ -332,10 +332,12 @@ MALFORMED_TEXTS = {
     "columns": "wrong number of columns or line too long",
     "cut": "cut off by the end of the connection",
     "field": "missing field",
+    "answer": "a device answered too little",
     "form": "not in the expected format",
     "number": "not a number",
     "size": "too large",
     "time": "not a time",
+    "topic": "of another topic",
     "type": "value of the wrong type",
 }
 """Reason of a malformed record, as sources count it → its text. Reasons of plugins are shown as they are."""

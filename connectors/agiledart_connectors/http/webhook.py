@@ -103,6 +103,9 @@ class WebhookWriter(PostingWriter):
         text = self._render_row(row, now)
         return text, self._ids.next(text)
 
+    def skip_row(self) -> None:
+        self._ids.skip()
+
     def resume_at(self, number: int) -> None:
         """Continue the names of rows at this number, as `NumbersRows` says."""
         self._ids.resume_at(number)

@@ -91,6 +91,9 @@ class KafkaWriter(DeliveryQueueWriter):
         ] = []  # unconfirmed messages of that batch, with their futures once they were sent
         super().__init__(address.broker, times, self._rendered, max_batch_rows=most)
 
+    def skip_row(self) -> None:
+        self._ids.skip()
+
     def resume_at(self, number: int) -> None:
         """Continue the names of rows at this number, as `NumbersRows` says."""
         self._ids.resume_at(number)

@@ -141,7 +141,7 @@ class MqttWriter(RejectsRows):
             time.sleep(_PAUSE)  # only where no caller asks `ready` before: in a run of one process
         self._check()
         now = self._times.count(rows)
-        messages = rendered_rows(rows, now, self._message, self.rejections)
+        messages = rendered_rows(rows, now, self._message, self.rejections, self._ids.skip)
         self._queue.extend(messages)
         self._taken_in += len(messages)
         self._publish()

@@ -199,6 +199,9 @@ class DeliveryQueueWriter(RejectsRows):
         """
         raise NotImplementedError
 
+    def skip_row(self) -> None:
+        """A row was rejected before it was rendered; sinks that number rows count it."""
+
     def disconnect(self) -> None:
         """Nothing follows; the thread has ended."""
 
@@ -225,7 +228,7 @@ class DeliveryQueueWriter(RejectsRows):
 
     def write(self, rows: list[Any]) -> None:
         now = self._times.count(rows)
-        self._out.put(rendered_rows(rows, now, self._render, self.rejections))
+        self._out.put(rendered_rows(rows, now, self._render, self.rejections, self.skip_row))
 
     def flush(self) -> None:
         """Rows leave by themselves."""

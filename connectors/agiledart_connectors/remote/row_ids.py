@@ -45,6 +45,10 @@ class RowIds:
         """So many rows were given before the next."""
         self._number = number
 
+    def skip(self) -> None:
+        """A row was given that has no content: numbers are those of all rows given."""
+        self._number += 1
+
     def next(self, content: bytes) -> str:
         """Return the next row's name without the prefix."""
         number = self._number

@@ -27,15 +27,15 @@ class WebsocketWriter(DeliveryQueueWriter):
     def __init__(self, connector: Connector, row_type: Any, times: LatencyRecorder) -> None:
         self._session = WebsocketSession(connector)
         self._connection: ClientConnection | None = None
-        self._encode = msgspec.json.Encoder().encode
-        super().__init__(self._session.name, times, json_of(row_type), max_batch_rows=BATCH)
+        value_for, encode = json_of(row_type), msgspec.json.Encoder().encode
+        super().__init__(self._session.name, times, lambda row, now: encode(value_for(row, now)), max_batch_rows=BATCH)
 
     def deliver(self, batch: list[Any]) -> None:
         try:
             if self._connection is None:
                 self._connection = self._session.connected()
             for row in batch:
-                self._connection.send(self._encode(row), text=True)
+                self._connection.send(row, text=True)
             has_come = self._connection.ping(ack_on_close=True)
             if not has_come.wait(PING_SECONDS) or self._connection.state is not State.OPEN:
                 raise TimeoutError("it did not say that it has received all")

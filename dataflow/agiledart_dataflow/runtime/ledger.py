@@ -123,7 +123,7 @@ def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
             return [f"{counts.rows_out} values out of {counts.taken} rows taken"]
         if step.panes and counts.rows_out + counts.failed > counts.taken * step.panes.most_at_once:
             return [f"{counts.rows_out} windows out of {counts.taken} rows taken"]
-    elif counts.taken or counts.failed:
+    elif counts.taken:
         return [f"{counts.taken} rows taken by a step without state"]
     if counting == "keeps" and counts.dropped:
         return [f"{counts.dropped} rows filtered by a step without a filter"]

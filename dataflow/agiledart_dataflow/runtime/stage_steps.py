@@ -66,9 +66,9 @@ class StageSteps:
         self._unfit_after_operator: OnUnfit | None = None
         self._unfit_after_steps: OnUnfit | None = None
         if self.operator is not None and head.skips_failed_rows:
-            self._unfit_after_operator = self._on_unfit(head)
+            self._unfit_after_operator = self._on_unfit(program, head)
         if self._segments is not None and last.skips_failed_rows and last.traits.counting != "sieves":
-            self._unfit_after_steps = self._on_unfit(last)
+            self._unfit_after_steps = self._on_unfit(program, last)
         self._first_step = head.name if self.own_step or self.operator is not None else ""
         if self.own_step:
             self.counts[self.own_step] = self.counted
@@ -147,9 +147,9 @@ class StageSteps:
             held, order = without_unfit(held, order, self._unfit_after_steps)
         return held, order, watermark
 
-    def _on_unfit(self, step: Step) -> OnUnfit:
-        counting, function = step.traits.counting, step.function
-        return lambda error: self.errors.on_unfit_result(step.name, function, counting, error)
+    def _on_unfit(self, program: Program, step: Step) -> OnUnfit:
+        specified, function = program.specification.steps[step.index], step.function
+        return lambda error: self.errors.on_unfit_result(specified, function, error)
 
     def note_rejected(self) -> None:
         """Count the rows that the sink has rejected meanwhile, perhaps in a thread of its own, as not written."""

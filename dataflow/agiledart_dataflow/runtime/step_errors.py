@@ -8,6 +8,7 @@ from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.rows import Either
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.loop_text import RowStep
+from agiledart_dataflow.plan.specification import StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS
 from agiledart_dataflow.runtime.dead_letter_writer import CANNOT_TRAVEL, DeadLetterWriter
 from agiledart_dataflow.runtime.error_reports import ErrorReports
@@ -63,16 +64,17 @@ class StepErrors:
         )
         self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
 
-    def on_unfit_result(self, step: str, function: Callable[..., Any] | None, counting: str, error: Exception) -> None:
+    def on_unfit_result(self, step: StepSpecification, function: Callable[..., Any] | None, error: Exception) -> None:
         """Count and report a row that left a step and cannot travel, under a policy that goes on without it."""
-        counts = self._counts[step]
+        counts = self._counts[step.name]
         counts.rows_out -= 1
-        if counting == "takes":
-            counts.failed += 1
-        else:
+        if step.traits.counting == "each":  # its row gave this one, which is not put out
+            counts.taken -= 1
+        if step.traits.counting == "each" or step.makes_one_at_most:
             counts.skipped += 1
-            counts.taken -= counting == "each"
-        self.reports.note(step, function, error, NO_RECORD, "skip")
+        else:
+            counts.failed += 1
+        self.reports.note(step.name, function, error, NO_RECORD, "skip")
 
     def _put_aside(
         self,

@@ -64,3 +64,22 @@ def test_a_row_of_a_map_that_cannot_travel_is_skipped() -> None:
 def test_without_such_a_policy_it_ends_the_run(build: Any) -> None:
     with pytest.raises(UserCodeError, match="its rows are not"):
         run(build, "fail")
+
+
+def test_many_rows_of_one_that_cannot_travel_are_counted() -> None:
+    def many(rows: Any, policy: Policy) -> Any:
+        return rows.flat_map(lambda row: [row._replace(n=row.n << 3)] * 5, "many", returns=Row, on_error=policy)
+
+    done, _ = run(many, "skip")
+    assert len(done.collected["out"]) == 10
+    counts = done.summary.steps["many"]
+    assert (counts.rows_in, counts.rows_out, counts.failed) == (6, 10, 20)
+
+
+def test_a_running_value_that_cannot_travel_is_skipped() -> None:
+    def running(rows: Any, policy: Policy) -> Any:
+        return rows.key_by(lambda row: row.k).running("total", sum_of(lambda row: row.n), on_error=policy)
+
+    done, _ = run(running, "skip")
+    counts = done.summary.steps["total"]
+    assert (counts.rows_in, counts.rows_out, counts.taken, counts.skipped) == (6, 5, 5, 1)
