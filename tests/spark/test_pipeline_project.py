@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from agiledart_cli.main import run_cli
-from tests.e2e.mesh import Mesh, mesh
+from tests.e2e.mesh import Mesh, mesh, wait_for
 from tests.spark.written import SINK, Written, reader_token, submit, wait_for_end
 
 HAS_CONNECT = all(importlib.util.find_spec(name) is not None for name in ("grpc", "grpc_status", "zstandard", "yaml"))
@@ -182,8 +182,8 @@ def test_a_new_process_goes_on_where_the_last_one_was_killed(made: Mesh, written
     driver._process.stdin.flush()
     offsets = project / "state" / "storage"
     count = len(list(offsets.rglob("offsets/*")))
-    while len(list(offsets.rglob("offsets/*"))) == count and driver._process.poll() is None:
-        pass  # until the first query of the update has planned its micro-batch
+    planned = lambda: len(list(offsets.rglob("offsets/*"))) > count or driver._process.poll() is not None  # noqa: E731
+    wait_for(planned, 240, "the first query of the update has planned its micro-batch")
     driver.kill()
     driver = Driver(project)
     driver.ask("update")
