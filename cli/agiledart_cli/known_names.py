@@ -25,7 +25,7 @@ class KnownName(click.types.StringParamType):
     """A text; the agent knows which ones there are.
 
     Args:
-        plural: what the names are, for messages.
+        plural: the word for them in messages.
         lookup: returns them.
     """
 

@@ -25,7 +25,6 @@ from agiledart_dataflow.data.position import (
     is_final,
     reached,
 )
-from agiledart_dataflow.data.position_arrays import record_positions
 from agiledart_dataflow.data.rows import DeadLetter
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.event_clock import EventClock, Late, separated
@@ -44,6 +43,7 @@ from agiledart_dataflow.runtime.overtaken_rows import (
     encoded_rows,
 )
 from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.runtime.record_numbers import RecordNumbers
 from agiledart_dataflow.runtime.source_steps import SourceSteps
 from agiledart_dataflow.runtime.source_validator import SourceValidator
 from agiledart_dataflow.runtime.stage_steps import RowTap
@@ -104,7 +104,6 @@ class SourceInstance:
         self.file = step.connector.path if step.connector.kind in _OF_FILES else ""
         self._name = step.name
         self._row_type = program.output_type(stage)
-        self._carries = program.plan.carries(stage)
         self._reader, self._abilities = reader, ReaderAbilities.of(reader)
         self._intake = intake
         self._number = [source_step.index for source_step in program.specification.sources].index(step.index)
@@ -112,7 +111,7 @@ class SourceInstance:
         self.waiting_output: Callable[[], list[WaitingOutput]] = list
         self._unsent: list[OvertakenRows] = []  # what the barrier overtook from which it was restored
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
-        self._lateness_ms = program.lateness_ms
+        self._numbers = RecordNumbers(program.plan.carries(stage), self._number, has_lateness=program.lateness_ms > 0)
         self._clock = EventClock(
             step.source.max_out_of_order_ms,
             lateness_ms=program.lateness_ms,
@@ -137,16 +136,13 @@ class SourceInstance:
         )
         waits = self._pacer.paces or self._clock.sorts
         self._stamp = stamper(self._row_type) if waits or not (reader.stamps or has_steps) else None
-        is_simple = not (
-            waits or self._clock.advances_by_clock or self._validator.has_check or has_letters or has_steps
-        )
-        self._is_plain = is_simple and self._stamp is None and intake is None
+        needs_care = waits or self._clock.advances_by_clock or self._validator.has_check or has_letters or has_steps
+        self._is_plain = not needs_care and self._stamp is None and intake is None
         self._counts = SourceCounts(paced=self._pacer.paces)
-        self._sequence = 0
         self._exhausted = self._resends_watermark = False
         self._watermark: Position = START
         self._tap: RowTap | None = None
-        self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
+        self._may_be_late = program.lateness_ms > 0 or self._clock.keeps_late
 
     @property
     def reader(self) -> SourceReader:
@@ -217,10 +213,12 @@ class SourceInstance:
             wait = None if len(held) else wait
         # Rows get their numbers only now, so that rows which the intake dropped leave no gap.
         count = len(held)
-        order = self._numbered(times, held)
+        order = self._numbers.of(times, held)
         self._counts.records += count
         if self._may_be_late and count:
-            held, order = self._put_late_aside(as_rows(held), listed(order))
+            held, order, late = _put_late_aside(self._outbox, f"{self._name}/{LATE}", as_rows(held), listed(order))
+            self._counts.records -= late
+            self._counts.late += late
         self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
         letters: list[tuple[str, DeadLetter[Any]]] = [
             (f"{self._name}/{ERRORS}", letter) for letter in self._validator.bad.take_letters()
@@ -255,9 +253,9 @@ class SourceInstance:
         if times is None:
             return None
         last_ms = int(times[-1])
-        order = self._numbered(times, rows)
+        order = self._numbers.of(times, rows)
         self._counts.records += count
-        self._watermark = watermark = (last_ms, RECORD, self._number, self._sequence - 1, END)
+        self._watermark = watermark = (last_ms, RECORD, self._number, self._numbers.sequence - 1, END)
         if reading.drained and (number := self._fileno()) is not None:
             return Polled(Batch(rows, order, watermark, 0, None, b"", True), now_ns + IDLE_NS, False, number)
         return Polled(Batch(rows, order, watermark, 0, None, b"", True), None, False)
@@ -292,11 +290,7 @@ class SourceInstance:
         if self._clock.advances_by_clock and not self._exhausted:
             self._clock.pass_time(now_ns, wall_ns // 1_000_000, has_read=not read_nothing)
         if self._stamp is not None and len(held):
-            stamp = self._stamp
-            held = [
-                row._replace(row=stamp(row.row, wall_ns)) if type(row) is Late else stamp(row, wall_ns)
-                for row in as_rows(held)
-            ]
+            held = [_stamped(row, self._stamp, wall_ns) for row in as_rows(held)]
         return held, times, wait, read_nothing
 
     def send(self, batch: Batch, emit: Emit) -> None:
@@ -351,17 +345,15 @@ class SourceInstance:
 
     def statistics(self) -> InstanceStatistics:
         """Return the counts so far."""
-        waiting = len(self._clock.due) + len(self._clock.sorting)
-        counts = self._counted(waiting)
+        counts = self._counted(len(self._clock.due) + len(self._clock.sorting))
         if self._intake is not None:
             self._intake.add_counts_to(counts)
-        waiting = counts.waiting
         return InstanceStatistics(
             stage=self.stage,
             index=0,
             steps={self._name: StepCounts(counts.lines, counts.records, 0), **counts.steps},
             source=counts,
-            queued_rows=waiting,
+            queued_rows=counts.waiting,
             event_time=reached(self._watermark),
             finished=self.finished,
             sent=self._outbox.sent(),
@@ -388,7 +380,7 @@ class SourceInstance:
             (
                 counts,
                 self._clock.newest,
-                self._sequence,
+                self._numbers.sequence,
                 self._clock.arrivals,
                 waiting,
                 self._watermark,
@@ -410,17 +402,11 @@ class SourceInstance:
 
     def _restore_all_but_outbox(self, snapshot: bytes) -> SentState:
         """Restore everything but the outbox, and return the outbox's part."""
-        row = self._row_type
-        waiting = generic(
-            tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
-        )
-        reached = tuple[int, int] | None
-        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, SentState, reached)
-        read = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        read = _progress_decoder(self._row_type).decode(snapshot)
         (
             counts,
             self._clock.newest,
-            self._sequence,
+            self._numbers.sequence,
             self._clock.arrivals,
             (due, sorting, lates),
             self._watermark,
@@ -473,34 +459,10 @@ class SourceInstance:
             steps={} if self._steps is None else {n: msgspec.structs.replace(c) for n, c in self._steps.counts.items()},
         )
 
-    def _numbered(self, times: Any, held: Held) -> Any:
-        """Return what goes with the next rows; they get the next sequence numbers."""
-        first = self._sequence
-        self._sequence = last = first + len(held)
-        if self._carries == "rows":
-            return None
-        if self._carries == "times":
-            return times
-        if type(held) is not list and not self._lateness_ms:
-            return record_positions(times, self._number, first, len(held))
-        times = times if type(times) is list else listed(times)
-        columns = times, repeat(RECORD), repeat(self._number), range(first, last)
-        return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))
-
-    def _put_late_aside(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:
-        if not any(type(row) is Late for row in rows):
-            return rows, order
-        rows, order, aside, aside_order = separated(rows, order)
-        self._counts.records -= len(aside)
-        self._counts.late += len(aside)
-        self._outbox.put_aside(f"{self._name}/{LATE}", aside, aside_order)
-        return rows, order
-
     def _put_letters_aside(self, letters: list[tuple[str, DeadLetter[Any]]], last_ms: int | None) -> Position:
         """Put dead letters behind the records that were sent before them, at their time; return the new watermark."""
-        if last_ms is None:
-            last_ms = max(end_of_time(self._watermark)[0], BEFORE_ALL_MS)
-        order = self._numbered([last_ms] * len(letters), letters)
+        last_ms = max(end_of_time(self._watermark)[0], BEFORE_ALL_MS) if last_ms is None else last_ms
+        order = self._numbers.of([last_ms] * len(letters), letters)
         for (side, letter), at in zip(letters, repeat(None) if order is None else order, strict=False):
             self._outbox.put_aside(side, [letter], [at])
         return self._complete(last_ms)
@@ -509,10 +471,36 @@ class SourceInstance:
         """Return the watermark after records whose last one has this time (None: no records)."""
         if self.finished:
             return final_watermark(reached(self._watermark) if last_ms is None else last_ms)
-        watermark = self._watermark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+        watermark = (
+            self._watermark if last_ms is None else (last_ms, RECORD, self._number, self._numbers.sequence - 1, END)
+        )
         if self._clock.advances_by_clock and (self._intake is None or self._intake.is_empty):
             return max(watermark, self._clock.promise() or watermark)
         return watermark
+
+
+def _progress_decoder(row: Any) -> "msgspec.msgpack.Decoder[Any]":
+    """Return the decoder of a snapshot of a source with rows of this type."""
+    waiting = generic(
+        tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
+    )
+    reached = tuple[int, int] | None
+    kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, SentState, reached)
+    return msgspec.msgpack.Decoder(kind)
+
+
+def _stamped(row: Any, stamp: Callable[[Any, int], Any], wall_ns: int) -> Any:
+    """Return a row, late or not, with the time at which it was read."""
+    return row._replace(row=stamp(row.row, wall_ns)) if type(row) is Late else stamp(row, wall_ns)
+
+
+def _put_late_aside(outbox: Outbox, side: str, rows: list[Any], order: Any) -> tuple[list[Any], Any, int]:
+    """Return the rows without those that go to the side output of late ones, what goes with them, and the number of these."""
+    if not any(type(row) is Late for row in rows):
+        return rows, order, 0
+    rows, order, aside, aside_order = separated(rows, order)
+    outbox.put_aside(side, aside, aside_order)
+    return rows, order, len(aside)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -6,6 +6,7 @@ write is marked as unverified and halts no node, and the coordinator revokes it 
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -51,6 +52,10 @@ MAX_UNVERIFIED_CHECKS = 60
 
 MAX_MISSING_CHECKS = 3
 """Consecutive patrols without a record before a part counts as forgotten."""
+
+
+LAST_FIGURES_NS: Final = 600 * MILLISECOND
+"""Time for the last figures of instances that were stopped; their executors report every half second."""
 
 
 class ApplicationWatcher:
@@ -278,11 +283,14 @@ class ApplicationWatcher:
         hosted.is_committed, hosted.ended_by = True, reason
         self._finish_when_through(hosted)
         if not hosted.is_closing:
-            self._context.requests.begin(self._finish_without(hosted))
+            # Instances of a run that a user ended with a checkpoint do not end by themselves: only their figures may come.
+            ask_timeout = self._context.config.ask_timeout_ns
+            timeout_ns = min(ask_timeout, LAST_FIGURES_NS) if reason else ask_timeout
+            self._context.requests.begin(self._finish_without(hosted, Duration(timeout_ns)))
 
-    async def _finish_without(self, hosted: HostedApplication) -> None:
+    async def _finish_without(self, hosted: HostedApplication, timeout: Duration) -> None:
         """Finish a run without missing reports: a restarted host does not send them any more."""
-        await self._context.requests.pause(Duration(self._context.config.ask_timeout_ns))
+        await self._context.requests.pause(timeout)
         if hosted.is_closing:
             return
         figures = await self._figures.elsewhere(hosted)

@@ -36,7 +36,7 @@ def test_a_new_version_that_runs_is_the_end(tmp_path: Path) -> None:
         assert agent.asked == [Status("taxi")] * 3 + [Checkpoints("taxi", take=True)]
 
 
-def test_a_refused_stop_says_that_the_old_version_runs_on(tmp_path: Path) -> None:
+def test_a_refused_stop_leaves_the_old_version_running(tmp_path: Path) -> None:
     def reply(command: Any) -> list[Any]:
         return [ControlRefusal(0, "no node can keep it.")] if isinstance(command, Stop) else status("running")
 

@@ -126,7 +126,7 @@ class UpgradeRun:
                 self._start(client)
                 return None
             reason = str(status.get("reason", "")).rstrip(".")
-            raise CommandRefusedError(f"{task.name} v{status['version']} {state}: {reason}. {self.way_out}", FAILED)
+            raise CommandRefusedError(f"{task.name} v{status['version']} {state}: {reason}. {self.remedy}", FAILED)
         if state == "finished":
             return status
         if state == "deploying":
@@ -149,7 +149,7 @@ class UpgradeRun:
             )
 
     @property
-    def way_out(self) -> str:
+    def remedy(self) -> str:
         """Sentence about the state of a version that has ended."""
         name = self._task.checkpoint
         return (
@@ -186,7 +186,7 @@ class UpgradeRun:
         except (CommandRefusedError, ConfigurationError) as error:
             status = client.ask(Status(task.name))
             if status["version"] == task.version:
-                raise CommandRefusedError(f"{str(error).rstrip('.')}. {self.way_out}", FAILED) from None
+                raise CommandRefusedError(f"{str(error).rstrip('.')}. {self.remedy}", FAILED) from None
 
 
 def place_of(text: str) -> AgentPlace:
