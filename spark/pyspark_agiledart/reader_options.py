@@ -139,6 +139,10 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
     sink = texts.get("sink", "")
     if not sink:
         raise ConfigurationError("format('agiledart') needs the name of a sink log: .option('sink', 'clean-trips')")
+    if "*" in sink or "?" in sink:
+        raise ConfigurationError(
+            f"sink={sink}: a pattern names no log, because agents keep no list of all logs. Name them: sink=york,porto."
+        )
     if "tokenFile" in texts and "identityFile" in texts:
         raise ConfigurationError("tokenFile and identityFile both identify the reader; give only one.")
     return ReaderOptions(

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import SinkLogError
-from agiledart_sink_log.protocol import UNKNOWN_SINK, EndsReply, Fetched, Located
+from agiledart_sink_log.protocol import NOT_ALLOWED, UNKNOWN_SINK, EndsReply, Fetched, Located
 from pyspark_agiledart import DefaultSource, connection
 from pyspark_agiledart.batch_reader import BatchReader
 from pyspark_agiledart.reader_options import ReaderOptions
@@ -154,6 +154,21 @@ def test_rows_carry_their_origin(logs: Logs) -> None:
     logs.logs["porto"].fields = (("_log", FieldType("string")),)
     with pytest.raises(ConfigurationError, match="field _log of its own"):
         source(metadata="true").schema()
+
+
+def test_a_pattern_and_a_missing_grant_are_reported(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"sink=city-\*: a pattern names no log.*sink=york,porto"):
+        source(sink="city-*").schema()
+    asked = logs.logs["porto"]
+    monkeypatch.setattr(asked, "locate", lambda sink: _refuse())
+    monkeypatch.setattr(asked, "ends", lambda *arguments, **options: _refuse())
+    for read in (lambda: source().schema(), lambda: source().reader(source(sink="york").schema()).partitions()):
+        with pytest.raises(SinkLogError, match="The log porto: this grant is for another sink"):
+            read()
+
+
+def _refuse() -> Any:
+    raise SinkLogError("this grant is for another sink", NOT_ALLOWED)
 
 
 def test_many_small_ranges_share_tasks(logs: Logs) -> None:
