@@ -20,6 +20,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
 _MAX_DIGITS: Final = 40
+_FIRST_OF_NUMBERS: Final = frozenset("-0123456789")
 
 
 def reject_dict_rows(kind: str) -> None:
@@ -44,7 +45,7 @@ class DictLines:
         dialect: CsvDialect = RFC4180,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._dialect, self._note = dialect, note
+        self._dialect, self._note, self._nulls = dialect, note, dialect.nulls
         self._names: list[str] = []
         arguments = get_args(row_type)
         self._value: Callable[[str, str], Any] = self._inferred
@@ -96,12 +97,27 @@ class DictLines:
         return [{name: value(name, cell) for name, cell in zip(self._names, cells, strict=True) if name}]
 
     def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
-        return None
+        dialect, names, value = self._dialect, self._names, self._value
+        if b"\r" in data or not all(names) or (dialect.quote and dialect.quote_byte in data):
+            return None
+        width, delimiter, rows = len(names), dialect.delimiter, []
+        try:
+            for line in data.decode().split("\n"):
+                cells = line.split(delimiter)
+                if len(cells) == width and line.strip():
+                    rows.append(dict(zip(names, map(value, names, cells), strict=True)))
+                elif line.strip():
+                    return None
+        except (UnicodeDecodeError, MalformedError):
+            return None
+        return rows
 
     def _inferred(self, name: str, cell: str) -> str | int | float | None:
         """None, a number, or the text as it is."""
-        if cell in self._dialect.nulls:
+        if cell in self._nulls:
             return None
+        if cell[0] not in _FIRST_OF_NUMBERS:
+            return cell
         text = cell
         if self._dialect.decimal != ".":
             if "." in text:

@@ -77,6 +77,7 @@ class CsvDecoder:
         records = quoted_records(
             data if data.endswith(b"\n") else data + b"\n", self._options.dialect, is_end=True
         ).records
+        records = [record for record in records if record.text.strip("\r")] or records[:1]  # blank lines are no records
         parser = self._parser
         if len(records) > 1 and (headed := self._headed(records[0].text)) is not None:
             parser, records = headed, records[1:]

@@ -53,7 +53,7 @@ class HttpPoller:
         )
         self._seconds = quantity(connector, "poll", SPANS_MS, "10s") / 1_000
         self._max_body = number(connector, "max_bytes", DEFAULT_MAX_BODY_BYTES, 1, MAX_BODY_BYTES_LIMIT)
-        self._is_lined = connector.option("format", "json") in ("csv", "text", "raw")
+        self._is_lined = connector.option("format", "json") in ("text", "raw")
         self._member, self._cursor = connector.option("member"), connector.option("cursor")
         self._since = connector.option("since") or "since"
         if connector.option("since") and not self._cursor:

@@ -228,7 +228,7 @@ class PushReader:
         self.max_body = number(connector, "max_bytes", DEFAULT_MAX_BODY_BYTES, 1, MAX_BODY_BYTES_LIMIT)
         form = connector.option("format", "json")
         self._decoder = open_decoder(form, row_type, decoder_options(connector))
-        self._is_lined = form in ("csv", "text", "raw")
+        self._is_lined, self._is_csv = form in ("text", "raw"), form == "csv"
         self._token = secret(connector.option("credentials"), "the token") if connector.option("credentials") else ""
         self._examples = MalformedExamples()
         self.on_malformed = self._examples.on_malformed
@@ -384,11 +384,17 @@ class PushReader:
         return None
 
     def _rows_of(self, body: _PushedBody, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
-        is_lined = body.is_lined or self._is_lined
+        is_lined = (body.is_lined or self._is_lined) and not self._is_csv  # the lines of CSV are cut by its decoder
         payloads = [line for line in body.payload.split(b"\n") if line.strip()] if is_lined else [body.payload]
         before = sum(malformed.values())
+        place = f"POST {self.path}:"
         rows = decoded(
-            self._decoder, payloads, wall_ns, malformed, self._examples, lambda index: f"POST {self.path}:{index + 1}"
+            self._decoder,
+            payloads,
+            wall_ns,
+            malformed,
+            self._examples,
+            lambda index: place if self._is_csv else f"{place}{index + 1}",
         )
         body.good, body.malformed = len(rows), sum(malformed.values()) - before
         return rows
