@@ -266,7 +266,7 @@ def _how_to_allow(step: str, limits: str, number: int) -> str:
         return f" 1 to {MAX_PARALLELISM} are possible (one for each key group)."
     return (
         f" Submit it with --parallelism {step}={limits}, or call topology.scale({step!r}, {limits.replace('..', ', ')}):"
-        f" rows may then carry their positions, which costs {POSITIONS_COST}."
+        f" rows may then carry their positions, which costs {POSITIONS_COST}. With --upgrade the running one keeps its state."
     )
 
 

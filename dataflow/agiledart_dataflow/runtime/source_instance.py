@@ -98,9 +98,7 @@ class SourceInstance:
         step = program.steps(stage)[0]
         assert step.connector is not None
         assert step.source is not None
-        self.stage = stage
-        self.index = 0
-        self.finished = False
+        self.stage, self.index, self.finished = stage, 0, False
         self.file = step.connector.path if step.connector.kind in _OF_FILES else ""
         self._name = step.name
         self._row_type = program.output_type(stage)
