@@ -249,6 +249,11 @@ def lateness_is_judged_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecoveryHost, "read", decide_row)
 
 
+def overtaken_rows_are_not_saved(patch: pytest.MonkeyPatch) -> None:
+    """The rows that a barrier overtakes are in no snapshot."""
+    patch.setattr(PipelineEngine, "overtaken", lambda self, instance: ())
+
+
 def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
     """Replica nodes release everything up to the committed epoch."""
 
@@ -472,6 +477,7 @@ def epochs_are_written_while_idle(patch: pytest.MonkeyPatch) -> None:
 GIVEN = {"kinds": ("resign", "heal"), "steps": 8, "step_ms": 3_000}
 QUORUM_LOSS = {"kinds": ("lose-quorum", "heal"), "steps": 6, "step_ms": 3_000}
 
+SILENCES = {"kinds": ("silence", "kill", "restart"), "steps": 12, "step_ms": 3_000}
 LOST = {"kinds": ("lose", "heal"), "steps": 8, "step_ms": 4_000}
 
 RECOVERY_MUTANTS = [
@@ -498,6 +504,7 @@ RECOVERY_MUTANTS = [
     Mutant("one less than a majority", one_less_than_a_majority, "recovery", RIVALS, complaint="V"),
     Mutant("commit without SYNC", commit_without_sync, "recovery", OUTAGES, complaint="V3", is_slow=True),
     Mutant("lateness is judged again", lateness_is_judged_again, "recovery", OUTAGES, complaint="V3"),
+    Mutant("overtaken rows are not saved", overtaken_rows_are_not_saved, "scaling", SILENCES),
     Mutant("fragments go too early", fragments_go_too_early, "recovery", ROLLS, complaint="V"),
     Mutant("links go too early", links_go_too_early, "recovery", ROLLS),
     Mutant("a chain is not said", a_chain_is_not_said, "recovery", ROLLS, complaint="V"),

@@ -25,7 +25,7 @@ from agiledart_recovery.wire.register_value import (
     RunState,
 )
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.pipeline_messages import PipelineRow
+from agiledart_simulation.pipeline.pipeline_messages import PipelineRow, source_state
 from agiledart_simulation.pipeline.recovery_host import RecoveryHost
 from agiledart_simulation.pipeline.tables import (
     JOINED_INDEX,
@@ -272,7 +272,7 @@ class RecoveryLedger:
         saved_states = (*value.saved, *(value.before if value.fallback_checkpoint is not None else ()))
         positions: dict[InstanceId, int] = {}
         for saved in saved_states:
-            position = int(saved.position or b"0")
+            position = source_state(saved.position).position
             positions[saved.instance] = min(position, positions.get(saved.instance, position))
         for node, disk in self._disks.items():
             for instance, log in disk.logs.items():

@@ -67,6 +67,14 @@ class InstanceEngine(Protocol):
         """Note that no input is left."""
         ...
 
+    def is_blocked(self, instance: InstanceId) -> bool:
+        """Return whether too many rows of an instance wait for credit."""
+        ...
+
+    def released(self, stage: "VirtualStage", source: InstanceId) -> None:
+        """Note that rows of an input were released."""
+        ...
+
     def broken(self, reason: str) -> None:
         """Report that this attempt cannot continue here."""
         ...
@@ -92,7 +100,7 @@ class VirtualSource:
 
     def pump(self) -> None:
         """Send the next row, or the end."""
-        if self.has_ended:
+        if self.has_ended or self.engine.is_blocked(self.instance):
             return
         row = self.engine.read(self.mine, self.position)
         if row is None:
@@ -145,7 +153,11 @@ def send_all(engine: InstanceEngine, plan: Plan, source: InstanceId, body: Pipel
 
 @dataclass
 class VirtualInput:
-    """One input: its watermark, its waiting rows, its last barrier and the watermark at each barrier."""
+    """One input: its watermark, its waiting rows, its last barrier and the watermark at each barrier.
+
+    Attributes:
+        frames: last position of each frame whose rows are not all released; `released`: number of the others.
+    """
 
     watermark: Position = START
     queue: list[PipelineRow] = field(default_factory=list)
@@ -153,6 +165,8 @@ class VirtualInput:
     cuts: dict[int, Position] = field(default_factory=dict)
     ended: bool = False
     closed: int = 0
+    frames: list[Position] = field(default_factory=list)
+    released: int = 0
 
 
 class VirtualStage:
@@ -166,7 +180,8 @@ class VirtualStage:
         self.others = dict(memory.others)
         self.floor = memory.frontier
         self.out_watermark = memory.frontier if memory.frontier != END else START
-        self.passed = passed
+        self.passed = self.wanted = passed
+        self.early_until = 0  # frames before this barrier of a change count as released
         self.changes: dict[int, Plan | None] = {}
         self.has_ended = self.has_stopped = False
         self.inputs: dict[InstanceId, VirtualInput] = {}
@@ -191,9 +206,12 @@ class VirtualStage:
                 self.engine.broken(f"two requests under epoch {body.epoch}")
                 return
             if body.after is not None:
+                self.early_until = body.epoch
                 self._end_channel(source, body, body.after)
         else:
             inlet.queue.extend(row for row in body.rows if row.at > self.frontier)
+            if body.rows:
+                inlet.frames.append(body.rows[-1].at)
             inlet.watermark = max(inlet.watermark, body.watermark)
             inlet.ended |= body.watermark == END
         self.advance()
@@ -220,24 +238,44 @@ class VirtualStage:
         while not self.has_stopped:
             open_inputs = [stage_input for stage_input in self.inputs.values() if not stage_input.ended]
             at = [stage_input.passed for stage_input in open_inputs]
-            low = min(at) if at else max((stage_input.passed for stage_input in self.inputs.values()), default=0)
-            self.work()
-            if low <= self.passed:
+            # Where all inputs have ended, no channel brings a barrier, and the stage begins it.
+            low = min(at) if at else max(self.wanted, *(stage_input.passed for stage_input in self.inputs.values()))
+            if not self.engine.is_blocked(self.instance):
+                self.work()
+            if low <= self.passed or (self._moves(self.changes.get(self.passed + 1)) and self._has_released):
                 break
             self.barrier(self.passed + 1)
         if (
             not self.has_stopped
             and not self.has_ended
             and all(stage_input.ended for stage_input in self.inputs.values())
+            and not self._has_released
         ):
             self.has_ended = True
             self.engine.stage_ended(self)
 
+    @property
+    def _least(self) -> Position:
+        """Position up to which rows may be released."""
+        low = min((stage_input.watermark for stage_input in self.inputs.values()), default=self.frontier)
+        return max(self.frontier, low)
+
+    @property
+    def _has_released(self) -> bool:
+        """Return whether the frontier may advance, which waits for credit of the outputs."""
+        return self._least > self.frontier
+
+    def released_frames(self, source: InstanceId) -> int:
+        """Return how many frames of an input need no credit any more."""
+        inlet = self.inputs.get(source)
+        if inlet is None:
+            return 0
+        is_early = self.early_until and self.early_until not in inlet.cuts
+        return inlet.released + (len(inlet.frames) if is_early else 0)
+
     def work(self) -> None:
         """Release rows up to the least watermark."""
-        upto = max(
-            self.frontier, min((stage_input.watermark for stage_input in self.inputs.values()), default=self.frontier)
-        )
+        upto = self._least
         ready = [row for row in self.pool if row.at <= upto]
         self.pool = [row for row in self.pool if row.at > upto]
         for stage_input in self.inputs.values():
@@ -255,6 +293,12 @@ class VirtualStage:
                 made.append(
                     PipelineRow(row.at, row.number, row.salt, (*row.counts, self.counts[group] + OTHERS * joined_count))
                 )
+        for source, stage_input in self.inputs.items():
+            count = sum(at <= upto for at in stage_input.frames)
+            if count:
+                del stage_input.frames[:count]
+                stage_input.released += count
+                self.engine.released(self, source)
         if upto > self.frontier:
             self.frontier = upto
             # The end itself leaves behind the last barrier, see `stage_ended`.
@@ -286,6 +330,7 @@ class VirtualStage:
         self.has_stopped = moves
         self.engine.stage_barrier(self, epoch, self.previous_state() if moves else self.memory(epoch), after)
         self.plan = after or self.plan
+        self.early_until = 0 if after is not None else self.early_until
         for source in [source for source, stage_input in self.inputs.items() if 0 < stage_input.closed <= epoch]:
             self.pool += self.inputs.pop(source).queue
 
@@ -349,4 +394,5 @@ def joined(
                 (inlet.watermark for inlet in known.values() if inlet.source.stage == source.stage), default=frontier
             )
             inlets[source] = known.get(source, InputPosition(source, low, epoch, False))
-    return InstanceState(counts, frontier, tuple(held), tuple(inlets.values()), others)
+    sent = parts[0].sent if plan is None and len(parts) == 1 else ()  # its own, so a barrier without a change
+    return InstanceState(counts, frontier, tuple(held), tuple(inlets.values()), others, sent)

@@ -1,11 +1,15 @@
 """Engine of one attempt of a run on one virtual node: its instances, and channels that lose nothing while both ends live.
 
-A channel numbers its frames, and resends unacknowledged ones. Frames of another attempt are dropped. A frame for an instance
-that is not there, or from a sender that no barrier has announced, is not acknowledged, so it comes again: that is how it waits.
+A channel numbers its frames, and resends unacknowledged ones. It has credit for a few frames with rows that the receiver has not
+released. Further rows wait at the sender, and a barrier without a change overtakes them. Frames of another attempt are dropped. A
+frame for an instance that is not there, or from a sender that no barrier has announced, is not acknowledged, so it comes again:
+that is how it waits.
 """
 
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from agiledart_kernel.codec import encode
 from agiledart_kernel.instants import MILLISECOND, Instant
@@ -26,12 +30,19 @@ from agiledart_simulation.pipeline.pipeline_messages import (
     PipelineRow,
     PipelineRows,
     Position,
+    SentRows,
+    source_state,
 )
 from agiledart_simulation.pipeline.tables import JOINED, is_shared, joins, owned, tables_of
 
 _RESEND_NS = 300 * MILLISECOND
 _WINDOW = 32
 _ROWS_A_PUMP = 8
+_CREDIT = 6
+"""Frames with rows that the receiver may hold."""
+_BOUND = 4
+"""Bodies that may wait for credit before their sender pauses."""
+_ACKNOWLEDGE_NS = 1_000 * MILLISECOND
 
 
 class EngineHost(Protocol):
@@ -102,10 +113,16 @@ class EngineHost(Protocol):
 
 
 class OutputChannel:
-    """Channel from one instance to another."""
+    """Channel from one instance to another.
+
+    Attributes:
+        waiting: bodies that are not sent, in order.
+        row_frames: frames with rows that were sent; `released`: those of them that the receiver has released.
+    """
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number = self.row_frames = self.released = 0
+        self.waiting: list[PipelineRows | Barrier] = []
         self.unacknowledged: list[PipelineFrame] = []
         self.quiet_since = 0
 
@@ -144,12 +161,16 @@ class PipelineEngine:
         self._outlets: dict[tuple[InstanceId, InstanceId], OutputChannel] = {}
         self._taken: dict[tuple[InstanceId, InstanceId], int] = {}
         self._base = entry.base
+        self._acknowledged_at = host.now
         self.waiting: dict[bytes, PreparedGeneration] = {}
         positions = {saved.instance: saved.position for saved in entry.saved}
+        for instance, memory in memories.items():
+            self._resume(instance, memory.sent)
         for mine in entry.assignments:
             if mine.role is InstanceRole.SOURCE:
-                position = int(positions.get(mine.instance, b"") or b"0")
-                self.sources[mine.instance] = VirtualSource(self, mine, self.plan, position, entry.base)
+                state = source_state(positions.get(mine.instance, b""))
+                self._resume(mine.instance, state.sent)
+                self.sources[mine.instance] = VirtualSource(self, mine, self.plan, state.position, entry.base)
             else:
                 memory = memories.get(mine.instance, InstanceState({}, START, ()))
                 self.stages[mine.instance] = VirtualStage(self, mine, self.plan, memory, entry.base)
@@ -157,15 +178,58 @@ class PipelineEngine:
     # ---- channels
 
     def send(self, source: InstanceId, target: InstanceId, body: PipelineRows | Barrier) -> None:
-        """Send a body; the channel repeats it until it is acknowledged."""
+        """Send a body when there is credit; the channel repeats it until it is acknowledged."""
         outlet = self._outlets.setdefault((source, target), OutputChannel())
+        if isinstance(body, Barrier):
+            self.learn(body.after)
+            if body.after is None and not any(isinstance(waiting, Barrier) for waiting in outlet.waiting):
+                if outlet.waiting:
+                    self.host.reached("rows overtaken")
+                    body = Barrier(body.epoch, START, None)
+                self._send_frame(source, target, outlet, body)
+                return
+        outlet.waiting.append(body)
+        self._send_waiting(source, target, outlet)
+
+    def _send_waiting(self, source: InstanceId, target: InstanceId, outlet: OutputChannel) -> None:
+        """Send what has credit; the end of the input needs none."""
+        ends = any(isinstance(body, PipelineRows) and body.watermark == END for body in outlet.waiting)
+        while outlet.waiting:
+            body = outlet.waiting[0]
+            has_rows = isinstance(body, PipelineRows) and len(body.rows) > 0
+            if has_rows and not ends and outlet.row_frames - outlet.released >= _CREDIT:
+                return
+            outlet.waiting.pop(0)
+            outlet.row_frames += has_rows
+            self._send_frame(source, target, outlet, body)
+
+    def _resume(self, instance: InstanceId, sent: SentRows) -> None:
+        """Let the rows leave first that the barrier overtook from which this attempt begins."""
+        for target, bodies in sent:
+            self._outlets.setdefault((instance, target), OutputChannel()).waiting += bodies
+
+    def is_blocked(self, instance: InstanceId) -> bool:
+        """Return whether too many rows of an instance wait for credit."""
+        return any(
+            source == instance and len(outlet.waiting) >= _BOUND for (source, _), outlet in self._outlets.items()
+        )
+
+    def overtaken(self, instance: InstanceId) -> SentRows:
+        """Return what a barrier without a change overtakes in the channels of an instance."""
+        return tuple(
+            (target, tuple(body for body in outlet.waiting if isinstance(body, PipelineRows)))
+            for (source, target), outlet in self._outlets.items()
+            if source == instance and outlet.waiting and not any(isinstance(body, Barrier) for body in outlet.waiting)
+        )
+
+    def _send_frame(
+        self, source: InstanceId, target: InstanceId, outlet: OutputChannel, body: PipelineRows | Barrier
+    ) -> None:
         outlet.number += 1
         frame = PipelineFrame(self.attempt, source, target, outlet.number, body)
         if not outlet.unacknowledged:
             outlet.quiet_since = self.host.now
         outlet.unacknowledged.append(frame)
-        if isinstance(body, Barrier):
-            self.learn(body.after)
         if len(outlet.unacknowledged) <= _WINDOW:
             self.host.send(self.where[target], frame)
 
@@ -181,18 +245,39 @@ class PipelineEngine:
                 outlet.quiet_since = self.host.now
                 for frame in outlet.unacknowledged[:_WINDOW]:
                     self.host.send(self.where[target], frame)
+        if (
+            self.host.now - self._acknowledged_at > _ACKNOWLEDGE_NS
+        ):  # an acknowledgement may be lost, and credit with it
+            self._acknowledged_at = self.host.now
+            for source, target in self._taken:
+                self._acknowledge(source, target)
+
+    def _acknowledge(self, source: InstanceId, target: InstanceId) -> None:
+        stage, taken = self.stages.get(target), self._taken.get((source, target), 0)
+        if stage is not None and source in self.where:
+            ack = FrameAck(self.attempt, source, target, taken, stage.released_frames(source))
+            self.host.send(self.where[source], ack)
+
+    def released(self, stage: VirtualStage, source: InstanceId) -> None:
+        """Give credit back for released rows."""
+        self._acknowledge(source, stage.instance)
 
     def on_ack(self, ack: FrameAck) -> None:
         """Take an acknowledgement."""
         outlet = self._outlets.get((ack.source, ack.target))
         if outlet is None or not self.is_current_attempt(ack.attempt):
             return
+        outlet.released = max(outlet.released, ack.released)
         before = len(outlet.unacknowledged)
         outlet.unacknowledged = [frame for frame in outlet.unacknowledged if frame.number > ack.number]
         if len(outlet.unacknowledged) < before:
             outlet.quiet_since = self.host.now
             for frame in outlet.unacknowledged[_WINDOW - (before - len(outlet.unacknowledged)) : _WINDOW]:
                 self.host.send(self.where[ack.target], frame)
+        if outlet.waiting:
+            self._send_waiting(ack.source, ack.target, outlet)
+            if (stage := self.stages.get(ack.source)) is not None:
+                stage.advance()
 
     def is_current_attempt(self, attempt: int) -> bool:
         """Return whether frames of an attempt are accepted: the fence of the data path."""
@@ -210,7 +295,9 @@ class PipelineEngine:
                 self.learn(frame.body.after)
             self.stages[frame.target].take(frame.source, frame.body)
         if frame.number <= self._taken.get(key, 0):
-            self.host.send(sender, FrameAck(frame.attempt, *key, self._taken[key]))
+            stage = self.stages.get(frame.target)
+            released = 0 if stage is None else stage.released_frames(frame.source)
+            self.host.send(sender, FrameAck(frame.attempt, *key, self._taken[key], released))
 
     def _takes(self, frame: PipelineFrame) -> bool:
         stage = self.stages.get(frame.target)
@@ -278,6 +365,8 @@ class PipelineEngine:
     def pump(self) -> None:
         """Let sources read, and channels resend."""
         if self.is_started:
+            for (instance, target), outlet in self._outlets.items():
+                self._send_waiting(instance, target, outlet)
             for source in list(self.sources.values()):
                 before = -1
                 for _ in range(_ROWS_A_PUMP):
@@ -289,9 +378,17 @@ class PipelineEngine:
         self.resend()
 
     def barrier(self, epoch: int, after: Plan | None) -> None:
-        """Let sources send a barrier."""
+        """Let sources send a barrier, and stages whose inputs have ended; behind a change merges release early."""
         self.is_started = True
         self.learn(after)
+        for stage in list(self.stages.values()):
+            if after is None:
+                stage.wanted = max(stage.wanted, epoch)
+                stage.advance()
+            elif stage.passed < epoch:
+                stage.early_until = epoch
+                for input_source in stage.inputs:
+                    self._acknowledge(input_source, stage.instance)
         for source in self.sources.values():
             source.barrier(epoch, after)
 
@@ -317,6 +414,8 @@ class PipelineEngine:
         if stage.mine.role is InstanceRole.SINK:
             self._flush(stage, checkpoint, memory, after, has_ended=False)
             return
+        if after is None:
+            memory = msgspec.structs.replace(memory, sent=self.overtaken(stage.instance))
         send_all(self, stage.plan, stage.instance, Barrier(epoch, stage.out_watermark, after))
         self.host.store_snapshot(self, stage, checkpoint, encode(memory), after, has_ended=False)
 

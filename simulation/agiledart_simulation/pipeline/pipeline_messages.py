@@ -47,10 +47,15 @@ class InputPosition(msgspec.Struct, frozen=True, array_like=True):
     ended: bool
 
 
+SentRows = tuple[tuple[InstanceId, tuple[PipelineRows, ...]], ...]
+"""Bodies that wait for credit in the channels of one instance, by their targets."""
+
+
 class InstanceState(msgspec.Struct, frozen=True, array_like=True):
     """State of an instance: a count for each of its groups, frontier, rows that wait; an old instance's inputs, too.
 
     Used as a snapshot; at the barrier of a change, for the hand-over. `others`: of a stage that joins, see `tables.joins`.
+    `sent`: rows that the barrier of the snapshot overtook.
     """
 
     counts: dict[int, int]
@@ -58,6 +63,22 @@ class InstanceState(msgspec.Struct, frozen=True, array_like=True):
     held: tuple[PipelineRow, ...]
     inlets: tuple[InputPosition, ...] = ()
     others: dict[int, int] = {}
+    sent: SentRows = ()
+
+
+class SourceState(msgspec.Struct, frozen=True, array_like=True):
+    """Position of a source, and the rows that the barrier overtook there."""
+
+    position: int = 0
+    sent: SentRows = ()
+
+
+_SOURCE_STATE: msgspec.msgpack.Decoder[SourceState] = msgspec.msgpack.Decoder(SourceState)
+
+
+def source_state(position: bytes) -> SourceState:
+    """Return the state of a source in its saved position; empty: the beginning."""
+    return _SOURCE_STATE.decode(position) if position else SourceState()
 
 
 class PipelineFrame(Message, frozen=True, gc=False, tag=900):
@@ -71,9 +92,10 @@ class PipelineFrame(Message, frozen=True, gc=False, tag=900):
 
 
 class FrameAck(Message, frozen=True, gc=False, tag=901):
-    """Acknowledgement of all frames up to this number."""
+    """Acknowledgement of all frames up to this number, and of so many frames whose rows are released."""
 
     attempt: int
     source: InstanceId
     target: InstanceId
     number: int
+    released: int = 0

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Protocol
 
+import msgspec
+
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send, SetTimer, TimerFired
@@ -28,6 +30,8 @@ from agiledart_simulation.pipeline.pipeline_messages import (
     PipelineFrame,
     PipelineRow,
     Position,
+    SourceState,
+    source_state,
 )
 from agiledart_simulation.pipeline.snapshot_chains import SnapshotChains, WrongChain, built, whole
 from agiledart_simulation.pipeline.tables import JOINED, is_shared, owned, tables_of
@@ -352,7 +356,7 @@ class RecoveryHost:
         for saved in value.saved:
             log = disk.logs.get(saved.instance)
             if log is not None and saved.position:
-                log.trimmed = max(log.trimmed, int(_read_again_from(value, saved)))
+                log.trimmed = max(log.trimmed, source_state(_read_again_from(value, saved)).position)
             self.chains.committed(saved.instance, saved.checkpoint)
         if self.engine is not None:
             self.engine.committed(value.plan)
@@ -399,7 +403,8 @@ class RecoveryHost:
         has_ended: bool,
     ) -> None:
         """Prepare a source when its log is on the disk up to its barrier."""
-        saved = SavedState(source.instance, (), str(source.position).encode())
+        state = SourceState(source.position, engine.overtaken(source.instance))
+        saved = SavedState(source.instance, (), msgspec.msgpack.encode(state))
         event = PinnedInstancePrepared(engine.run, source.instance, checkpoint, saved, 0, after, True, has_ended)
         self.world.write(self, self._sync(), event)
 
@@ -484,10 +489,7 @@ class RecoveryHost:
 def _read_again_from(value: RegisterValue, saved: SavedState) -> bytes:
     """Return the position up to which a log may be trimmed. Where the run may roll back, the previous epoch needs it, too."""
     saved_states = value.before if value.fallback_checkpoint is not None else value.saved
-    return (
-        next((saved_state.position for saved_state in saved_states if saved_state.instance == saved.instance), b"")
-        or b"0"
-    )
+    return next((saved_state.position for saved_state in saved_states if saved_state.instance == saved.instance), b"")
 
 
 class _AttemptEntered(Event, frozen=True, gc=False):

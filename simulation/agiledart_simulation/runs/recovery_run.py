@@ -472,6 +472,7 @@ _COUNTED = tuple(_COUNTED_AS)
 
 REACHED = (
     "lost tail",
+    "rows overtaken",
     "attempt",
     "commit",
     "aborted",
@@ -499,6 +500,7 @@ REACHED_BY_SCALING = (
     *("attempt", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
     *("change done", "change let-go", "change rolled-back", "three stages", "join handed", "shared state handed"),
     "applied to preloaded state",
+    "rows overtaken",
     *(
         f"{role} died while {step}"
         for role in ("coordinator", "old", "new")
