@@ -124,7 +124,7 @@ class InlineHost:
             self._watch(name, instance)
 
     def _waiting_output(self, stage: int, member: int) -> list[WaitingOutput]:
-        """What a barrier would overtake now."""
+        """The rows that a barrier would overtake now, by channel."""
         waiting = []
         for (edge, source, target), channel in self._channels.items():
             if source == member and self.program.plan.edges[edge].source == stage:

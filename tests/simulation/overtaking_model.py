@@ -382,8 +382,7 @@ def expected(world: World) -> list[Any]:
 def faults(seed: int, bugs: frozenset[str] = frozenset(), steps: int = 2_500) -> list[str]:
     """Run one seed and return what is wrong with it; half of the seeds have a quiet source that never reads a row.
 
-    A run that is told no rows lasts until its steps are over and must commit epochs all the time. The other ones must end with
-    each row once, in order.
+    Epochs must go on while the source is quiet. Then it reads on, and every run must end with each row once, in order.
     """
     silent = seed % 2 == 0
     world = World(seed, bugs, silent=silent)

@@ -32,7 +32,7 @@ def inputs_that_may_wait(specification: Specification) -> list[WaitingInputs]:
     plan = plan_stages(specification)
     live: dict[int, dict[str, StepSpecification]] = {}  # stage → live sources of its rows
     warned: set[int] = set()
-    found = []
+    waiting: list[WaitingInputs] = []
     for stage in plan.stages:
         head = specification.steps[stage.steps[0]]
         incoming = plan.incoming(stage.index)
@@ -46,8 +46,8 @@ def inputs_that_may_wait(specification: Specification) -> list[WaitingInputs]:
             warned.add(stage.index)
         elif merges and len(sources) > 1 and without:
             warned.add(stage.index)
-            found.append(WaitingInputs(head.name, list(sources), without))
-    return found
+            waiting.append(WaitingInputs(head.name, list(sources), without))
+    return waiting
 
 
 def _is_live(source: StepSpecification) -> bool:

@@ -163,7 +163,7 @@ class SendingChannel:
             self._keep_end_back()
             self._pending.append(batch)
         else:
-            # What is overtaken lies behind the barrier for the receiver, so the barrier promises nothing then.
+            # For the receiver the overtaken rows lie behind the barrier, so the barrier promises nothing then.
             promised = START if self._waits else batch.watermark
             self._barriers.append(Batch([], None, promised, batch.barrier, overtakes=True))
             if promised is START:

@@ -111,7 +111,7 @@ class Instance:
         self.final_snapshot: SnapshotParts | None = None
         self.on_stop = self.on_save = _do_nothing
         self.waiting_output: Callable[[], list[WaitingOutput]] = list
-        self._unsent: list[OvertakenRows] = []  # what the barrier overtook from which it was restored
+        self._unsent: list[OvertakenRows] = []  # rows that the barrier overtook from which it was restored
         self.change_passed = False
         self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)

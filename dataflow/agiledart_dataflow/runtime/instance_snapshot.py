@@ -1,4 +1,4 @@
-"""Snapshots of instances as bytes: what entered, the state, what left, the watermark, and the counts of the steps."""
+"""Snapshots of instances as bytes: inbox, state, outbox, watermark, and the counts of the steps."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, overload

@@ -29,7 +29,7 @@ class WaitingOutput(NamedTuple):
 
 
 class OvertakenRows(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What waited in one channel, in a snapshot.
+    """Rows that waited in one channel, in a snapshot.
 
     Args:
         edge, target: the channel.
@@ -63,7 +63,7 @@ class SentState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def encoded_rows(outputs: Iterable[WaitingOutput], codec: Callable[[int], BatchCodec]) -> list[OvertakenRows]:
-    """Return what waits in channels, for a snapshot. Raises the errors of `BatchCodec.encode`."""
+    """Encode the rows that wait in channels, for a snapshot. Raises the errors of `BatchCodec.encode`."""
     return [
         OvertakenRows(
             edge,
@@ -77,7 +77,7 @@ def encoded_rows(outputs: Iterable[WaitingOutput], codec: Callable[[int], BatchC
 
 
 def decoded_rows(saved: Iterable[OvertakenRows], codec: Callable[[int], BatchCodec]) -> list[WaitingOutput]:
-    """Return what waited in channels. Raises RemoteProtocolError for bytes that are no batch."""
+    """Decode the rows that waited in channels. Raises RemoteProtocolError for bytes that are no batch."""
     return [
         WaitingOutput(entry.edge, entry.target, list(map(codec(entry.edge).decode, entry.frames)), entry.watermark)
         for entry in saved

@@ -107,7 +107,7 @@ class SourceInstance:
         self._number = [source_step.index for source_step in program.specification.sources].index(step.index)
         self._codec = program.codec
         self.waiting_output: Callable[[], list[WaitingOutput]] = list
-        self._unsent: list[OvertakenRows] = []  # what the barrier overtook from which it was restored
+        self._unsent: list[OvertakenRows] = []  # rows that the barrier overtook from which it was restored
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._numbers = RecordNumbers(program.plan.carries(stage), self._number, has_lateness=program.lateness_ms > 0)
         self._clock = EventClock(

@@ -205,8 +205,8 @@ class PipelineEngine:
 
     def _resume(self, instance: InstanceId, sent: SentRows) -> None:
         """Let the rows leave first that the barrier overtook from which this attempt begins."""
-        for target, bodies in sent:
-            self._outlets.setdefault((instance, target), OutputChannel()).waiting += bodies
+        for target, waiting in sent:
+            self._outlets.setdefault((instance, target), OutputChannel()).waiting += waiting
 
     def is_blocked(self, instance: InstanceId) -> bool:
         """Return whether too many rows of an instance wait for credit."""
