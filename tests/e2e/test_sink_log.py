@@ -36,7 +36,7 @@ def client(
     )
 
 
-def submit(agent: AgentProcess, name: str, source: str, sink: str) -> None:
+def submit(agent: AgentProcess, name: str, source: str, sink: str, *options: str) -> None:
     ran = cli(
         "submit",
         ENTRY,
@@ -48,6 +48,7 @@ def submit(agent: AgentProcess, name: str, source: str, sink: str) -> None:
         f"report={sink}",
         "--agent",
         str(agent.state_dir),
+        *options,
     )
     assert ran.returncode == 0, ran.stderr
 
@@ -162,7 +163,7 @@ def test_a_killed_run_restarts_elsewhere_and_its_log_is_read_on() -> None:
     source = "taxi:?count=20000&speed=600"
     with mesh(3) as made:
         a1, a2, a3 = made.agents
-        submit(a1, "stream", f"{source}@a3", "log:stream@a2")
+        submit(a1, "stream", f"{source}@a3", "log:stream@a2", "--delivery", "at-most-once")
         with client([a1, a3], a1, agent_timeout_s=60.0) as reader:
             rows: list[Any] = []
             after: dict[int, int] = {}
