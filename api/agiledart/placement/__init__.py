@@ -7,7 +7,7 @@ print(result.evaluation.value, result.document()["placement"])
 """
 
 from agiledart.placement.comparing import Comparison, compare
-from agiledart.placement.loading import load_network, load_topology, save_document
+from agiledart.placement.loading import load_network, load_topologies, load_topology, save_document
 from agiledart.placement.running import PlacementOptions, PlacementResult, place
 from agiledart_placement.evaluation.evaluator import Evaluation, PlacementMetrics, evaluate
 from agiledart_placement.files.network_file import NetworkDescription, network_document, read_network
@@ -43,6 +43,7 @@ __all__ = [
     "evaluate",
     "joined_request",
     "load_network",
+    "load_topologies",
     "load_topology",
     "network_document",
     "place",

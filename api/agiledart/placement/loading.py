@@ -9,7 +9,16 @@ from typing import Any
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_placement.files.document_reader import parse_json
 from agiledart_placement.files.network_file import NetworkDescription, node_id_of_name, read_network
+from agiledart_placement.files.routed_network import routed
 from agiledart_placement.files.topology_file import TopologyDescription, read_topology
+from agiledart_placement.files.topology_zoo import read_gml, read_graphml, read_topohub
+from agiledart_placement.files.yafs import (
+    is_yafs_applications,
+    is_yafs_network,
+    least_instructions,
+    read_yafs_applications,
+    read_yafs_network,
+)
 from agiledart_placement.problem.network_view import TableNetwork
 from agiledart_placement.problem.request import HostState
 
@@ -21,16 +30,26 @@ def load_network(path: str | Path, capacity: Mapping[str, float] | None = None) 
     """Return the network of a file.
 
     Args:
-        path: JSON, or measured round trips as `agiledart simulate --latencies` reads them.
+        path: JSON of this project, of YAFS or of topohub; GraphML or GML of the Topology Zoo; or measured round trips, as
+            `agiledart simulate --latencies` reads them.
         capacity: capacity of every node of a file that has none; None: unlimited.
 
     Raises:
         ConfigurationError: the file cannot be read; the message names the place and the value.
     """
     file = Path(path)
-    if file.suffix == ".json":
-        return read_network(_json(file), str(path))
-    return measured_network(file, capacity)
+    if file.suffix == ".graphml":
+        return routed(read_graphml(read_bytes(file), str(path)), capacity)
+    if file.suffix == ".gml":
+        return routed(read_gml(_text(file), str(path)), capacity)
+    if file.suffix != ".json":
+        return measured_network(file, capacity)
+    document = _json(file)
+    if is_yafs_network(document):
+        return routed(read_yafs_network(document, str(path)), capacity)
+    if isinstance(document, dict) and "format" not in document and "nodes" in document:
+        return routed(read_topohub(document, str(path)), capacity)
+    return read_network(document, str(path))
 
 
 def measured_network(
@@ -58,6 +77,32 @@ def table_network(
 def load_topology(path: str | Path) -> TopologyDescription:
     """Return the topology of a JSON file. Raises ConfigurationError with the place and the value."""
     return read_topology(_json(Path(path)), str(path))
+
+
+def load_topologies(path: str | Path, network: str | Path | None = None) -> list[TopologyDescription]:
+    """Return the topology of a JSON file, or all applications of an `appDefinition.json` of YAFS.
+
+    Args:
+        path: the file.
+        network: `network.json` of YAFS, for the speed of its nodes; None or another file: modules take no time.
+
+    Raises:
+        ConfigurationError: the file, the place and the value.
+    """
+    document = _json(Path(path))
+    if not is_yafs_applications(document):
+        return [read_topology(document, str(path))]
+    least = 0.0
+    if network is not None and Path(network).suffix == ".json":
+        least = least_instructions(_json(Path(network)))
+    return read_yafs_applications(document, str(path), least)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: it is no text in UTF-8.") from None
 
 
 def load_document(path: str | Path) -> Any:

@@ -26,6 +26,7 @@ class NetworkDescription:
         ids: name → id.
         view: links.
         headroom: share of every capacity that stays free.
+        notes: remarks about the file for the user.
     """
 
     file: str
@@ -33,6 +34,7 @@ class NetworkDescription:
     ids: Mapping[str, NodeId]
     view: TableNetwork
     headroom: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 def node_id_of_name(name: str) -> NodeId:

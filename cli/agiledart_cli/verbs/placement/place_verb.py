@@ -87,16 +87,17 @@ def _write_example() -> int:
 def _request(options: dict[str, Any]) -> Any:
     from dataclasses import replace
 
-    from agiledart.placement.loading import load_document, load_network, load_topology
+    from agiledart.placement.loading import load_document, load_network, load_topologies
     from agiledart_cli.verbs.placement.option_values import amounts
     from agiledart_placement.files.result_file import read_start
     from agiledart_placement.files.topology_file import joined_request
     from agiledart_placement.problem.problem import Problem
 
     network = load_network(options["network"], amounts("--capacity", options["capacity"]))
-    request = joined_request(
-        network, [load_topology(file) for file in options["topologies"]], is_exclusive=options["exclusive"]
-    )
+    for note in network.notes:
+        print_message(f"note: {note}", colour=WATCH)
+    topologies = [topology for file in options["topologies"] for topology in load_topologies(file, options["network"])]
+    request = joined_request(network, topologies, is_exclusive=options["exclusive"])
     if options["start"]:
         start = read_start(load_document(options["start"]), options["start"], network, Problem(request))
         request = replace(request, start=start)
@@ -170,3 +171,38 @@ def _check(strategy: str | None) -> int:
         )
         is_right &= finding.passed is not False
     return 0 if is_right else 1
+
+
+@place.command(short_help="Convert files of other tools to those of `place`.")
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT")
+def convert(source: str, target: str) -> int:
+    """Convert a network or a topology to the files of `agiledart place`.
+
+    IN is a network of the Topology Zoo (.graphml, .gml), of topohub or YAFS (network.json), measured round trips (.csv, .parquet),
+    or an appDefinition.json of YAFS. Several applications are written to OUT with their names.
+
+    \b
+    Example:
+      agiledart place convert Abilene.graphml abilene.json
+      agiledart place convert appDefinition.json topology.json
+    """
+    from agiledart.placement.loading import load_document, load_network, load_topologies, save_document
+    from agiledart_placement.files.network_file import network_document
+    from agiledart_placement.files.topology_file import topology_document
+    from agiledart_placement.files.yafs import is_yafs_applications
+
+    if source.endswith(".json") and is_yafs_applications(load_document(source)):
+        topologies = load_topologies(source)
+        for topology in topologies:
+            path = Path(target)
+            named = path if len(topologies) == 1 else path.with_name(f"{path.stem}-{topology.name}{path.suffix}")
+            save_document(named, topology_document(topology))
+            print_message(f"Wrote {named}: {len(topology.stages)} operators, {len(topology.edges)} streams.")
+        return 0
+    network = load_network(source)
+    for note in network.notes:
+        print_message(f"note: {note}", colour=WATCH)
+    save_document(target, network_document(network))
+    print_message(f"Wrote {target}: {len(network.hosts)} nodes.")
+    return 0
