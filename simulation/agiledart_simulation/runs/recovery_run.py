@@ -86,7 +86,7 @@ class RecoveryRun:
     Attributes:
         rows: of each source.
         snapshot_bytes: declared size of stages' snapshots: small ones are copied, large ones cut.
-        saves_less: the register holds the snapshots of one stage, and no epoch begins while no rows come; so in a third of the runs.
+        saves_less: in a third of the runs the register holds the snapshots of one stage, and no epoch begins while no rows come.
     """
 
     def __init__(self, scenario: Scenario, *, trace: Trace | None = None, latency: Latency | None = None) -> None:
