@@ -167,7 +167,7 @@ class Planner:
             submission.signed,
             record.owner_key,
             limits,
-            reasons_of(placement, loads, len(blueprint.stages)),
+            reasons_of(placement, loads, len(blueprint.stages), self._context.config.max_ops_balanced),
             signed_entries_for(record, submission.principal.key),
             goes_on=submission.origin is not None,
         )

@@ -1,6 +1,7 @@
 """The real paths of rows, and why a stage is not on its expected node: for people."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -42,17 +43,46 @@ def data_paths_of(
     return paths[:MAX_DATA_PATHS]
 
 
-def reasons_of(placement: Placement, loads: Mapping[NodeId, tuple[Peer, NodeLoad]], stages: int) -> tuple[str, ...]:
-    """Return for each stage why its instances are not on the node of its path; empty where they are."""
+def reasons_of(
+    placement: Placement, loads: Mapping[NodeId, tuple[Peer, NodeLoad]], stages: int, max_ops_balanced: int
+) -> tuple[str, ...]:
+    """Return for each stage why its instances are not on the node of its path; empty where they are.
+
+    Args:
+        placement: of all instances.
+        loads: reports of the nodes, from before this placement.
+        stages: their number.
+        max_ops_balanced: instances of all applications from which on others are preferred, as in the placement request.
+    """
     reasons: list[dict[str, bool]] = [{} for _ in range(stages)]
     names_by_id = display_names(tuple(peer for peer, _ in loads.values()))
     for (stage, _), (home, why) in placement.away.items():
         held, capacity = (loads[home][1].operators, loads[home][1].capacity) if home in loads else (0, 0)
-        reasons[stage][_sentence(why, names_by_id.get(home, home.short), held, capacity)] = True
+        own = sum(node == home for node in placement.nodes.values())
+        name = names_by_id.get(home, home.short)
+        reasons[stage][_sentence(why, name, NodeUse(held, own, capacity, max_ops_balanced))] = True
     return tuple("; ".join(stage_reasons) for stage_reasons in reasons)
 
 
-def _sentence(why: Obstacle, home: str, held: int, capacity: int) -> str:
+class NodeUse(NamedTuple):
+    """Instances on a node: `held` before, `own` of this application, `capacity`, and `balanced`: its even share."""
+
+    held: int
+    own: int
+    capacity: int
+    balanced: int
+
+    @property
+    def text(self) -> str:
+        """Count as text, with this application's part where others are there, too."""
+        parts = [
+            f"{self.held} of other applications" if self.held else "",
+            f"{self.own} of this one" if self.own else "",
+        ]
+        return " and ".join(part for part in parts if part) or "none"
+
+
+def _sentence(why: Obstacle, home: str, use: NodeUse) -> str:
     match why:
         case Obstacle.UNKNOWN:
             return f"{home} does not answer"
@@ -63,11 +93,11 @@ def _sentence(why: Obstacle, home: str, held: int, capacity: int) -> str:
         case Obstacle.VERSION:
             return f"{home} runs another version of agiledart"
         case Obstacle.FULL:
-            return f"{home} is full: {held} of {capacity} instances"
+            return f"{home} is full: it has {use.text}, and takes {use.capacity} instances"
         case Obstacle.TAG:
             return f"{home} lacks a capability that it requires"
         case Obstacle.BALANCE:
-            return f"{home} was skipped to spread instances evenly (it has {held} already)"
+            return f"{home} has {use.text}: from {use.balanced} instances on, nodes with fewer are taken first"
         case Obstacle.SHARED:
             return f"{home} runs another step of this application"
         case Obstacle.COPIES:

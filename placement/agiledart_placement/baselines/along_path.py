@@ -6,12 +6,19 @@ Departs: the spec excludes a sink that is a pure actuator from the hosts. Nodes 
 the last node of a path is a host like the others. When capacity is short and rules must be relaxed, this strategy ranks host
 and overflow candidates together by operator count. The spec would fill the host completely first, which the balance rule was
 meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless the node
-is busy with other applications: rows that leave a node and come back cross two links for nothing.
+is busy with other applications: rows that leave a node and come back cross two links for nothing. When no node lies between
+source and sink, two steps stay with the sink and two with the source, for the same reason.
 """
+
+from itertools import takewhile
+from typing import Final
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_placement.baselines.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_capacity
 from agiledart_placement.problem.request import Obstacle, Placement, PlacementRequest, StageDemand
+
+END_STEPS: Final = 2
+"""Steps that stay with the sink, and with the source, of a path without nodes between: as many as a node's balanced share."""
 
 
 def host_list(path: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
@@ -62,12 +69,25 @@ class AlongPath:
     ) -> None:
         hosts = host_list(path)
         skipped = 1 if hosts[0] != path[0] or len(path) > 1 else 0
+        by_host: list[list[StageDemand]] = [[] for _ in hosts]
+        others = [other for other in request.paths if other[-1] == path[-1] and other[0] != path[0]]
+        alone = takewhile(lambda stage: not any(reach.feeds(other[0], stage.stage) for other in others), stages)
+        at_ends = _steps_at_ends(path, stages, list(alone))
         for position, stage in enumerate(stages):
+            if stage.stage in at_ends:
+                continue
             index = host_index(position, len(stages), len(hosts))
-            others = [other for other in request.paths if other[-1] == path[-1] and other[0] != path[0]]
             feeding = [other for other in others if reach.feeds(other[0], stage.stage)]
             index = min(max(index, junction_of(path, feeding) - skipped), len(hosts) - 1)
-            self._place_stage(request, ledger, stage, hosts[index], is_home=len(path) == 1)
+            by_host[index].append(stage)
+        for stage in stages:
+            if stage.stage in at_ends:
+                self._place_stage(request, ledger, stage, at_ends[stage.stage], is_home=True)
+        # On the sink's node the last steps come first: what that node does not take runs before them, so no row comes back.
+        by_host[-1].reverse()
+        for host, here in zip(hosts, by_host, strict=True):
+            for stage in here:
+                self._place_stage(request, ledger, stage, host, is_home=len(path) == 1)
 
     def _place_stage(
         self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, host: NodeId, *, is_home: bool = False
@@ -100,6 +120,23 @@ class AlongPath:
                 ledger.relax(level)
                 return min(with_capacity, key=ledger.operators)  # equal counts: the nearer one, which comes first
         raise no_capacity(stage, index, request)
+
+
+def _steps_at_ends(path: tuple[NodeId, ...], stages: list[StageDemand], alone: list[StageDemand]) -> dict[int, NodeId]:
+    """Return the steps that stay on the source's or the sink's node because no node lies between: stage → node.
+
+    The last steps stay with the sink and the first ones with the source, so rows cross one link.
+
+    Args:
+        path: from the source's node to the sink's.
+        stages: free stages between them, in topological order.
+        alone: the first of them, as far as no other source feeds them.
+    """
+    if len(path) != 2:
+        return {}
+    last = stages[-END_STEPS:]
+    first = alone[: min(END_STEPS, len(stages) - len(last))]
+    return {stage.stage: path[0] for stage in first} | {stage.stage: path[1] for stage in last}
 
 
 class _Reachability:

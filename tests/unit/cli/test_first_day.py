@@ -157,13 +157,16 @@ def test_status_displays_the_age_of_figures_and_the_placement_reason(capsys: pyt
     body: dict[str, Any] = {
         "name": "small", "version": 1, "state": "running", "changed_ms": 0, "placement": {"rows": ["a1"], "count": ["a2"]},
         "data_paths": [["a1", "a2", "a1"]], "paths": [["a1"]],
-        "reasons": {"count": "a1 was skipped to spread instances evenly (it has 5 already)"},
+        "reasons": {"count": "a1 has 5 of other applications: from 2 instances on, nodes with fewer are taken first"},
         "stages": [{"name": "rows", "instances": [{"age_ms": 100}]}, {"name": "count", "instances": [{"age_ms": 2_300}]}],
     }  # fmt: skip
     application_view.print_status(body)
     told = capsys.readouterr().out
     assert "path a1 → a2 → a1 (2 hops)" in told
-    assert "count runs on a2: a1 was skipped to spread instances evenly (it has 5 already)" in told
+    assert (
+        "count runs on a2: a1 has 5 of other applications: from 2 instances on, nodes with fewer are taken first"
+        in told
+    )
     assert "figures 0.10 s to 2.30 s old: counts differ by the rows that passed in between" in told
 
 

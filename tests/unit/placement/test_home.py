@@ -2,8 +2,8 @@
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_placement.baselines.along_path import AlongPath
-from agiledart_placement.problem.request import HostState, Obstacle, Placement
-from tests.unit.placement.test_strategies import A, B, C, chain, with_host
+from agiledart_placement.problem.request import HostState, Obstacle, Placement, PlacementRequest
+from tests.unit.placement.test_strategies import A, B, C, D, chain, with_host
 
 
 def place(*parallelism: int, sink: NodeId = A, host: HostState | None = None) -> Placement:
@@ -35,9 +35,27 @@ def test_moving_off_a_busy_full_or_leaving_node_has_a_reason() -> None:
         assert placement.away[1, 0] == (A, why)
 
 
-def test_a_step_placed_off_its_path_has_a_reason() -> None:
-    request = chain(1, 1, 1, source=A, sink=B)
-    placement = AlongPath().place(request)
-    assert placement.nodes[1, 0] == B, "H of the path A → B is B"
-    assert placement.away[2, 0] == (B, Obstacle.BALANCE)
-    assert set(placement.away) == {stage for stage, node in placement.nodes.items() if 0 < stage[0] < 4 and node != B}
+def test_steps_of_idle_nodes_stay_with_source_and_sink_when_no_node_lies_between() -> None:
+    for steps, nodes in ((1, [A, B, B]), (2, [A, B, B, B]), (3, [A, A, B, B, B]), (4, [A, A, A, B, B, B])):
+        placement = place(*[1] * steps, sink=B)
+        assert [placement.nodes[stage, 0] for stage in range(steps + 2)] == nodes
+        assert (placement.away, placement.relaxed) == ({}, ())
+
+
+def test_more_steps_run_between_those_at_the_ends() -> None:
+    placement = place(*[1] * 6, sink=B)
+    nodes = [placement.nodes[stage, 0] for stage in range(8)]
+    assert (nodes[:3], nodes[5:]) == ([A] * 3, [B] * 3)
+    assert set(nodes[3:5]) & {A, B} == set()
+
+
+def test_a_step_placed_off_its_path_has_a_reason_and_no_row_comes_back() -> None:
+    """The sink's node takes the last steps: those that run elsewhere lie before them."""
+    request = chain(1, 1, 1, source=A, sink=D)
+    placement = AlongPath().place(PlacementRequest(request.stages, request.edges, ((A, B, D),), request.hosts))
+    nodes = [placement.nodes[stage, 0] for stage in range(5)]
+    assert nodes[0] == A
+    assert nodes[-1] == D
+    passed = [node for node, before in zip(nodes, [None, *nodes], strict=False) if node != before]
+    assert len(passed) == len(set(passed)), "no node is visited twice"
+    assert set(placement.away) <= {(1, 0), (2, 0), (3, 0)}

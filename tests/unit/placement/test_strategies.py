@@ -78,7 +78,9 @@ def test_unknown_strategy_is_refused_with_the_known_ones() -> None:
 
 
 def test_along_path_spreads_before_it_relaxes() -> None:
-    placement = strategy_named("along_path").place(chain(1, 1, 1))
+    request = chain(1, 1, 1)
+    through_c = PlacementRequest(request.stages, request.edges, ((A, C, D),), request.hosts)
+    placement = strategy_named("along_path").place(through_c)
     assert len({placement.nodes[s, 0] for s in (1, 2, 3)}) == 3
     assert placement.relaxed == ()
 
