@@ -1,4 +1,4 @@
-"""Cases of the data folder: small inputs from public reports, each with its expected lines."""
+"""Cases: small inputs with their expected lines, those of this folder and those of the data folder, from public reports."""
 
 from pathlib import Path
 
@@ -10,6 +10,8 @@ from tests.data import data_root
 _CASES = data_root().parent / "cases" / "turn3"
 _NAMES = sorted(case.name for case in _CASES.iterdir() if (case / "README.md").exists()) if _CASES.is_dir() else []
 
+_SMALL = Path(__file__).parent / "small"
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reported-cases")]
 
 
@@ -17,4 +19,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reported-cases")]
 @pytest.mark.parametrize("name", _NAMES or ["none"])
 def test_a_reported_case_gives_its_expected_lines(name: str, tmp_path: Path) -> None:
     outcome = play(_CASES / name, tmp_path)
+    assert (outcome.missing, outcome.forbidden) == ([], []), outcome.output[-3_000:]
+
+
+@pytest.mark.parametrize("name", sorted(case.name for case in _SMALL.iterdir()))
+def test_a_small_case_gives_its_expected_lines(name: str, tmp_path: Path) -> None:
+    outcome = play(_SMALL / name, tmp_path)
     assert (outcome.missing, outcome.forbidden) == ([], []), outcome.output[-3_000:]

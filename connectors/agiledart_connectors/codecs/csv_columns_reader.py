@@ -254,8 +254,11 @@ class ColumnParser:
     def texts(self, fields: list[ColumnField], data: Data) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
         batch = self._reader(fields)(data)
+        has_nulls = _finds_nulls(fields)
         arrays = zip(fields, batch.columns, strict=True)
-        return {field.name: Column("text", self._text_array(array, field)) for field, array in arrays}
+        return {
+            field.name: Column("text", self._text_array(array, field, has_nulls=has_nulls)) for field, array in arrays
+        }
 
     def _reader(self, fields: list[ColumnField]) -> Callable[[Data], Any]:
         """A function of a block that reads these fields."""
@@ -272,7 +275,7 @@ class ColumnParser:
                 include_columns=list(names),
                 null_values=sorted(self._dialect.nulls),
                 decimal_point=self._dialect.decimal,
-                strings_can_be_null=False,
+                strings_can_be_null=_finds_nulls(fields),
                 true_values=["1", "true"],
                 false_values=["0", "false"],
             )
@@ -289,7 +292,7 @@ class ColumnParser:
     def _checked(self, field: ColumnField, array: Any) -> Column | None:
         """The column of a field that holds nothing that the loop over lines would refuse; else None."""
         if field.kind == "text":
-            return Column("text", self._text_array(array, field))
+            return Column("text", self._text_array(array, field, has_nulls=_finds_nulls(self._eager)))
         if array.null_count and not field.optional:
             return None
         valid = numbers_of(array.is_valid()) if array.null_count else None
@@ -305,8 +308,9 @@ class ColumnParser:
                 return None
         return Column(field.kind, values, valid)
 
-    def _text_array(self, array: Any, field: ColumnField) -> Any:
-        if field.optional:
+    def _text_array(self, array: Any, field: ColumnField, *, has_nulls: bool) -> Any:
+        """Return texts with None for those that stand for it; `has_nulls`: pyarrow has seen to that."""
+        if field.optional and not has_nulls:
             nulls = pa.array(sorted(self._dialect.nulls), pa.string())
             array = pc.if_else(pc.is_in(array, nulls), pa.scalar(None, pa.string()), array)
         return array
@@ -329,6 +333,11 @@ class _Later:
             return self._made[field.name]
 
         return make
+
+
+def _finds_nulls(fields: Sequence[ColumnField]) -> bool:
+    """Return whether pyarrow may look for texts that stand for None: it does so in all columns of texts, or in none."""
+    return all(field.optional for field in fields if field.kind == "text")
 
 
 def _has_empty_line(data: Data) -> bool:

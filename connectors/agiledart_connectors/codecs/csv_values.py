@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, NamedTuple, NewType
@@ -53,26 +53,6 @@ class ColumnRule(NamedTuple):
         return {int: "int", bool: "bool (0, 1, true, false)", float: "finite number"}.get(self.kind, "number")
 
 
-class Times(dict[str, datetime]):
-    """Text → datetime, remembered: event times repeat, and equal texts give the very same object.
-
-    Those that repeat lie close together: two hours of them, second by second, take a megabyte. (Eighteen took ten, and came and
-    went every two minutes in a replay at 600 times real time, among rows that stayed: memory that no one could give back.)
-    """
-
-    _REMEMBERED = 1 << 13
-
-    def __init__(self, read: Callable[[str], datetime]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __missing__(self, text: str) -> datetime:
-        if len(self) >= self._REMEMBERED:
-            self.clear()
-        value = self[text] = self._read(text)
-        return value
-
-
 def column_rule(field: Field, markers: tuple[Any, ...], dialect: CsvDialect) -> ColumnRule:
     """Return how a field is read. Raises `ConfigurationError`: no column can fill it."""
     kind = optional_stripped(field.type)
@@ -83,8 +63,7 @@ def column_rule(field: Field, markers: tuple[Any, ...], dialect: CsvDialect) -> 
     if kind is datetime:
         if form is not None:
             return ColumnRule(field.name, kind, optional, _as_malformed(formatted_time(form, dialect.zone)), False)
-        read = _as_malformed(lambda text: utc_time(text, dialect.zone))
-        return ColumnRule(field.name, kind, optional, read, True)
+        return ColumnRule(field.name, kind, optional, time_reader(dialect.zone), True)
     if kind not in _CAREFUL:
         raise ConfigurationError(
             f"no CSV column can fill the field {field.name}: {field.type!r}; text, numbers, Decimal, bool and datetime can be read"
@@ -104,6 +83,18 @@ def _with_point(text: str, decimal: str) -> str:
     if "." in text:
         raise MalformedError(NUMBER)
     return text.replace(decimal, ".", 1)
+
+
+def time_reader(zone: tzinfo | None) -> Callable[[str], datetime]:
+    """Return a function text → time; it raises `MalformedError`."""
+
+    def time(text: str) -> datetime:
+        try:
+            return utc_time(text, zone)
+        except ValueError:
+            raise MalformedError(TIME) from None
+
+    return time
 
 
 def _as_malformed(read: Callable[[str], datetime]) -> Callable[[str], datetime]:

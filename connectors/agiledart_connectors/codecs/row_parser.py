@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agiledart_connectors.codecs.bulk_parser import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
-from agiledart_connectors.codecs.csv_values import Times, column_rule
+from agiledart_connectors.codecs.csv_values import column_rule
 from agiledart_connectors.codecs.decoder_options import RFC4180, CsvDialect
 from agiledart_connectors.codecs.encodings import bytes_of, encoding_error, has_bad_bytes
 from agiledart_connectors.codecs.malformed_examples import COLUMNS, MalformedError, MalformedExamples, bounded_repr
 from agiledart_connectors.codecs.quoted_records import CsvRecord
+from agiledart_connectors.codecs.remembered_times import RememberedTimes
 from agiledart_connectors.codecs.row_loop import Loop, compile_loop
 from agiledart_dataflow.data.schema import Field, fields_of, is_dict, is_named_tuple, markers_of
 from agiledart_kernel.errors import ConfigurationError
@@ -60,7 +61,7 @@ class RowParser:
         self._row_type = row_type
         self._is_tuple = bool(fields) and is_named_tuple(row_type)
         self.whole_line = self._is_scalar and row_type is str
-        self._times = [Times(rule.read) for rule in self._rules]
+        self._times = [RememberedTimes(rule.read) for rule in self._rules]
         self._loop = None if self.whole_line else self._compiled(records=False)
         self._record_loop: Loop | None = None
         reads_now = len(self._rules) < len(self._fields)

@@ -14,6 +14,7 @@ import msgspec
 
 from agiledart_connectors.codecs.loose_values import formatted_time, loose_value
 from agiledart_connectors.codecs.malformed_examples import FIELD, TIME, TYPE, MalformedError, bounded_repr
+from agiledart_connectors.codecs.remembered_times import RememberedTimes
 from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import (
     Format,
@@ -176,11 +177,27 @@ def _record(kind: Any, zone: tzinfo | None) -> tuple[Any, Make]:
             struct += [(key, kinds, msgspec.UNSET) for key in keys]
             candidates = "".join(f"s.{key}, " for key in keys)
             value = f"first(({candidates}), default{number}, names{number})"
-        values.append(value if make is None else f"make{number}({value}, wall_ns)")
+        text = value if make is None else f"make{number}({value}, wall_ns)"
+        if field.type is datetime and value == f"s.{keys[0]}" and field.name not in marks:
+            scope[f"times{number}"] = RememberedTimes(_time_of_field(field.name, zone))
+            text = f"(times{number}[{value}] if type({value}) is str else {text})"
+        values.append(text)
     comes = msgspec.defstruct("Row", struct, rename=rename, gc=False, kw_only=True)
     made = ", ".join(values)
     text = f"new(kind, ({made},))" if is_named_tuple(origin) else f"kind({made})"
     return comes, eval(f"lambda s, wall_ns: {text}", scope)
+
+
+def _time_of_field(name: str, zone: tzinfo | None) -> Callable[[str], datetime]:
+    """Return a function text → time, whose errors name the field."""
+
+    def time(text: str) -> datetime:
+        try:
+            return utc_time(text, zone)
+        except ValueError:
+            raise MalformedError(TIME, f"{name}: {bounded_repr(text)} is no time like 2013-01-31T08:00:00Z") from None
+
+    return time
 
 
 def _naming(name: str, make: Make) -> Make:
