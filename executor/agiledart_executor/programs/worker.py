@@ -385,7 +385,8 @@ class Worker:
         keeping = LatencyKeeping(configuration.latency_log_bytes, configuration.latency_log_days * 86_400_000)
         self._building = True
         try:
-            code = make_ready(part, keeping, decode_link(configuration.chain[0]).network)
+            network = decode_link(configuration.chain[0]).network if configuration.chain else b""
+            code = make_ready(part, keeping, network)
         finally:
             self._building = False
         bounds = configuration.bounds.with_users(code.program.topology.limits)

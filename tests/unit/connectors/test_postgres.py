@@ -164,7 +164,7 @@ def test_rows_with_a_key_replace_equal_keys(server: Server) -> None:
     write("sql:plant?table=public.minutes", [Minute("other", datetime(1, 1, 1), 0.0, None)])  # noqa: DTZ001
     assert one(server, "select count(*) from minutes") == (61,)
     with pytest.raises(OperationFailed, match="refuses a row: duplicate key"):
-        write("sql:plant?table=minutes", minutes(1))
+        write("sql:plant?table=minutes&rejected=fail", minutes(1))
 
 
 class Reading(NamedTuple):
