@@ -288,7 +288,7 @@ class Message(NamedTuple):
 @FEW
 @given(steps=SCRIPTS)
 def test_mqtt(steps: list[int | None]) -> None:
-    """What paho's loop raises, whenever: the link connects again, or the source ends with a reason."""
+    """The link connects again after any error of paho's loop, or the source ends with a reason."""
     pytest.importorskip("paho.mqtt.client")
     from agiledart_connectors.mqtt.mqtt_reader import open_source
     from agiledart_connectors.mqtt.read_ahead import EagerClient
@@ -326,7 +326,7 @@ def test_mqtt(steps: list[int | None]) -> None:
 @FEW
 @given(steps=st.lists(st.sampled_from(range(len(FAULTS))), max_size=8))
 def test_http_port(steps: list[int]) -> None:
-    """What accepting clients raises: the port goes on, or the source ends with a reason."""
+    """The port goes on after any error of accepting clients, or the source ends with a reason."""
     from agiledart_connectors.http import push_reader
 
     script, served = Script(list(steps)), push_reader._Server.serve_forever

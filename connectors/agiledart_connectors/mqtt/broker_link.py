@@ -163,7 +163,7 @@ class BrokerLink:
 
     def _disconnected(self, _client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
-            self._is_away(str(reason).lower())
+            self._is_away(str(reason).lower(), self.client.last_contact)
             is_short = time.monotonic() - self._connected_at < SHORT_SECONDS
             self._short_connections = self._short_connections + 1 if is_short else 0
             if self._short_connections < MANY_SHORT:
@@ -193,11 +193,14 @@ class BrokerLink:
         )
         return True
 
-    def _is_away(self, why: str) -> None:
-        """Not connected, or still not; paho waits twice as long each time before it tries again."""
+    def _is_away(self, why: str, since: float = 0.0) -> None:
+        """Not connected, or still not; paho waits twice as long each time before it tries again.
+
+        `since`: when the broker was heard last; a dead link is noticed a keep-alive later.
+        """
         now = time.monotonic()
         if self._away_since is None:
-            self._away_since = now
+            self._away_since = since or now
         self._why = why
         self._next_try = now + min(MIN_BACKOFF_SECONDS * 2**self._tries, MAX_BACKOFF_SECONDS)
         self._tries = min(self._tries + 1, 16)

@@ -7,6 +7,7 @@ in one piece.
 
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -52,9 +53,11 @@ class EagerClient(paho.Client):
 
     Attributes:
         on_thread_error: called in the thread with what it raised; returns whether to connect again.
+        last_contact: monotonic time of the last bytes from the broker, in seconds; 0: none came.
     """
 
     on_thread_error: Callable[[BaseException], bool] | None = None
+    last_contact: float = 0.0
 
     def _thread_main(self) -> None:
         try:
@@ -93,6 +96,7 @@ class EagerClient(paho.Client):
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
         """Read what is here, not one packet."""
+        self.last_contact = time.monotonic()
         result = super().loop_read(max_packets)
         for _ in range(_MAX_PACKETS):
             sock = self._sock
