@@ -3,6 +3,7 @@
 import contextlib
 import os
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -34,8 +35,7 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
     from pyspark.sql import SparkSession as ClassicSession
 
     settings = {
-        **jvm_settings(log_file=str(project.state / "spark.log"), short=short),
-        **_catalog(project),
+        **_catalog(project, jvm_settings(log_file=str(project.state / "spark.log"), short=short)),
         "spark.app.name": f"agiledart pipeline {project.name}",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -87,7 +87,7 @@ def kept_pipeline_session(project: PipelineProject) -> "Any":
         stop_server(folder)
         project.write_document(RUNNING, None)
     used = hold_server(folder)
-    settings = {**jvm_settings(log_file=str(project.state / "spark.log")), **_catalog(project), **project.configuration}
+    settings = {**_catalog(project, jvm_settings(log_file=str(project.state / "spark.log"))), **project.configuration}
     master = settings.pop("spark.master")
     try:
         session = connected(SparkSession.builder.remote(master), settings, "kept")
@@ -104,10 +104,13 @@ def runtime_configuration(session: "SparkSession", project: PipelineProject) -> 
     return {name: value for name, value in project.configuration.items() if session.conf.isModifiable(name)}
 
 
-def _catalog(project: PipelineProject) -> dict[str, str]:
-    """Return settings of a catalog in the project's folder: Spark's default one is in memory, and a second run would fail."""
+def _catalog(project: PipelineProject, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with a catalog in the project's folder: Spark's default one is in memory, and a second run would fail."""
     place = f"jdbc:derby:;databaseName={project.state / 'catalog'};create=true"
+    options = "spark.driver.extraJavaOptions"
     return {
+        **settings,
+        options: f'{settings[options]} "-Dderby.stream.error.file={project.state / "derby.log"}"',
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(project.warehouse),
         "spark.hadoop.javax.jdo.option.ConnectionURL": place,

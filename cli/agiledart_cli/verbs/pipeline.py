@@ -1,7 +1,6 @@
 """`agiledart pipeline …`: a data pipeline on sink logs, with Spark's declarative pipelines."""
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Callable
@@ -343,14 +342,13 @@ def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: b
 
 
 def _need_packages(project: "PipelineProject") -> None:
-    """Check what a start of Spark needs, before it takes seconds; and leave the files of Hive's catalog in the project."""
+    """Check what a start of Spark needs, before it takes seconds."""
     import importlib.util
 
     missing = [name for name in ("pyspark", "pyarrow", "pandas", "grpc") if importlib.util.find_spec(name) is None]
     if missing:
         raise OperationFailed(f"Pipelines need {', '.join(missing)}. Install:  pip install 'agiledart[pipeline]'")
     project.state.mkdir(parents=True, exist_ok=True)
-    os.chdir(project.root)
 
 
 def _serve_metrics(runner: "PipelineRunner", address: str) -> None:
