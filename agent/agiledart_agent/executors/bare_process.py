@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 
-REST_SECONDS = 3.0
+REST_SECONDS = 15.0
 """Time from an application's start, or that of its new attempt, to the start of the next spare: right after a loss
-other work comes first.
+other work comes first, and a job of ten seconds should not pay for a process that it never needs.
 """
 
 CREDENTIALS = "AGILEDART_CREDENTIALS"
