@@ -188,7 +188,7 @@ def submit(
       agiledart submit --paths warm taxi.py:frequent_routes
       agiledart submit --delivery exactly-once taxi.py:frequent_routes     (each result once)
       agiledart submit --replace taxi.py:frequent_routes     (drains the running one first)
-      agiledart submit --upgrade taxi.py:frequent_routes     (continues with the state of the running one)
+      agiledart submit --upgrade taxi.py:frequent_routes     (keeps the state of the running one)
 
     The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
     builds another graph there. @NODE sets the node of a source or sink; the default is the asked agent.

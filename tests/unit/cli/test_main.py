@@ -45,8 +45,8 @@ def test_every_verb_that_prints_data_can_print_json() -> None:
         assert command is not None
         leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
         for leaf in leaves:
-            if verb == "completion":
-                continue  # prints a shell's script
+            if verb == "completion" or (verb, leaf.name) == ("place", "convert"):
+                continue  # the one prints a shell's script, the other writes a file
             assert any("--output" in parameter.opts for parameter in leaf.params), f"{verb} {leaf.name}"
 
 

@@ -26,7 +26,7 @@ def test_figures_of_all_instances_are_summed() -> None:
         ),
         (1, 0): report(steps={"route_of": StepCounts(4, 3, 1)}),
         (1, 1): report(steps={"route_of": StepCounts(3, 1, 2)}),
-        (4, 0): report(steps={"report": StepCounts(2, 0, 0)}, latency=[(3, 1), (5, 1)], last_ms=3_500),
+        (4, 0): report(steps={"report": StepCounts(2, 2, 0)}, latency=[(3, 1), (5, 1)], last_ms=3_500),
     }
     body = summary_of(SPECIFICATION, reports)
     msgspec.convert(body, SummaryResponse)
@@ -38,7 +38,7 @@ def test_figures_of_all_instances_are_summed() -> None:
     assert body["wall_seconds"] == 2.5
     assert body["steps"]["route_of"] == {
         "rows_in": 7, "rows_out": 4, "dropped": 3, "skipped": 0, "dead_letters": 0, "late": 0,
-        "taken": 0, "failed": 0,
+        "taken": 0, "failed": 0, "rejected": 0,
     }  # fmt: skip
     assert body["instances_reporting"] == 4
 
