@@ -19,7 +19,7 @@ WITHIN = int(4.5 * SECOND)
 def running(seed: int, nodes: int = 8, **options: object) -> Mesh:
     """Submitted at a2, source at a1, sink at the last node."""
     mesh = Mesh(seed, nodes).build()
-    mesh.submit("a2", pipeline("job", source_at="a1", sink_at=f"a{nodes}"))
+    mesh.submit("a2", pipeline("job", source_at="a1", sink_at=f"a{nodes}", steps=4))  # more than stay at the ends
     return mesh
 
 
@@ -149,11 +149,11 @@ def test_a_failed_application_can_be_submitted_again() -> None:
 @pytest.mark.parametrize("delay_ms", [1, 4, 8, 12, 16, 20, 40, 1_000])
 def test_a_crash_during_deployment_fails_the_run_and_leaves_nothing(role: str, delay_ms: int) -> None:
     probe = Mesh(1, 8).build()
-    probe.submit("a2", pipeline("job", source_at="a1", sink_at="a8"))
+    probe.submit("a2", pipeline("job", source_at="a1", sink_at="a8", steps=4))
     inner = [host for host in probe.hosts("job") if host not in ("a1", "a2", "a8")]
     victim = {"scheduler": "a2", "source": "a1", "sink": "a8", "stage": inner[0]}[role]
     mesh = Mesh(1, 8, start_ns=300 * MILLISECOND).build()
-    request = mesh.ask("a2", submission(pipeline("job", source_at="a1", sink_at="a8")))
+    request = mesh.ask("a2", submission(pipeline("job", source_at="a1", sink_at="a8", steps=4)))
     mesh.world.run_for(delay_ms * MILLISECOND)
     assert request not in mesh.answers
     mesh.crash(victim)
