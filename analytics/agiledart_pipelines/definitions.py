@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_analytics.job_run import spark_sentence
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_pipelines.edges import Edge, edges_of, lost_edges
+from agiledart_pipelines.edges import ADVICE, Edge, edges_of, lost_edges
 from agiledart_pipelines.project import PipelineProject
 from agiledart_pipelines.session import runtime_configuration
 
@@ -100,8 +100,8 @@ def _check_edges(definitions: PipelineDefinitions) -> None:
         edge = edges[0]
         raise ConfigurationError(
             f"{definitions.places.get(table, table)}, table {table}: {edge.operator} on the table {edge.table} of this pipeline. "
-            f"Spark would start {table} beside {edge.table} instead of after it, and its rows would be an update late. Write "
-            f'select("*", …alias("name")) in place of {edge.operator}.'
+            f"Spark would start {table} beside {edge.table} instead of after it, and its rows would be an update late. "
+            f"{ADVICE.get(edge.operator, ADVICE[''])}"
         )
 
 

@@ -22,7 +22,6 @@ STREAMS = {
     "observed": '.observe("seen", f.count(f.lit(1)).alias("rows"))',
     "distinct_rows": '.dropDuplicates(["n"])',
     "aliased": '.alias("b").where("b.n >= 0")',
-    "watermarked": '.withWatermark("at", "1 hour").where("n >= 0")',
 }
 VIEWS = {
     "counted": '.groupBy("n").agg(f.count(f.lit(1)).alias("rows"))',

@@ -7,7 +7,6 @@ import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_pipelines.edges import Edge, downstream, lost_edges
 from agiledart_pipelines.logs import log_options, time_field_of
 from agiledart_pipelines.project import open_project
 from agiledart_pipelines.template import PLAIN, write_project
@@ -103,22 +102,3 @@ def test_a_folder_without_a_project_is_reported(tmp_path: Path, capsys: pytest.C
 def test_a_project_without_an_update_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["pipeline", "status", "--project", str(folder)]) == 1
     assert "has not been updated yet" in capsys.readouterr().err
-
-
-EDGES = {
-    "bronze": [],
-    "silver": [Edge("bronze", True)],
-    "late": [Edge("silver", True, "withColumn")],
-    "gold": [Edge("silver", False)],
-    "other": [Edge("elsewhere", True, "withColumn")],
-}
-
-
-def test_edges_that_spark_would_lose() -> None:
-    assert lost_edges(EDGES, list(EDGES)) == {"late": [Edge("silver", True, "withColumn")]}
-
-
-def test_tables_that_read_others() -> None:
-    assert downstream(EDGES, ["bronze"]) == ["bronze", "silver", "late", "gold"]
-    assert downstream(EDGES, ["bronze"], streams_only=True) == ["bronze", "silver", "late"]
-    assert downstream(EDGES, ["gold"]) == ["gold"]
