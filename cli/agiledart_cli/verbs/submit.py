@@ -218,10 +218,9 @@ def submit(
     with connect(agent, identity) as client:
         if replace and not dry_run:
             _stop_previous(client, command)
-        response = _upgraded(client, command, drops, identity or "", quiet=output == "json") if upgrade else None
-        if response is None:
-            response = _started(client, command, wait=wait)
-        elif not wait:
+        upgraded = _upgraded(client, command, drops, identity or "", quiet=output == "json") if upgrade else None
+        response = _started(client, command, wait=wait) if upgraded is None else upgraded
+        if upgraded is not None and not wait:
             print_json(response) if output == "json" else print_status(harmless_document(response))
             return 0
         if response is None:
@@ -229,7 +228,7 @@ def submit(
         if dry_run or not wait:
             print_json(response) if output == "json" else show_plan(response, command, asked=delivery)
             return 0 if all(row["is_good"] for row in response.get("checks", ())) else FAILED
-        if output != "json" and not upgrade:
+        if output != "json" and upgraded is None:
             show_plan(response, command, asked=delivery)
         try:
             final = wait_for_end(client, response["name"], timeout)
