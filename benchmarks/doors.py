@@ -81,14 +81,14 @@ def _values() -> Iterator[tuple[datetime, str, float, int]]:
         yield at, f"room {number % 50}", round(random_numbers.uniform(-20, 40), 2), random_numbers.randrange(10**6)
 
 
-def _csv(*, header: bool = False, quoted: bool = False, gaps: bool = False, texts: str = "") -> str:
+def _csv(*, header: bool = False, quoted: bool = False, empty_cells: bool = False, texts: str = "") -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
     if header:
         writer.writerow(["at", "room", "celsius", "number"])
     for index, (at, room, celsius, number) in enumerate(_values()):
-        is_gap = gaps and index % 3 == 0
-        writer.writerow([at.isoformat(" "), "" if is_gap else room + texts, "" if is_gap else celsius, number])
+        is_empty = empty_cells and index % 3 == 0
+        writer.writerow([at.isoformat(" "), "" if is_empty else room + texts, "" if is_empty else celsius, number])
     return text.getvalue()
 
 
@@ -122,13 +122,13 @@ DOORS: Final = {
     "csv rows": Door("csv", _csv, DoorRow),
     "csv rows with header": Door("csv", lambda: _csv(header=True), DoorRow),
     "csv rows without times": Door("csv", _numbers, DoorNumbers),
-    "csv rows with gaps": Door("csv", lambda: _csv(gaps=True), DoorOptional),
+    "csv rows with gaps": Door("csv", lambda: _csv(empty_cells=True), DoorOptional),
     "csv rows quoted": Door("csv", lambda: _csv(quoted=True), DoorRow),
     "csv rows not ASCII": Door("csv", lambda: _csv(texts="ü"), DoorRow),
     "csv dicts": Door("csv", lambda: _csv(header=True), dict[str, Any]),
     "csv columns": Door("csv", _csv, DoorRow, columns=True),
     "csv columns without times": Door("csv", _numbers, DoorNumbers, columns=True),
-    "csv columns with gaps": Door("csv", lambda: _csv(gaps=True), DoorOptional, columns=True),
+    "csv columns with gaps": Door("csv", lambda: _csv(empty_cells=True), DoorOptional, columns=True),
     "csv columns not ASCII": Door("csv", lambda: _csv(texts="ü"), DoorRow, columns=True),
     "jsonl": Door("jsonl", _json, DoorRow),
     "jsonl with offsets": Door("jsonl", lambda: _json(zone="+02:00"), DoorRow),

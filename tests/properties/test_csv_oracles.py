@@ -64,7 +64,7 @@ def read(text: str, delimiter: str, *, columns: bool = False) -> tuple[list[Any]
 
 @settings(max_examples=150)
 @given(_ROWS, _ENDS, _DELIMITERS, st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), st.booleans())
-def test_what_python_writes_is_read(
+def test_files_of_python_are_read(
     rows: list[tuple[str, ...]], end: str, delimiter: str, quoting: int, columns: bool
 ) -> None:
     text = written([("begin", "", ""), *rows], end, delimiter, quoting)
@@ -75,7 +75,7 @@ def test_what_python_writes_is_read(
 
 @settings(max_examples=100)
 @given(_ROWS, _ENDS)
-def test_what_python_writes_is_read_as_polars_reads_it(rows: list[tuple[str, ...]], end: str) -> None:
+def test_polars_reads_the_same(rows: list[tuple[str, ...]], end: str) -> None:
     pl = pytest.importorskip("polars")
     text = written([("begin", "", ""), *rows], end, ",", csv.QUOTE_ALL)
     frame = pl.read_csv(text.encode(), has_header=False, infer_schema=False).fill_null("")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import (
     Annotated,
     Any,
@@ -130,6 +131,7 @@ def is_loose(markers: tuple[Any, ...]) -> bool:
     return any(marker is Loose or isinstance(marker, Loose) for marker in markers)
 
 
+@lru_cache(maxsize=256)
 def markers_of(row_type: Any) -> dict[str, tuple[Any, ...]]:
     """Return field → the marks of its `Annotated[…]`, for fields that have any."""
     origin = get_origin(row_type) or row_type
