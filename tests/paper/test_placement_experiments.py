@@ -6,13 +6,13 @@ from itertools import product
 import pytest
 
 from agiledart_experiments.placement import odp_qos, placement_throughput, stretch
-from agiledart_experiments.placement.planetlab import continents
 from agiledart_experiments.placement.reconvergence import react_mopa, react_springs
 from agiledart_experiments.placement.throughput_model import at_reservation, in_turn, largest_rate, reservation
 from agiledart_experiments.report import Settings
 from agiledart_kernel.randomness import RandomStream
 from agiledart_placement.evaluation.evaluator import evaluate
 from agiledart_placement.files.topology_file import joined_request
+from agiledart_placement.instances.delay_tables import continents
 from agiledart_placement.instances.operator_trees import LARGE, SMALL, operator_tree, tree_topology
 from agiledart_placement.instances.random_delays import equal_nodes, unit_operators
 from agiledart_placement.integer_programme.model import ColumnLayout

@@ -1,14 +1,13 @@
 """Files of `agiledart place`: networks, topologies and results, read from disk and written."""
 
 import json
-from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_placement.files.document_reader import parse_json
-from agiledart_placement.files.network_file import NetworkDescription, node_id_of_name, read_network
+from agiledart_placement.files.network_file import NetworkDescription, read_network
 from agiledart_placement.files.routed_network import routed
 from agiledart_placement.files.topology_file import TopologyDescription, read_topology
 from agiledart_placement.files.topology_zoo import read_gml, read_graphml, read_topohub
@@ -19,8 +18,7 @@ from agiledart_placement.files.yafs import (
     read_yafs_applications,
     read_yafs_network,
 )
-from agiledart_placement.problem.network_view import TableNetwork
-from agiledart_placement.problem.request import HostState
+from agiledart_placement.instances.delay_tables import table_network
 
 LARGEST_FILE = 256 * 2**20
 MOST_NODES = 5_000
@@ -60,18 +58,6 @@ def measured_network(
 
     delays = load(path, nodes, time_slice).delays_ms()
     return table_network(delays, str(path), capacity)
-
-
-def table_network(
-    delays_ms: list[list[float]], name: str, capacity: Mapping[str, float] | None = None
-) -> NetworkDescription:
-    """Return a network of equal nodes n0, n1 … with these one-way delays."""
-    ids = {f"n{number}": node_id_of_name(f"n{number}") for number in range(len(delays_ms))}
-    hosts = {
-        node: HostState(node, capacity=2**31, name=name, resources=dict(capacity or {})) for name, node in ids.items()
-    }
-    table = [array("d", row) for row in delays_ms]
-    return NetworkDescription(name, hosts, ids, TableNetwork({}, table=table, order=tuple(hosts)))
 
 
 def load_topology(path: str | Path) -> TopologyDescription:

@@ -6,11 +6,12 @@ Messages go to free neighbours: of MOPA for moves of at least 1 ms, of springs f
 
 from collections.abc import Callable
 
-from agiledart_experiments.placement.planetlab import SLICES, continents, embedded_network, planetlab_slice
+from agiledart_experiments.placement.planetlab import SLICES, embedded_network, planetlab_slice
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.randomness import RandomStream
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.files.topology_file import joined_request
+from agiledart_placement.instances.delay_tables import continents
 from agiledart_placement.instances.operator_trees import LARGE, OperatorTree, operator_tree, tree_topology
 from agiledart_placement.latency_space.embedding import positions_of
 from agiledart_placement.latency_space.mapping import SpaceMapping

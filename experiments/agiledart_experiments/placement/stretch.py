@@ -6,18 +6,13 @@ a programme over its vertices, with the value of an exhaustive search.
 
 from dataclasses import replace
 
-from agiledart_experiments.placement.planetlab import (
-    SLICES,
-    continents,
-    embedded_network,
-    mean_error_ms,
-    planetlab_slice,
-)
+from agiledart_experiments.placement.planetlab import SLICES, embedded_network, mean_error_ms, planetlab_slice
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.randomness import RandomStream
 from agiledart_placement.evaluation.evaluator import evaluate
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.files.topology_file import joined_request
+from agiledart_placement.instances.delay_tables import continents
 from agiledart_placement.instances.operator_trees import SMALL, OperatorTree, operator_tree, tree_topology
 from agiledart_placement.problem.problem import Problem
 from agiledart_placement.problem.request import PlacementRequest

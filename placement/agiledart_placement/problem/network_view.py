@@ -60,6 +60,16 @@ def estimated_delay_ms(a: SpacePosition, b: SpacePosition) -> float:
     return sqrt((ax - bx) ** 2 + (ay - by) ** 2 + (az - bz) ** 2) + a.height_ms + b.height_ms
 
 
+def _distances(a: SpacePosition, others: Sequence[SpacePosition]) -> list[float]:
+    """Return `estimated_delay_ms` to many places."""
+    (x, y, z), height = a.point, a.height_ms
+    return [
+        sqrt((x - p[0]) ** 2 + (y - p[1]) ** 2 + (z - p[2]) ** 2) + height + other.height_ms
+        for other in others
+        for p in (other.point,)
+    ]
+
+
 class NetworkView(Protocol):
     """Links of a request's nodes."""
 
@@ -100,6 +110,10 @@ class TableNetwork:
         order: Sequence[NodeId] = (),
     ) -> None:
         self._links, self._positions, self._default = dict(links), dict(positions or {}), default
+        self._from: dict[NodeId, dict[NodeId, float]] = {}
+        """Delays of the links of each node, by the node at their other end."""
+        for (a, b), figures in self._links.items():
+            self._from.setdefault(a, {})[b] = figures.delay_ms
         self._table, self._row = table, {node: row for row, node in enumerate(order)}
 
     def link(self, a: NodeId, b: NodeId) -> LinkFigures:
@@ -119,11 +133,23 @@ class TableNetwork:
         raise KeyError((a, b))
 
     def delays_ms(self, a: NodeId, to: Sequence[NodeId]) -> "array[float]":
-        """Return the delays from `a`; see `NetworkView`."""
-        if self._table and not self._links and len(to) == len(self._row) and all(node in self._row for node in to):
-            row = self._table[self._row[a]]
-            return array("d", [0.0 if node == a else row[self._row[node]] for node in to])
-        return array("d", [self.link(a, node).delay_ms for node in to])
+        """Return the delays from `a`; see `NetworkView`. Raises KeyError as `link` does."""
+        if self._table and a in self._row and all(node in self._row for node in to):
+            row, index = self._table[self._row[a]], self._row
+            delays = [row[index[node]] for node in to]
+        elif self._default is not None:
+            delays = [self._default.delay_ms] * len(to)
+        elif a in self._positions and all(node in self._positions for node in to):
+            delays = _distances(self._positions[a], [self._positions[node] for node in to])
+        else:
+            return array("d", [self.link(a, node).delay_ms for node in to])
+        given = self._from.get(a, {})
+        for number, node in enumerate(to):
+            if node == a:
+                delays[number] = 0.0
+            elif node in given:
+                delays[number] = given[node]
+        return array("d", delays)
 
     def links(self) -> Mapping[tuple[NodeId, NodeId], LinkFigures]:
         """Return the links with figures of their own; see `NetworkView`."""

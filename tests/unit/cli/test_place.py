@@ -219,6 +219,8 @@ def test_a_users_strategy_runs_and_is_checked(files: Files) -> None:
     code, output, _ = files.place("--strategy", f"{path}:Mine", "-o", "json")
     assert json.loads(output)["placement"]["a"] == ["n3"]
     assert code == 1  # n3 has two slots
+    assert run_cli(["place", "--check", "--strategy", f"{path}:Mine"]) == 0
+    path.write_text("class Mine:\n    keeps_balance = False\n    def place(self, request):\n        return None\n")
     assert run_cli(["place", "--check", "--strategy", f"{path}:Mine"]) == 1
 
 

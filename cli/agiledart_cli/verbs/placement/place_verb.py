@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.output import BAD, GOOD, WATCH, print_json, print_message
+from agiledart_cli.output import BAD, GOOD, WATCH, output_option, print_json, print_message, print_table
 from agiledart_kernel.errors import ConfigurationError
 
 
@@ -205,4 +205,60 @@ def convert(source: str, target: str) -> int:
         print_message(f"note: {note}", colour=WATCH)
     save_document(target, network_document(network))
     print_message(f"Wrote {target}: {len(network.hosts)} nodes.")
+    return 0
+
+
+@place.command(short_help="List placement problems with known optima, or write one.")
+@click.argument("name", required=False)
+@output_option
+def gallery(name: str | None, output: str) -> int:
+    """List placement problems with their optima or bounds; with NAME, write its network and topology here.
+
+    \b
+    Example:
+      agiledart place gallery
+      agiledart place gallery tag-and-count
+    """
+    from dataclasses import asdict
+
+    from agiledart.placement.gallery import GALLERY, gallery_problem
+    from agiledart.placement.loading import save_document
+    from agiledart_placement.files.network_file import network_document
+    from agiledart_placement.files.topology_file import topology_document
+
+    if name is None:
+        entries = {key: {k: v for k, v in asdict(p).items() if k != "make"} for key, p in GALLERY.items()}
+        if output == "json":
+            print_json([{"name": key, **entry} for key, entry in entries.items()])
+        else:
+            heads = ["NAME", "OBJECTIVE", "BEST KNOWN", "BOUND", "HOW", "ABOUT"]
+            rows = [
+                [
+                    key,
+                    p.objective,
+                    f"{p.value:.6g}",
+                    "" if p.bound is None else f"{p.bound:.6g}",
+                    f"{p.how}, {p.when}",
+                    p.about,
+                ]
+                for key, p in GALLERY.items()
+            ]
+            print_table(heads, rows, right=heads[2:4])
+        return 0
+    problem = gallery_problem(name)
+    network, topology = problem.make()
+    files = f"{name}-network.json", f"{name}-topology.json"
+    for file, document in zip(files, (network_document(network), topology_document(topology)), strict=True):
+        if Path(file).exists():
+            raise ConfigurationError(f"{file}: it exists already; gallery replaces no file.")
+        save_document(file, document)
+    proven = (
+        "proven" if problem.value == problem.bound else f"bound {problem.bound:.6g}" if problem.bound else "no bound"
+    )
+    print_message(
+        f"Wrote {files[0]} and {files[1]}. Best known {problem.objective}: {problem.value:.6g} ({proven}, {problem.how})."
+    )
+    print_message(
+        f"  agiledart place --network {files[0]} --topology {files[1]} --objective {problem.objective} --compare"
+    )
     return 0
