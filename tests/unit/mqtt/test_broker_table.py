@@ -1,4 +1,4 @@
-"""A broker that is killed, restarted or cut off, at each quality of service, with and without a session: what is lost and repeated.
+"""A broker that is killed, restarted or cut off, at each quality of service, with and without a session: losses and repeats.
 
 `pytest -m soak -s` prints the rows of the table in docs/reference/mqtt-losses.md.
 """
