@@ -1,0 +1,1 @@
+"""Cases of this project's own making."""
