@@ -128,7 +128,7 @@ class PipelineRunner:
     def _attempt(
         self, refresh: Sequence[str], refresh_all: bool, began: float
     ) -> tuple[PipelineDefinitions, PipelineUpdate]:
-        """Run an update; what it computes from the beginning stands in a journal until its end."""
+        """Run an update; a journal names the tables that it computes from the beginning until its end."""
         definitions = load_definitions(self._session, self._project)
         reset = self._tables_to_reset(definitions, refresh, refresh_all)
         self._project.write_document(REFRESH, reset or None)

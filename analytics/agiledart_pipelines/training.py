@@ -1,4 +1,4 @@
-"""Training of a project's models by MLlib, judged on a held-out day, and exported as plain data.
+"""Training of a project's models by MLlib, with their error on a held-out day, and exported as plain data.
 
 A model is described in `models/NAME.toml`: kind, table, label, and features as SQL expressions.
 """
@@ -47,7 +47,7 @@ class ModelSpecification:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model, and how well it predicts the held-out day.
+    """A model, and its error on the held-out day.
 
     Attributes:
         rows: used for training. `held_out_rows`: of the held-out day.
@@ -98,21 +98,21 @@ def train(frame: "DataFrame", specification: ModelSpecification, held_out: date 
     columns = [f.expr(text).cast("double").alias(name) for name, text in specification.features.items()]
     rows = frame.select(DAY, f.expr(specification.label).cast("double").alias(LABEL), *columns).dropna()
     days = [row[0] for row in rows.select(DAY).distinct().orderBy(DAY).collect()]
-    judged = held_out or (days[-1] if days else None)
-    if judged not in days or len(days) < 2:
+    test_day = held_out or (days[-1] if days else None)
+    if test_day not in days or len(days) < 2:
         raise OperationFailed(
             f"{specification.name} needs rows of the held-out day and of another one; {specification.table} has rows of "
             f"{', '.join(str(day) for day in days) or 'no day'}."
         )
     assembler = VectorAssembler(inputCols=list(specification.features), outputCol="_features")
-    training = assembler.transform(rows.where(f.col(DAY) != f.lit(judged)))
+    training = assembler.transform(rows.where(f.col(DAY) != f.lit(test_day)))
     fitted = _estimator(specification).fit(training)
     [(mean, count)] = training.agg(f.avg(LABEL), f.count(f.lit(1))).collect()
-    test = fitted.transform(assembler.transform(rows.where(f.col(DAY) == f.lit(judged))))
+    test = fitted.transform(assembler.transform(rows.where(f.col(DAY) == f.lit(test_day))))
     squared = f.avg((f.col("_prediction") - f.col(LABEL)) ** 2), f.avg((f.lit(mean) - f.col(LABEL)) ** 2)
     [(error, error_of_mean, test_count)] = test.agg(*squared, f.count(f.lit(1))).collect()
     return TrainedModel(
-        _exported(specification, fitted), str(judged), int(count), int(test_count), sqrt(error), sqrt(error_of_mean)
+        _exported(specification, fitted), str(test_day), int(count), int(test_count), sqrt(error), sqrt(error_of_mean)
     )
 
 
