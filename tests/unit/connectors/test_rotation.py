@@ -14,7 +14,7 @@ from agiledart_connectors.files.followed_lines import FollowedLines
 
 
 class Looks:
-    """What a reader has of followed files after each look."""
+    """Lines and notices of followed files, look by look."""
 
     def __init__(self, path: Path | str) -> None:
         self.lines = FollowedLines(str(path))
