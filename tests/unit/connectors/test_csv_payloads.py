@@ -57,7 +57,7 @@ def test_payloads_of_other_encodings_are_malformed_or_read(form: str) -> None:
     assert rows_of(text.encode("cp1252"), form, "?encoding=cp1252")[0] == [Note("ü", 1.0, "x")]
 
 
-def test_a_bad_element_of_an_array_costs_itself_alone() -> None:
+def test_a_bad_item_of_an_array_costs_itself_alone() -> None:
     rows, malformed, examples = rows_of(b'[{"name":"a","v":1,"note":""},{"name":"b","v":"x","note":""},7]', "json")
     assert (rows, malformed) == ([Note("a", 1.0, "")], {"type": 2})
     assert examples[0].startswith("x:[1] v: 'x' is no number")

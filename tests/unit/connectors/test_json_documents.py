@@ -41,7 +41,7 @@ _OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), _JSON, max_size=3), min
 
 
 @given(_OBJECTS, st.integers(1, 60), st.integers(1, 4))
-def test_an_indented_array_is_its_elements(objects: list[Any], size: int, indent: int) -> None:
+def test_an_indented_array_is_its_items(objects: list[Any], size: int, indent: int) -> None:
     assert cut(json.dumps(objects, indent=indent).encode() + b"\n", size) == objects
 
 
@@ -52,7 +52,7 @@ def test_indented_objects_one_after_the_other_are_rows(objects: list[Any], size:
 
 
 @given(_OBJECTS, st.integers(1, 60))
-def test_one_element_a_line_is_an_array_too(objects: list[Any], size: int) -> None:
+def test_an_array_may_have_an_item_a_line(objects: list[Any], size: int) -> None:
     text = "[" + ",\n".join(map(json.dumps, objects)) + "\n]"
     assert cut(text.encode() + b"\n", size) == objects
 
@@ -80,7 +80,7 @@ def test_a_member_may_be_within_another(path: str, part: bytes | None) -> None:
     assert member_of(b'{"a":{"b":[1],"c.d":2},"x.y":3}', path) == part
 
 
-def test_a_file_with_an_indented_array_gives_rows_and_counts_a_bad_element(tmp_path: Path) -> None:
+def test_an_indented_array_with_a_bad_item_is_read(tmp_path: Path) -> None:
     path = tmp_path / "values.json"
     values = [{"v": 1}, {"v": "x"}, {"v": 3, "note": "a, [b] {c}"}]
     path.write_text("\ufeff" + json.dumps(values, indent=2, ensure_ascii=False))

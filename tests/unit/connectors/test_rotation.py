@@ -49,7 +49,7 @@ def test_the_last_line_of_a_file_that_is_gone_needs_no_end(tmp_path: Path) -> No
     assert looks.look() == ["a1", "b1", "a2"]
 
 
-def test_the_last_line_of_a_file_whose_name_is_taken_comes_after_a_while(
+def test_the_last_line_comes_some_seconds_after_the_name_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followed_lines, "_QUIET_S", 0.0)
@@ -113,7 +113,7 @@ def test_a_copy_gives_only_lines_that_were_not_read_of_its_original(pack: Any, t
 
 
 @pytest.mark.parametrize("pack", [None, gzip.compress])
-def test_a_copy_of_what_was_read_gives_nothing(pack: Any, tmp_path: Path) -> None:
+def test_a_copy_of_read_lines_gives_nothing(pack: Any, tmp_path: Path) -> None:
     path = tmp_path / "app.log"
     path.write_text("a1\na2\n")
     looks = Looks(tmp_path)
