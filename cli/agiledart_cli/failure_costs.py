@@ -76,9 +76,9 @@ def rewind_of_source(step: Mapping[str, Any], *, merges: bool) -> Rewind:
 
     connector = parse_connector(step["connector"])
     spools = step.get("spools", False)
-    is_clocked, repeats = step["has_log"] and not spools, merges and (spools or not step["sheds"])
+    is_clocked, is_merged = step["has_log"] and not spools, merges and (spools or not step["sheds"])
     guarantee = source_guarantee(connector.kind)
-    return rewind_of(traits_of_source(connector, guarantee, spools=spools, is_clocked=is_clocked, merges=repeats))
+    return rewind_of(traits_of_source(connector, guarantee, spools=spools, is_clocked=is_clocked, merges=is_merged))
 
 
 def cost_of_surviving_source(step: Mapping[str, Any], *, merges: bool) -> str:

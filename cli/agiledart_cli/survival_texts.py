@@ -1,4 +1,4 @@
-"""Texts of `agiledart submit` about a run that survives its nodes: what is saved, what it waits for, and what would be lost."""
+"""Texts of `agiledart submit` about a run that survives its nodes: its saved steps, the awaited nodes, and rows at risk."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a restarted run can read again of a source, by its kind and its options."""
+"""Properties of sources that decide which rows a restarted run can read again, by their kinds and options."""
 
 from agiledart_dataflow.plan.connector_kinds import Guarantee
 from agiledart_dataflow.plan.connectors import Connector

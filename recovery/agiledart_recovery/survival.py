@@ -15,7 +15,7 @@ The choice is made at submission from the graph. For a step with state it is mad
 | whose rows a merge by position must see again, and whose input or clock cannot repeat them | `LOG`, too |
 | that follows a file | `FOLLOWED`: the file, unless it was rotated meanwhile |
 | whose input can be read again | `AGAIN`: the input, from its position in the register |
-| any other | `LOST`: nothing; what was in flight is lost, and counted |
+| any other | `LOST`: nothing; rows in flight are lost and counted |
 
 Departs: the paper restarts a step with short-lived state as if it had none, because recovery costs more than the loss. Here no row
 is lost. Such a state is small, so it is copied. To rewind its source instead would count rows twice in each other saved state.
@@ -38,7 +38,7 @@ class Survival(StrEnum):
 
 
 class Rewind(StrEnum):
-    """What a restarted run reads of a source's rows after its last epoch; the module's head has the table."""
+    """Input from which a restarted run reads a source's rows after its last epoch; the module's head has the table."""
 
     AGAIN = "again"
     LOG = "log"
@@ -51,7 +51,7 @@ class SourceTraits(NamedTuple):
 
     Args:
         rereads: its input, opened again, gives the same rows.
-        confirms: its sender was told that the rows arrived, and will not send them again.
+        confirms: it confirms rows to their sender, which will not send them again.
         follows: it reads a file that grows and may be rotated.
         spools: rows that exceed the capacity wait on its disk.
         is_clocked: a clock decides which of its rows are late.

@@ -144,7 +144,7 @@ def followed_again(
 ) -> SourceReader:
     """Return a reader of a growing file that stands behind the lines read before a restart.
 
-    A file that is shorter now was rotated or cut: what is left of it is read from its beginning, so that none of it is lost.
+    A file that is shorter now was rotated or cut. It is read from its beginning, so that none of its rows is lost.
 
     Args:
         reader: at the beginning of its input.

@@ -32,8 +32,10 @@ def recovery_facts(
         saved: snapshots that its last checkpoints need, by the names of their stages.
     """
     stages = {step: stage for stage in plan.stages for step in stage.steps}
-    kept = list(saved)
-    rows = [_row(step, stages[step.index], placement, kept) for step in specification.steps if step.index in stages]
+    snapshots = list(saved)
+    rows = [
+        _row(step, stages[step.index], placement, snapshots) for step in specification.steps if step.index in stages
+    ]
     return RecoveryFactsResponse(specification.name, version, state, delivery, plan.merges_by_position, rows)
 
 

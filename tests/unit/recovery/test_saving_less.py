@@ -1,4 +1,4 @@
-"""A run that saves less: no epoch while no rows come, no fragments of what the register holds, and an end told at once."""
+"""A run that saves less begins no epoch while no rows come, makes no fragments of small snapshots, and ends at once."""
 
 import msgspec
 import pytest
