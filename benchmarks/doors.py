@@ -49,7 +49,7 @@ class DoorNumbers(NamedTuple):
 
 
 class DoorOptional(NamedTuple):
-    """A reading with gaps."""
+    """A reading with pauses."""
 
     at: datetime
     room: str | None
@@ -122,13 +122,13 @@ DOORS: Final = {
     "csv rows": Door("csv", _csv, DoorRow),
     "csv rows with header": Door("csv", lambda: _csv(header=True), DoorRow),
     "csv rows without times": Door("csv", _numbers, DoorNumbers),
-    "csv rows with gaps": Door("csv", lambda: _csv(empty_cells=True), DoorOptional),
+    "csv rows with pauses": Door("csv", lambda: _csv(empty_cells=True), DoorOptional),
     "csv rows quoted": Door("csv", lambda: _csv(quoted=True), DoorRow),
     "csv rows not ASCII": Door("csv", lambda: _csv(texts="ü"), DoorRow),
     "csv dicts": Door("csv", lambda: _csv(header=True), dict[str, Any]),
     "csv columns": Door("csv", _csv, DoorRow, columns=True),
     "csv columns without times": Door("csv", _numbers, DoorNumbers, columns=True),
-    "csv columns with gaps": Door("csv", lambda: _csv(empty_cells=True), DoorOptional, columns=True),
+    "csv columns with pauses": Door("csv", lambda: _csv(empty_cells=True), DoorOptional, columns=True),
     "csv columns not ASCII": Door("csv", lambda: _csv(texts="ü"), DoorRow, columns=True),
     "jsonl": Door("jsonl", _json, DoorRow),
     "jsonl with offsets": Door("jsonl", lambda: _json(zone="+02:00"), DoorRow),

@@ -28,7 +28,7 @@ MAX_CORES = 4096
 UPNP = "upnp"
 """Value of `advertise` that asks the router for a port."""
 MAX_ENDED_DAYS = 30
-"""After so many days an ended application is forgotten everywhere."""
+"""Days after which an ended application is forgotten everywhere."""
 MAX_DATA, MAX_PARITY = 16, 8
 
 

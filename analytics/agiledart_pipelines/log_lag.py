@@ -1,4 +1,4 @@
-"""How far a pipeline is behind its logs: rows and seconds by partition, and how much of what a log retains is unread.
+"""Lag of a pipeline behind its logs: rows and seconds by partition, and how much of what a log retains is unread.
 
 Asks the agents, and reads the checkpoint of the table that reads the logs; needs no Spark session.
 """

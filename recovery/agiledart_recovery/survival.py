@@ -1,4 +1,4 @@
-"""How each part of a run survives the loss of its node, chosen from what it is. Pure; a run that saves less follows it.
+"""Choice of the rule by which each part of a run survives the loss of its node. Pure; a run that saves less follows it.
 
 The choice is made at submission from the graph. For a step with state it is made again at each snapshot, by the snapshot's size.
 
@@ -29,7 +29,7 @@ SMALL_STATE_BYTES: Final = 1 << 20
 
 
 class Survival(StrEnum):
-    """How a step survives; the module's head has the table."""
+    """Rule by which a step survives; the module's head has the table."""
 
     RESTARTED = "restarted"
     COPIED = "copied"

@@ -121,7 +121,7 @@ def test_a_pair_without_link_is_named(files: Files) -> None:
         (("--start", "missing.json"), "missing.json: No such file or directory"),
     ],
 )
-def test_a_wrong_option_says_what_is_right(files: Files, options: tuple[str, ...], message: str) -> None:
+def test_a_wrong_option_names_the_right_one(files: Files, options: tuple[str, ...], message: str) -> None:
     code, _, errors = files.place(*options)
     assert code == 2
     assert message in errors
@@ -245,7 +245,7 @@ def _never_returns(*_: object) -> None:
         time.sleep(1)
 
 
-def test_without_the_extra_odp_says_how_to_install_it(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_odp_names_the_installation(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     from agiledart_placement.integer_programme import odp
 
     monkeypatch.setattr(odp, "find_spec", lambda name: None)

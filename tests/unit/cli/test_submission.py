@@ -42,7 +42,7 @@ def test_the_command_line_sets_the_delivery_guarantee(tmp_path: Path, written: s
     assert make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=given).delivery == expected
 
 
-def test_the_command_lines_word_wins_over_the_topologys_and_says_so(
+def test_delivery_of_the_command_line_wins_over_that_of_the_topology(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "flow.py").write_text(CODE.replace("{more}", ', delivery="exactly-once"'))

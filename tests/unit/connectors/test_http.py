@@ -431,7 +431,7 @@ def raw_post(source: "Source", head: str, body: bytes) -> bytes:
         return raw.recv(1_000)
 
 
-def test_bodies_in_chunks_and_packed_ones_become_rows() -> None:
+def test_chunked_and_packed_payloads_become_rows() -> None:
     row = b'{"room":"a","celsius":1}'
     with Source() as source:
         assert b" 202 " in raw_post(source, "Transfer-Encoding: chunked", chunked(row[:5], row[5:]))
@@ -446,7 +446,7 @@ def test_bodies_in_chunks_and_packed_ones_become_rows() -> None:
         assert source.rows == [Row("a", 1.0)] * 7
 
 
-def test_broken_and_endless_bodies_are_refused_and_counted() -> None:
+def test_broken_and_endless_payloads_are_refused_and_counted() -> None:
     bomb = gzip.compress(b" " * (4 << 20))
     with Source() as source:
         assert source.post(b"{}", Content_Encoding="br")[0] == 415

@@ -90,7 +90,7 @@ def test_dead_letters_go_to_a_file(tmp_path: Path) -> None:
     assert letter == {"record": repr(ROWS[1]), "error": f"n: {TOO_LARGE} does not fit 64 bits"}
 
 
-def test_the_first_one_ends_the_application_where_the_policy_says_so(tmp_path: Path) -> None:
+def test_the_first_one_ends_the_application_under_the_policy_fail(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(OperationFailed, match="out: a row is rejected, and rejected=fail allows none: n: 92233"):
         run(f"parquet:{tmp_path}/out.parquet?rejected=fail")

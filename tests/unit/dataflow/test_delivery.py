@@ -16,7 +16,7 @@ from agiledart_kernel.errors import TopologyError
         ("at-most-once", False, False, False),
     ],
 )
-def test_a_delivery_name_determines_what_is_saved_and_duplicated(
+def test_a_delivery_name_determines_saving_and_duplicates(
     word: str, is_saved: bool, duplicates: bool, saves_less: bool
 ) -> None:
     delivery = Topology("x", delivery=word).delivery

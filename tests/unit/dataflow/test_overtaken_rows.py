@@ -118,7 +118,7 @@ def test_a_barrier_with_a_change_overtakes_nothing() -> None:
     assert sender.channel.overtaken() is None, "and stays in line"
 
 
-def test_an_instance_whose_inputs_have_ended_begins_the_barrier() -> None:
+def test_an_instance_behind_ended_inputs_begins_the_barrier() -> None:
     sender = blocked_step(program())
     instance = sender.part
     assert isinstance(instance, Instance)

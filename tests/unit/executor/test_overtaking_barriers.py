@@ -98,7 +98,7 @@ def test_epochs_go_on_without_credit_and_behind_the_end_of_the_input() -> None:
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-def test_an_instance_whose_input_has_ended_begins_each_barrier_until_its_output_is_taken(epochs: int) -> None:
+def test_an_instance_behind_an_ended_input_begins_each_barrier_until_its_output_is_taken(epochs: int) -> None:
     async def run() -> None:
         held = Held(FEW)
         held.host.start_reading()

@@ -306,7 +306,7 @@ def test_shed_rows_cannot_be_replayed() -> None:
         ("kafka", (), {}, Rewind.AGAIN),
     ],
 )
-def test_a_run_that_saves_less_logs_only_what_was_confirmed(
+def test_a_run_that_saves_less_logs_confirmed_rows_only(
     url: str, options: tuple[tuple[str, str], ...], source: dict[str, Any], what: Rewind
 ) -> None:
     made = Topology("rows")

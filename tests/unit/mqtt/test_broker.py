@@ -388,7 +388,7 @@ def test_without_a_session_the_time_without_a_listener_is_shown(broker: Broker) 
     there.writer.close()
 
 
-def test_a_dry_run_tells_of_the_brokers_limits(broker: Broker) -> None:
+def test_a_dry_run_reports_the_limits_of_the_broker(broker: Broker) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}/n?format=text"
     assert probe_source(parse_connector(url), str).text == "connected (MQTT 5.0)"
     assert "max_queued_messages, 1000 by default" in probe_source(parse_connector(url + "&qos=1"), str).text

@@ -22,7 +22,7 @@ def test_a_node_with_a_fragment_fetches_it_from_itself() -> None:
     assert order.replica_node == ME
 
 
-def test_what_the_register_holds_is_put_on_the_disk_and_fetched_from_no_node() -> None:
+def test_snapshots_in_the_register_are_put_on_the_disk_and_fetched_from_no_node() -> None:
     bench = Bench()
     content = InstanceSnapshot(CheckpointId(1, 4), b"hash", 4, 1, (), b"1234")
     value = RegisterValue(RUN, 0, 1, Plan(()), CheckpointId(1, 4), (Voter(ME, 1),), saves_less=True)

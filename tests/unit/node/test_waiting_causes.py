@@ -74,7 +74,7 @@ def test_no_capacity_after_a_loss_and_at_the_start() -> None:
     assert (before.cause, before.text) == ("capacity", "waits for capacity for 3 instances")
 
 
-def test_user_code_that_does_not_return_and_what_waits_behind_it() -> None:
+def test_user_code_that_does_not_return_and_stages_behind_it() -> None:
     row = only(waiting_causes(line({"user_call": "taxi.py:42 in parse", "user_call_ms": SOME_MS})))
     assert row == WaitingRow(
         "user call",
@@ -140,7 +140,7 @@ def test_a_slow_sink_and_the_stages_behind_it() -> None:
     assert row.blocks == ["trips", "work"]
 
 
-def test_a_sink_whose_system_is_away_is_not_slow() -> None:
+def test_a_sink_of_an_absent_system_is_not_slow() -> None:
     figures = {"sink_full_ms": SOME_MS, "connection_status": "db: refused"}
     assert [row.cause for row in waiting_causes(facts(stage("report", "sink", figures)))] == ["outside"]
 

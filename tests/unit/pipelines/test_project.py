@@ -99,6 +99,6 @@ def test_a_folder_without_a_project_is_reported(tmp_path: Path, capsys: pytest.C
     assert "no day such as 2013-01-07" in capsys.readouterr().err
 
 
-def test_a_project_without_an_update_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_without_an_update_reports_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["pipeline", "status", "--project", str(folder)]) == 1
     assert "has not been updated yet" in capsys.readouterr().err

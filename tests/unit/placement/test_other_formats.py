@@ -54,7 +54,7 @@ def test_great_circle() -> None:
     assert great_circle_km((48.20, 16.37), (47.07, 15.43)) == pytest.approx(144.1, abs=1)
 
 
-def test_graphml_has_shortest_routes_and_tells_what_it_changed(tmp_path: Path) -> None:
+def test_graphml_has_shortest_routes_and_reports_its_changes(tmp_path: Path) -> None:
     network = read(tmp_path, "a.graphml", GRAPHML)
     assert list(network.ids) == ["Vienna", "Graz", "Linz", "None"]  # the island has no route to the others
     vienna, graz, linz = (network.ids[name] for name in ("Vienna", "Graz", "Linz"))

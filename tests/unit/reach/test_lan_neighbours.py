@@ -46,7 +46,7 @@ def test_a_service_name_fits_in_fifteen_letters() -> None:
 
 
 @pytest.mark.slow
-def test_a_neighbour_hears_an_announcement_of_its_network_only() -> None:
+def test_a_neighbour_receives_announcements_of_its_network_only() -> None:
     heard, came = [], threading.Event()
 
     def found(address: str) -> None:

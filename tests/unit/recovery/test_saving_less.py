@@ -127,7 +127,7 @@ def test_a_snapshot_that_the_register_holds_has_no_fragments() -> None:
     assert prepared.saved == SavedState(STAGE, (InstanceSnapshot(CheckpointId(1, 4), b"hash", 4, 1, (), b"1234"),))
 
 
-def test_an_instance_whose_snapshot_the_register_holds_may_run_anywhere() -> None:
+def test_an_instance_with_its_snapshot_in_the_register_may_run_anywhere() -> None:
     lost = next(each for each in LESS.plan.assignments if each.instance == STAGE)
     assert missing_replica_nodes(LESS, lost, lambda node: False), "its replica nodes are gone, too"
     held = msgspec.structs.replace(LESS, saved=(SavedState(STAGE, (CONTENT,)),))
@@ -141,7 +141,7 @@ def test_content_of_the_previous_epoch_leaves_the_register() -> None:
 
 
 @pytest.mark.parametrize("saves_less", [True, False])
-def test_the_end_is_told_with_the_last_hosts_answer_and_not_with_a_tick(saves_less: bool) -> None:
+def test_the_end_is_reported_with_the_answer_of_the_last_host_and_not_with_a_tick(saves_less: bool) -> None:
     """Each run that is saved took up to half a second longer until then."""
     mine = context()
     coordinator = Coordinator(mine, VoterSlot(mine, VoterFile(RUN, 1)))

@@ -40,7 +40,7 @@ def test_how_a_step_survives(length: int, machines: int, has_state: bool, how: S
         (SourceTraits(rereads=False, spools=True), Rewind.LOG),
     ],
 )
-def test_what_is_read_again_of_a_source(source: SourceTraits, what: Rewind) -> None:
+def test_rows_of_a_source_that_are_read_again(source: SourceTraits, what: Rewind) -> None:
     assert rewind_of(source) is what
 
 
