@@ -114,7 +114,7 @@ class Node:
             FragmentOffered: self.recovery_service.offered,
             FragmentStored: self.recovery_service.stored,
             FragmentDamaged: self.recovery_service.damaged,
-            EndedRecordsFound: self.parts.ended_records.found,
+            EndedRecordsFound: self.parts.ended_records.load,
             LeaveRing: self._leave,
             BansFound: lambda event: self.parts.banning.spreading.found(event.signed_commands),
             KeyPresented: self.parts.registering.met,

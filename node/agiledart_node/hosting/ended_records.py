@@ -35,7 +35,7 @@ class EndedRecords:
         self._is_comparing = False
         self._next_at = 0
 
-    def found(self, event: EndedRecordsFound) -> None:
+    def load(self, event: EndedRecordsFound) -> None:
         """Take the records that an earlier process of this node has kept."""
         for content in event.records[:MAX_RECORDS]:
             try:
