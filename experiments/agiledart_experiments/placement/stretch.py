@@ -18,7 +18,7 @@ from agiledart_placement.problem.problem import Problem
 from agiledart_placement.problem.request import PlacementRequest
 from agiledart_placement.registry import offline_strategy
 
-GRAPHS, PAPER_GRAPHS = 15, 334
+GRAPHS, PAPER_GRAPHS = 60, 334
 """Graphs on each network."""
 STRATEGIES = ("mopa_probe", "mopa", "mopa_exact", "springs", "random")
 PUBLISHED = {"mopa": (1.14, 1.1, 3.67), "springs": (1.29, 1.3, 6.61)}

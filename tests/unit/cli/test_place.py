@@ -2,6 +2,7 @@
 
 import copy
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -241,8 +242,7 @@ def test_the_command_ends_in_time_when_the_solver_does_not(files: Files, monkeyp
 
 
 def _never_returns(*_: object) -> None:
-    while True:
-        time.sleep(1)
+    threading.Event().wait()
 
 
 def test_without_the_extra_odp_names_the_installation(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
