@@ -485,7 +485,7 @@ RECOVERY_MUTANTS = [
     Mutant("rows are taken back", rows_are_taken_back, "losses", LOST, complaint="V"),
     Mutant("logs are cut at the committed epoch", logs_are_cut_at_the_committed_epoch, "losses", LOST, complaint="V7"),
     Mutant("a majority is not asked", a_majority_is_not_asked, "recovery", QUORUM_LOSS, complaint="R1"),
-    Mutant("a seat is given and kept", a_seat_is_given_and_kept, "recovery", GIVEN, complaint="L1"),
+    Mutant("a seat is given and kept", a_seat_is_given_and_kept, "recovery", GIVEN, 300, complaint="L1", is_slow=True),
     Mutant("no era begins", no_era_begins, "recovery", QUORUM_LOSS, complaint="V"),
     Mutant("an older generation is taken", an_older_generation_is_taken, "recovery", QUORUM_LOSS, complaint="R2"),
     Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS, is_slow=True),
