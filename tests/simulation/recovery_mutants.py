@@ -513,7 +513,7 @@ RECOVERY_MUTANTS = [
     Mutant("new channels are not counted", new_channels_are_not_counted, "recovery", MOVES),
     Mutant("state is not handed over", state_is_not_handed_over, "recovery", MOVES),
     Mutant("a sender switches late", a_sender_switches_late, "recovery", MOVES),
-    Mutant("epoch without its plan", epoch_without_its_plan, "scaling", MOVES_AND_KILLS),
+    Mutant("epoch without its plan", epoch_without_its_plan, "scaling", MOVES_AND_KILLS, is_slow=True),
     Mutant("plan before its epoch", plan_before_its_epoch, "recovery", MOVES),
     Mutant("a position is saved before its rows", a_position_is_saved_before_its_rows_are_out, "recovery", ROLLS),
     Mutant("a step is not started anew", a_step_in_the_register_is_not_started_anew, "recovery", ROLLS, complaint="V"),
