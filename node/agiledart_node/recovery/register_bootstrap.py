@@ -98,10 +98,12 @@ def choose_voters(raw: bytes, places: dict[tuple[int, int], Peer], guards: Itera
     for peer in (*guards, *hosts):
         by_host.setdefault(peer.host or peer.node.hex, peer)
     candidates = list(by_host.values())
+    if (
+        len(candidates) < FEW_VOTERS
+    ):  # a mesh on one machine or two: the death of two agents there should stop nothing either
+        candidates = list({peer.node: peer for peer in (*guards, *hosts)}.values())
     if len(candidates) >= VOTERS:
         return candidates[:VOTERS]
-    if len(candidates) < FEW_VOTERS:
-        candidates = list({peer.node: peer for peer in (*guards, *hosts)}.values())
     return candidates[:FEW_VOTERS] if len(candidates) >= FEW_VOTERS else hosts[:1]
 
 

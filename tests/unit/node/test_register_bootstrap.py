@@ -31,6 +31,15 @@ def test_five_nodes_vote_when_available_else_three_with_stateful_hosts_last() ->
     assert voters(11) == [peer(n) for n in (11, 1, 3)]
 
 
+def test_five_agents_of_one_machine_vote_so_that_two_of_them_may_die() -> None:
+    places = {copy: msgspec.structs.replace(host, host="laptop") for copy, host in PLACES.items()}
+    guards = [msgspec.structs.replace(peer(number), host="laptop") for number in (11, 12, 13)]
+    assert [voter.node for voter in choose_voters(encode(STAGES), places, guards)] == [
+        peer(number).node for number in (11, 12, 13, 1, 3)
+    ]
+    assert len(choose_voters(encode(STAGES), places, guards[:1])) == 3
+
+
 @pytest.mark.parametrize("lost", ["", "fail", "empty", "previous"])
 def test_the_register_carries_the_policy_for_lost_state(lost: str) -> None:
     source, stage, sink = STAGES.stages
