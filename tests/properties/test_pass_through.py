@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agiledart import Topology, col, collect, count, records, sum_of, tumbling
 from agiledart_dataflow.data.batch import Batch, listed
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.position import END, Position, covering, final_watermark
+from agiledart_dataflow.data.position import END, START, Position, covering, final_watermark
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
@@ -74,7 +74,9 @@ class Played:
         assert not batch.order or len(batch.order) == len(batch.held)
         order = listed(batch.order) or [None] * len(batch.held)
         self.story += [("barrier", batch.barrier)] if batch.barrier else list(zip(batch.rows, order, strict=True))
-        self.watermarks.append(batch.watermark)
+        # A barrier that follows the end promises nothing.
+        if not (batch.barrier and batch.watermark == START):
+            self.watermarks.append(batch.watermark)
 
     def passes(self, batch: Batch) -> bool:
         return self.instance.pass_through(*self.channel, batch, self.emit)
