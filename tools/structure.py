@@ -9,7 +9,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 CONVENTIONAL = frozenset(
-    {"__init__", "messages", "events", "effects", "observations", "statistics", "config", "records", "opening"}
+    {
+        "__init__",
+        "__main__",
+        "messages",
+        "events",
+        "effects",
+        "observations",
+        "statistics",
+        "config",
+        "records",
+        "opening",
+    }
 )
 """File names that mean the same in every room."""
 

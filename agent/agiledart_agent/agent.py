@@ -144,7 +144,7 @@ class Agent:
         self._stored_bans = StoredSet(settings.state_dir / "bans", MAX_BANS * MAX_SIGNED_COMMAND_BYTES)
         self._stored_ends = StoredSet(settings.state_dir / "ended", ENDED_BYTES + 5 * MAX_RECORDS + 8)
         self._stored_members = StoredSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
-        self._registrar.members.read(self._stored_members.found())
+        self._registrar.members.read(self._stored_members.entries())
         self.driver: Driver | None = None
         self._agent_links = AgentLinks(
             settings, identity, self._registrar, log, self._feed, self.known_peers, self._rtt_ns,
@@ -262,8 +262,8 @@ class Agent:
         for effect in self.runs.ending:
             self._spawn(self._end_run(effect))
         self._feed(ClockRead(int(time.time() * 1000)))
-        self._feed(BansFound(self._stored_bans.found()))
-        self._feed(EndedRecordsFound(self._stored_ends.found()))
+        self._feed(BansFound(self._stored_bans.entries()))
+        self._feed(EndedRecordsFound(self._stored_ends.entries()))
         self._spawn(self._feed_clock())
         self._spawn(self._renew_leaf())
         self._spawn(self._agent_links.report_congestion_forever())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_analytics.job_run import spark_sentence
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_pipelines.edges import ADVICE, Edge, edges_of, lost_edges
+from agiledart_pipelines.edges import ADVICE, TableRead, edges_of, lost_edges
 from agiledart_pipelines.project import PipelineProject
 from agiledart_pipelines.session import runtime_configuration
 
@@ -32,7 +32,7 @@ class PipelineDefinitions:
     graph: str
     streaming_tables: list[str] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
-    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    edges: dict[str, list[TableRead]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -33,7 +33,7 @@ ADVICE: Final = {
 
 
 @dataclass(frozen=True)
-class Edge:
+class TableRead:
     """A table that a flow reads.
 
     Attributes:
@@ -46,17 +46,19 @@ class Edge:
     operator: str = ""
 
 
-def edges_of(relation: Any) -> list[Edge]:
+def edges_of(relation: Any) -> list[TableRead]:
     """Return the tables that a plan of Spark Connect reads, by the last part of their names."""
     return list(_walk(relation, ""))
 
 
-def _walk(message: Any, operator: str) -> Iterator[Edge]:
+def _walk(message: Any, operator: str) -> Iterator[TableRead]:
+    from google.protobuf.message import Message  # of the extra [pipeline]
+
     if message.DESCRIPTOR.name == "Relation":
         kind = message.WhichOneof("rel_type") or ""
         if kind == "read" and message.read.WhichOneof("read_type") == "named_table":
             name = message.read.named_table.unparsed_identifier.replace("`", "").rpartition(".")[2]
-            yield Edge(name, message.read.is_streaming, operator)
+            yield TableRead(name, message.read.is_streaming, operator)
             return
         operator = operator or ("" if kind in SAFE else _NAMES.get(kind, kind))
     for field, value in message.ListFields():
@@ -65,18 +67,20 @@ def _walk(message: Any, operator: str) -> Iterator[Edge]:
         is_map = field.message_type.GetOptions().map_entry
         parts = value.values() if is_map else value if field.is_repeated else (value,)
         for part in parts:
-            if hasattr(part, "ListFields"):
+            if isinstance(part, Message):
                 yield from _walk(part, operator)
 
 
-def lost_edges(edges: Mapping[str, Sequence[Edge]], tables: Sequence[str]) -> dict[str, list[Edge]]:
+def lost_edges(edges: Mapping[str, Sequence[TableRead]], tables: Sequence[str]) -> dict[str, list[TableRead]]:
     """Return flow → edges to tables of the same pipeline that Spark would lose."""
     own = set(tables)
     hidden = {flow: [edge for edge in read if edge.operator and edge.table in own] for flow, read in edges.items()}
     return {flow: lost for flow, lost in hidden.items() if lost}
 
 
-def downstream(edges: Mapping[str, Sequence[Edge]], tables: Sequence[str], streams_only: bool = False) -> list[str]:
+def downstream(
+    edges: Mapping[str, Sequence[TableRead]], tables: Sequence[str], streams_only: bool = False
+) -> list[str]:
     """Return the given tables and all that read them, directly or through others, in the order of discovery."""
     reached = list(dict.fromkeys(tables))
     for name in reached:

@@ -50,9 +50,8 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
         ClassicSession(context)  # kept by pyspark, so that it is not collected
         server: Any = context._jvm
-        port = int(
-            getattr(getattr(server, _SERVER), "MODULE$").localPort()
-        )  # the Scala object's name is no Python name
+        scala_object = server.__getattr__(_SERVER).__getattr__("MODULE$")  # its name is no Python name
+        port = int(scala_object.localPort())
     except Exception as error:  # it comes from Java or Py4J
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise OperationFailed(f"Spark does not start: {line}") from error

@@ -49,8 +49,8 @@ def peer_id_of(public_key: bytes) -> str:
 class LanNeighbours:
     """Announcement of this node, and announcements of others. Its calls block: zeroconf waits for the network."""
 
-    def __init__(self, start: ReachStart, found: Callable[[str], None]) -> None:
-        self._own_id, self._found = peer_id_of(start.public_key), found
+    def __init__(self, start: ReachStart, on_address: Callable[[str], None]) -> None:
+        self._own_id, self._on_address = peer_id_of(start.public_key), on_address
         self._is_loopback = ip_address(start.host).is_loopback
         self._zeroconf = Zeroconf()
         kind = service_type(start.network)
@@ -70,7 +70,7 @@ class LanNeighbours:
             return
         for multiaddr in peer.addrs:
             if (address := address_of(str(multiaddr), loopback=self._is_loopback)) is not None:
-                self._found(address)
+                self._on_address(address)
 
     def close(self) -> None:
         """Withdraw the announcement."""

@@ -81,7 +81,7 @@ class RecoveryMachine:
             events.PinnedInstancePrepared: self._on_instance_event,
             events.SnapshotTaken: self._on_instance_event,
             events.AttemptBroken: self._on_instance_event,
-            events.RowsPassed: self._on_rows_passed,
+            events.InstanceRowsPassed: self._on_rows_passed,
         }
 
     # ---- the contract
@@ -276,7 +276,7 @@ class RecoveryMachine:
         else:
             part.on_broken(event.attempt, event.reason, is_crash=event.is_crash)
 
-    def _on_rows_passed(self, event: events.RowsPassed) -> None:
+    def _on_rows_passed(self, event: events.InstanceRowsPassed) -> None:
         part = self.participants.get(event.run)
         if part is not None:
             part.on_rows_passed()

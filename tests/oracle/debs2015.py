@@ -10,7 +10,7 @@ Where the text leaves a choice, this is what we read:
 * Amounts, medians and profitabilities are exact fractions. Two areas tie when the numbers are equal, not when their
   rounding in binary happens to agree; a value changes when the number changes. Cells come from floats, by the formula
   as printed.
-* A line is validated left to right: columns first, then field by field, then the order of its two times. A blank line
+* A line must be UTF-8. It is validated left to right: columns first, then field by field, then the order of its two times. A blank line
   has the wrong number of columns, and so has, to keep readers bounded, one of more than 1 MiB. A number is decimal
   notation, an exponent allowed; it must be finite as a float.
 * The newest drop-off, which decides lateness, is that of well-formed lines, outliers of a query included.
@@ -111,7 +111,11 @@ def admit(lines: Iterable[str | bytes], answers: Answers) -> Iterator[Trip]:
     newest = 0
     for line in lines:
         answers.lines += 1
-        text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+        try:
+            text = line.decode() if isinstance(line, bytes) else line
+        except UnicodeDecodeError:
+            answers.malformed["encoding"] += 1
+            continue
         fields = text.removesuffix("\n").removesuffix("\r").split(",")
         reason = fault(fields) if len(text) <= MAX_LINE else "columns"
         if reason is not None:
@@ -384,7 +388,7 @@ def _areas_steady(moves: Sequence[Move], zero_profit: bool) -> Iterator[Row]:
 
 # --- comparing --------------------------------------------------------------------------------------------------------
 
-_PLAIN = re.compile(r"-?\d+(\.\d{1,6})?", re.ASCII)
+_PLAIN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _COUNT = re.compile(r"\d+", re.ASCII)
 
 

@@ -103,7 +103,7 @@ def test_p13_largest_rate_by_hand() -> None:
     assert at_reservation([(10, 1.0), (30, 3.0)], 5) == 1
 
 
-def test_p13_heuristics_beat_round_robin_on_a_large_topology() -> None:
+def test_p13_heuristics_exceed_round_robin_on_a_large_topology() -> None:
     rows = [row for load in (160,) for row in placement_throughput._rows("R7", load, 10)]
     for strategy in placement_throughput.STRATEGIES:
         own = [row for row in rows if row["strategy"] == strategy]

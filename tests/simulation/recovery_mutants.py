@@ -459,7 +459,7 @@ def a_step_in_the_register_is_not_started_anew(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_saved_step_is_taken_for_one_without_state(patch: pytest.MonkeyPatch) -> None:
-    """What the register holds is dropped with each commit, as if the step could begin from nothing beside saved ones."""
+    """Content of the register is dropped with each commit, as if the step could begin from nothing beside saved ones."""
 
     def emptied(self: RegisterValue, saved: SavedState) -> SavedState:
         known = with_known(self, saved)

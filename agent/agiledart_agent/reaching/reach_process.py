@@ -54,14 +54,14 @@ class ReachProcess:
         program: module that the process runs.
 
     Attributes:
-        found: addresses of neighbours on the local network, the latest ones last.
+        neighbours: addresses of neighbours on the local network, the latest ones last.
         mapped: future of the outside address at the router; "" when there is none.
     """
 
     def __init__(self, start: ReachStart, log: AgentLog, program: str = PROGRAM) -> None:
         self._start, self._log, self._program = start, log, program
         self._process: asyncio.subprocess.Process | None = None
-        self.found: dict[str, None] = {}
+        self.neighbours: dict[str, None] = {}
         self.mapped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
         self._announced = asyncio.Event()
@@ -139,14 +139,14 @@ class ReachProcess:
     def _take(self, message: ReachMessage) -> None:
         match message:
             case LanPeerFound(address) if len(address) <= 64:
-                if address not in self.found:
+                if address not in self.neighbours:
                     self._news.set()
-                    if len(self.found) < MAX_LOGGED_ADDRESSES:
+                    if len(self.neighbours) < MAX_LOGGED_ADDRESSES:
                         self._log.info("reach.neighbour", f"  a node was announced on this network at {address}")
-                self.found.pop(address, None)
-                self.found[address] = None
-                while len(self.found) > MAX_LAN_ADDRESSES:
-                    del self.found[next(iter(self.found))]
+                self.neighbours.pop(address, None)
+                self.neighbours[address] = None
+                while len(self.neighbours) > MAX_LAN_ADDRESSES:
+                    del self.neighbours[next(iter(self.neighbours))]
             case AnnouncementSent():
                 self._announced.set()
             case PortMapped(address) if len(address) <= 64:

@@ -46,7 +46,7 @@ class Reaching:
 
     def addresses(self, own: str) -> list[str]:
         """Return addresses of others that were announced on the local network; TLS proves or refuses each of them."""
-        return [address for address in self._process.found if address != own] if self._process else []
+        return [address for address in self._process.neighbours if address != own] if self._process else []
 
     async def pause(self, seconds: float) -> None:
         """Wait before the next try to enter the ring; with py-libp2p, until a neighbour is announced."""

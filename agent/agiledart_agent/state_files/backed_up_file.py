@@ -2,7 +2,7 @@
 
 `NAME.good` holds the SHA-256 of the content, a line end, and the content written to NAME. It is written first, so it is
 never older than NAME. Where they differ, NAME was damaged, cut short or removed, or comes from another node, and the
-copy is right. A release without copies reads NAME alone. What it wrote there since is lost to this release, and no more
+copy is right. A release without copies reads NAME alone. Its later changes are lost to this release, and no more
 than that: keys and grants stay the same for years, and of the addresses of other nodes any one is enough.
 """
 

@@ -29,7 +29,7 @@ class StoredSet:
         self._written: tuple[bytes, ...] | None = None
         self._writing = asyncio.Lock()
 
-    def found(self) -> tuple[bytes, ...]:
+    def entries(self) -> tuple[bytes, ...]:
         """Return the stored items; none when the file cannot be read: neighbours know them, too."""
         try:
             return _DECODER.decode(read_private(self._path, max_bytes=self._max_bytes))

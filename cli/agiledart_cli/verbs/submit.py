@@ -237,6 +237,11 @@ def submit(
                 f"Not waiting any longer: {response['name']} keeps running. Stop it: agiledart stop {response['name']}"
             )
             raise
+    return _show_end(final, response["name"], output)
+
+
+def _show_end(final: dict[str, Any], name: str, output: str) -> int:
+    """Print the final state of an application; return the exit code."""
     if output == "json":
         print_json(final)
     else:
@@ -244,7 +249,7 @@ def submit(
     if final["state"] == "failed" or final["state"] not in FINAL_STATES:
         return FAILED
     if all_malformed(final.get("summary") or {}):
-        print_message(f"All records were malformed. The first of them: agiledart logs {response['name']}")
+        print_message(f"All records were malformed. The first of them: agiledart logs {name}")
         return FAILED
     return 0
 

@@ -68,9 +68,8 @@ class InstanceHost:
         self.cork = Cork()
         self.reading = False
         self.current: RunningInstance | None = None
-        self.calls = 0
+        self.calls = self._nested = self._run_until_ns = 0
         self._nested_ns = 0  # time that the working instance has spent in nested instances
-        self._nested = self._run_until_ns = 0
         self.channels = GenerationChannels(self.cork, self.wake, self.fail_change)
         self.barriers = EpochBarriers(self.running, self.programs, self.wake, self.channels.redirect_outputs)
         self._wake_ups = WakeUps(self._loop, self.wake_now)

@@ -235,7 +235,7 @@ class RecoveryService:
     def _on_rows_passed(self, hosted: HostedApplication) -> None:
         """Report to the machine that rows have passed a local instance."""
         if (run := RunId(*hosted.key)) in self.machine.participants:
-            self.step(events.RowsPassed(run))
+            self.step(events.InstanceRowsPassed(run))
 
     def broken(self, hosted: HostedApplication, event: InstanceFailed) -> None:
         """Report a local instance that failed, not because of the user's code."""

@@ -83,7 +83,7 @@ class AlongPath:
         for stage in stages:
             if stage.stage in at_ends:
                 self._place_stage(request, ledger, stage, at_ends[stage.stage], is_home=True)
-        # On the sink's node the last steps come first: what that node does not take runs before them, so no row comes back.
+        # On the sink's node the last steps come first. Steps that this node does not take run before them, so no row comes back.
         by_host[-1].reverse()
         for host, here in zip(hosts, by_host, strict=True):
             for stage in here:

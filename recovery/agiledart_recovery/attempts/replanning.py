@@ -45,7 +45,7 @@ def unreachable_replica_nodes(
 ) -> tuple[NodeId, ...]:
     """Return the replica nodes that are missing to rebuild saved states; empty when enough of them are reachable.
 
-    What the register itself holds needs none of them.
+    Content of the register itself needs none of them.
     """
     for snapshot in (snapshot for saved_state in saved for snapshot in saved_state.chain if not snapshot.content):
         gone = tuple(

@@ -105,7 +105,7 @@ class PinnedInstancePrepared(Event, frozen=True, gc=False):
     pause_ns: int = 0
 
 
-class RowsPassed(Event, frozen=True, gc=False):
+class InstanceRowsPassed(Event, frozen=True, gc=False):
     """Rows have passed a local instance of a run since the last such event."""
 
     run: RunId

@@ -17,7 +17,13 @@ from agiledart_recovery.limits import MAX_CONTENT_BYTES
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
-from agiledart_recovery.wire.events import AttemptBroken, Booted, PinnedInstancePrepared, RowsPassed, SnapshotTaken
+from agiledart_recovery.wire.events import (
+    AttemptBroken,
+    Booted,
+    InstanceRowsPassed,
+    PinnedInstancePrepared,
+    SnapshotTaken,
+)
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
 from agiledart_recovery.wire.register_value import Assignment, InstanceSnapshot, Plan, RegisterValue, SavedState
 from agiledart_simulation.pipeline.disk import Disk, VirtualSourceLog
@@ -146,7 +152,7 @@ class RecoveryHost:
         """Report to the machine that rows have passed since the last report."""
         if self.world.saves_less and engine.has_passed_rows:
             engine.has_passed_rows = False
-            for effect in self.machine.step(RowsPassed(engine.run), self.now):
+            for effect in self.machine.step(InstanceRowsPassed(engine.run), self.now):
                 self._carry_out(effect)
 
     def statistics(self) -> object:

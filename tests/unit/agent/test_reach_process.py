@@ -69,7 +69,7 @@ wait()
 open({str(tmp_path / "ended")!r}, "w").close()
 """
     process, log = run(tmp_path, program, "no multicast", monkeypatch)
-    assert list(process.found) == ["192.0.2.8:1"]
+    assert list(process.neighbours) == ["192.0.2.8:1"]
     assert process.mapped.result() == "11.0.0.1:9464"
     assert (tmp_path / "ended").exists()
     assert "a node was announced on this network at 192.0.2.8:1" in log
@@ -89,7 +89,7 @@ pair.sendall(b"\\xff" * 8)
 wait()
 """
     process, log = run(tmp_path, program, "a message of 4294967295 bytes", monkeypatch)
-    assert len(process.found) == MAX_LAN_ADDRESSES
+    assert len(process.neighbours) == MAX_LAN_ADDRESSES
     assert log.count("was announced") <= 17
 
 

@@ -245,7 +245,7 @@ def elements(root: Path) -> list[str]:
 def test_positions_and_counts_go_to_the_register_and_only_state_to_the_disk(
     tmp_path: Path, undisturbed: list[Any]
 ) -> None:
-    """What the register held is put on the disk of the host that takes over, and restored like any snapshot."""
+    """Content of the register is put on the disk of the host that takes over, and restored like any snapshot."""
 
     async def play() -> None:
         attempt = Life(tmp_path, 1, 800, register_bytes=REGISTER_BYTES_EACH)

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from agiledart_pipelines.edges import Edge, downstream, edges_of, lost_edges
+from agiledart_pipelines.edges import TableRead, downstream, edges_of, lost_edges
 
 EDGES = {
     "bronze": [],
-    "silver": [Edge("bronze", True)],
-    "late": [Edge("silver", True, "withColumn")],
-    "gold": [Edge("silver", False)],
-    "other": [Edge("elsewhere", True, "withColumn")],
+    "silver": [TableRead("bronze", True)],
+    "late": [TableRead("silver", True, "withColumn")],
+    "gold": [TableRead("silver", False)],
+    "other": [TableRead("elsewhere", True, "withColumn")],
 }
 
 
 def test_edges_that_spark_would_lose() -> None:
-    assert lost_edges(EDGES, list(EDGES)) == {"late": [Edge("silver", True, "withColumn")]}
+    assert lost_edges(EDGES, list(EDGES)) == {"late": [TableRead("silver", True, "withColumn")]}
 
 
 def test_tables_that_read_others() -> None:
@@ -33,7 +33,7 @@ def test_tables_are_read_from_a_plan() -> None:
         return proto.Relation(read=read)
 
     bronze = table("`spark_catalog`.`default`.`bronze`")
-    assert edges_of(proto.Relation(project=proto.Project(input=bronze))) == [Edge("bronze", True)]
+    assert edges_of(proto.Relation(project=proto.Project(input=bronze))) == [TableRead("bronze", True)]
     for kind, relation, name in (
         ("with_columns", proto.WithColumns(input=bronze), "withColumn"),
         ("with_watermark", proto.WithWatermark(input=bronze), "withWatermark"),
@@ -41,6 +41,6 @@ def test_tables_are_read_from_a_plan() -> None:
     ):
         hidden = proto.Relation(**{kind: relation})
         over = proto.Relation(filter=proto.Filter(input=hidden))
-        assert edges_of(over) == [Edge("bronze", True, name)]
+        assert edges_of(over) == [TableRead("bronze", True, name)]
         joined = proto.Relation(join=proto.Join(left=over, right=table("days", is_streaming=False)))
-        assert edges_of(joined) == [Edge("bronze", True, name), Edge("days", False)]
+        assert edges_of(joined) == [TableRead("bronze", True, name), TableRead("days", False)]

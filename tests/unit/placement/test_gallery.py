@@ -15,7 +15,7 @@ from agiledart_placement.evaluation.terms import minimised
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_no_heuristic_beats_the_bound(name: str) -> None:
+def test_no_heuristic_exceeds_the_bound(name: str) -> None:
     problem = GALLERY[name]
     try:
         network, topology = problem.make()

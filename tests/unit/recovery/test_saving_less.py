@@ -13,7 +13,7 @@ from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import CommitCheckpoint, SendFragment, VoterFile
-from agiledart_recovery.wire.events import RowsPassed, SnapshotTaken
+from agiledart_recovery.wire.events import InstanceRowsPassed, SnapshotTaken
 from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId
 from agiledart_recovery.wire.register_value import InstanceSnapshot, RegisterValue, RunState, SavedState
 from tests.unit.recovery.bench import RUN, context, peer, value
@@ -90,7 +90,7 @@ def test_a_host_reports_rows_once_for_each_epoch_and_again_when_the_report_may_b
     made = in_life(LESS)
 
     def reports(second: float) -> int:
-        effects = made.step(RowsPassed(RUN), Instant(round(second * SECOND)))
+        effects = made.step(InstanceRowsPassed(RUN), Instant(round(second * SECOND)))
         return sum(isinstance(each, Send) and isinstance(each.message, wire.RowsPassed) for each in effects)
 
     assert reports(1) == 1
@@ -109,7 +109,7 @@ def test_a_host_reports_rows_once_for_each_epoch_and_again_when_the_report_may_b
 
 def test_a_host_of_another_run_reports_none() -> None:
     made = in_life(value(1, CheckpointId(1, 3)))
-    assert not made.step(RowsPassed(RUN), Instant(SECOND))
+    assert not made.step(InstanceRowsPassed(RUN), Instant(SECOND))
 
 
 def _received(message: wire.RunMessage) -> Received:
