@@ -10,9 +10,9 @@ Where the text leaves a choice, this is what we read:
 * Amounts, medians and profitabilities are exact fractions. Two areas tie when the numbers are equal, not when their
   rounding in binary happens to agree; a value changes when the number changes. Cells come from floats, by the formula
   as printed.
-* A line must be UTF-8. It is validated left to right: columns first, then field by field, then the order of its two times. A blank line
-  has the wrong number of columns, and so has, to keep readers bounded, one of more than 1 MiB. A number is decimal
-  notation, an exponent allowed; it must be finite as a float.
+* A line must be UTF-8. It is validated left to right: columns first, then field by field, then the order of its two
+  times. A blank line has the wrong number of columns, and so has, to keep readers bounded, one of more than 1 MiB. A
+  number is decimal notation, an exponent allowed; it must be finite as a float.
 * The newest drop-off, which decides lateness, is that of well-formed lines, outliers of a query included.
 * The window of a query moves only at its own trips. First everything leaves that is too old for the drop-off of the
   trip, then the trip counts. A taxi idle for 30 minutes or more is therefore no longer empty when its next trip
