@@ -71,7 +71,8 @@ def test_a_bystander_changes_nothing(eight: Mesh, tmp_path: Path) -> None:
     bystanders[0].kill()
     bystanders[-1].kill()
     for agent in eight.living():
-        assert agent.ask(Status("frequent-routes"))["state"] in ("running", "finished")
+        body = agent.ask(Status("frequent-routes"))
+        assert body["state"] in ("running", "finished"), body
     wait_for(lambda: state_at(eight.agent("a1"))[0] == "finished", 60, "the job ends as if nothing had happened")
     assert difference(tmp_path / "routes.csv", answer(lines).routes) is None
     back = bystanders[0]
