@@ -82,6 +82,10 @@ class Swarm:
         self.mesh.world.run_for(240 * SECOND)
 
 
+def open_requests(mesh: Mesh) -> int:
+    return sum(node.machine.parts.context.requests.count for node in mesh.world.live)
+
+
 @pytest.mark.parametrize(
     "seed", [*range(1, 13), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(13, 41))]
 )
@@ -119,7 +123,12 @@ def test_all_figures_add_up_after_the_storm(seed: int) -> None:
             assert mesh.hosts(name) == wanted
             sources = [mesh.names[node] for node, app, _ in mesh.flowing if app == name]
             assert set(status["placement"]["trips"]) <= set(sources), "its source never began to read"
-    assert all(node.machine.parts.context.requests.count == 0 for node in mesh.world.live), "a conversation never ended"
+    # Nodes compare records of ended applications about every minute; such a conversation may be under way right now.
+    for _ in range(30):
+        if open_requests(mesh) == 0:
+            break
+        mesh.world.run_for(SECOND)
+    assert open_requests(mesh) == 0, "a conversation never ended"
 
 
 def mesh_state(mesh: Mesh, at: str, name: str) -> str:

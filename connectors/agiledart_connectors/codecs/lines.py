@@ -166,6 +166,8 @@ class FileLines:
         except UNPACKING_ERRORS as error:
             raise OperationFailed(f"{self._path} is damaged: {error}") from None
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is None:  # of a library that unpacks, not of the system
+                raise OperationFailed(f"{self._path} is damaged: {_reason(error)}") from None
             raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}") from None
 
     def raw(self, size: int) -> bytes:

@@ -37,8 +37,8 @@ from agiledart_simulation.pipeline.tables import (
     tables_of,
 )
 
-MAX_IDLE_EPOCHS = 3
-"""Epochs in a row that may save the same positions: the first of an attempt, then two for rows that a host reports late."""
+MAX_IDLE_EPOCHS = 6
+"""Epochs in a row that may save the same positions of sources: rows that wait for credit still pass after the last read."""
 
 
 @dataclass
