@@ -189,11 +189,15 @@ class AgentSettings:
         settings.validate()
         return settings, origins
 
+    @property
+    def advertised_address(self) -> str:
+        """Return the HOST:PORT that the user gave for others; empty: none, or the router is asked for it."""
+        return "" if self.advertise == UPNP else self.advertise
+
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
-        advertised = "" if self.advertise == UPNP else self.advertise
-        for setting, address in (("advertise", advertised), ("metrics", self.metrics)):
+        for setting, address in (("advertise", self.advertised_address), ("metrics", self.metrics)):
             if address:
                 split_address(address, f"agent.{setting}")
         _check_host_names(self.metrics_hosts)

@@ -12,7 +12,7 @@ from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.ring.peer_links import PeerLinks
-from agiledart_agent.settings import UPNP, AgentSettings, split_address
+from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.machine import Event, LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
@@ -80,7 +80,7 @@ class AgentLinks:
     def address(self) -> str:
         """Address under which others reach this agent."""
         assert self._listener is not None
-        if advertised := self.mapped_address or self._settings.advertise.removeprefix(UPNP):
+        if advertised := self.mapped_address or self._settings.advertised_address:
             return advertised
         host, port = split_address(self._listener.address)
         return format_address(outbound_address() if host in WILDCARDS else host, port)

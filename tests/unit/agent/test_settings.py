@@ -73,3 +73,11 @@ def test_metrics_host_names_are_checked() -> None:
     assert AgentSettings.load({"metrics_hosts": "pi1,pi1.lan"}, {"HOME": "/root"}).metrics_hosts == "pi1,pi1.lan"
     with pytest.raises(ConfigurationError, match="metrics_hosts has 'http://x'"):
         AgentSettings.load({"metrics_hosts": "pi1,http://x"}, {"HOME": "/root"})
+
+
+@pytest.mark.parametrize(
+    ("advertise", "address"), [("", ""), ("upnp", ""), ("upnp.example.org:9464", "upnp.example.org:9464")]
+)
+def test_only_the_word_upnp_asks_the_router(advertise: str, address: str) -> None:
+    settings = AgentSettings.load({"advertise": advertise} if advertise else {}, {})
+    assert settings.advertised_address == address
