@@ -66,7 +66,7 @@ def test_the_end_of_the_process_of_libp2p_ends_nothing_else() -> None:
 
 def reach_pid(parent: int) -> int:
     """Return the reach process of an agent; 0: none."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     for line in listed.splitlines()[1:]:
         pid, ppid, words = line.split(maxsplit=2)
         if int(ppid) == parent and "agiledart_reach.reach_program" in words:

@@ -81,7 +81,8 @@ def test_the_real_stream_on_five_agents_within_thirty_seconds(tmp_path: Path) ->
     took = time.monotonic() - began
     hold_against(report, tmp_path, expected)
     assert report["records_in"] == 10_004
-    assert len(report["rss_mb"]) >= 10
+    hosted = {(stage.partition("/")[0], node) for stage, nodes in report["placement"].items() for node in nodes}
+    assert len(report["rss_mb"]) >= 5 + len(hosted), "each agent and each executor tells its memory"
     assert set(report["latency_ms"]) == set(QUERIES)
     for query in QUERIES:
         assert set(report["latency_ms"][query]) >= {"p50", "p95", "p99"}
