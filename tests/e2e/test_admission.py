@@ -73,7 +73,7 @@ def test_a_newcomer_is_admitted_while_unknown_nodes_hold_connections(apart: bool
     [
         ("reader", "control", 30),
         pytest.param("submitter", "control", 80, marks=pytest.mark.soak),
-        ("agent", "overlay", 80),
+        pytest.param("agent", "overlay", 80, marks=pytest.mark.soak),
     ],
 )
 def test_frames_that_never_end_stay_small(role: str, service: str, megabytes: int) -> None:

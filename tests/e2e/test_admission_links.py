@@ -134,7 +134,7 @@ def all_gone(victim: Victim, links: int) -> Callable[[], bool]:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.soak)])
 def test_attempts_cost_the_victim_nothing_permanent(victim: Victim, count: int) -> None:
     async def scenario() -> None:
         member = agent("member")

@@ -72,6 +72,7 @@ class Showing(Job):
         }
 
 
+@pytest.mark.soak
 def test_a_killed_host_of_state_causes_duplicates_at_most(ring: Mesh, expected: tuple[Path, list[str]]) -> None:
     folder, lines = expected
     job = Showing(ring, folder, "showing")

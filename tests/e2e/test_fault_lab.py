@@ -43,6 +43,7 @@ def _nothing_violated(outcomes: list[DrawOutcome]) -> None:
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.soak
 def test_a_killed_executor_and_a_stopped_agent_violate_nothing() -> None:
     campaign = FaultCampaign()
     campaign.run(2, ("kill-executor", "stop"), 2, 10.0, lambda outcome, lab: None)

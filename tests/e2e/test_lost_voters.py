@@ -23,6 +23,7 @@ def ring() -> Iterator[Mesh]:
             yield made
 
 
+@pytest.mark.soak
 def test_two_of_three_voters_are_killed_permanently(ring: Mesh, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, READINGS)
     job = Job(ring, tmp_path, "lost")

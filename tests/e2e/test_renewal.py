@@ -32,6 +32,7 @@ def life(agent: AgentProcess) -> int:
     return link.not_after - link.not_before
 
 
+@pytest.mark.soak
 def test_a_membership_is_renewed_while_the_node_runs(ring: Mesh) -> None:
     (founder,) = ring.agents
     token = str(founder.ask(CreateToken(uses=2, expires=600, member_for=LIFE))["token"])

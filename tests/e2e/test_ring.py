@@ -144,6 +144,7 @@ def test_a_stopped_agent_is_missed_and_found_again() -> None:
         assert alive(sleeper.pid)
 
 
+@pytest.mark.soak
 def test_a_member_that_forgot_the_others_reports_isolation_and_finds_them_again() -> None:
     """Without its memory it says so and says what to do; with it, it goes on looking until one of them is there."""
     with mesh(2) as made:

@@ -89,6 +89,7 @@ def submitted(ring: Mesh, tmp_path: Path, sizes: dict[str, str], *verb: str) -> 
     assert told.returncode == 0, told.stderr
 
 
+@pytest.mark.soak
 def test_each_row_is_in_one_complete_file(ring: Mesh, tmp_path: Path) -> None:
     sizes = {kind: f"roll_bytes={'8KiB' if kind != 'parquet' else '1KiB'}&roll_age=2s" for kind in KINDS}
     submitted(ring, tmp_path, sizes)

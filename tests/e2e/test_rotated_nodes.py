@@ -22,6 +22,7 @@ def ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mesh]:
         yield made
 
 
+@pytest.mark.soak
 def test_a_node_of_a_ring_takes_another_key(ring: Mesh, tmp_path: Path) -> None:
     undisturbed(tmp_path, 30_000)
     a1, _, a3 = ring.agents

@@ -43,6 +43,7 @@ def ring() -> Iterator[Mesh]:
             yield made
 
 
+@pytest.mark.soak
 def test_removed_rows_are_restored(ring: Mesh, tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(CODE)
     lines = "".join(f"{n * STEP},{n % 101}\n" for n in range(READINGS))

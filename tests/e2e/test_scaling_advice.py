@@ -37,6 +37,7 @@ def build(rows: Source[Row] = csv("rows.csv"), out: Sink[Row] = null()) -> Topol
 """
 
 
+@pytest.mark.soak
 def test_a_slow_step_gets_a_recommended_number_of_instances(tmp_path: Path) -> None:
     job, rows = tmp_path / "slow.py", tmp_path / "rows.csv"
     job.write_text(JOB)

@@ -193,6 +193,7 @@ def test_c_code_that_holds_the_gil_is_bounded_and_named(ring: Mesh, folder: Path
     assert logs(ring, "holds").count("; its process was stopped") == 1  # though all its instances ended
 
 
+@pytest.mark.soak
 def test_a_builder_that_never_returns_on_the_nodes_is_named(ring: Mesh, folder: Path) -> None:
     ran = cli(
         "submit", "taxi.py:spins", "--delivery", "at-most-once", "--agent", str(ring.agent("a1").state_dir),

@@ -105,6 +105,7 @@ needs_connect = pytest.mark.skipif(
 
 
 @needs_connect
+@pytest.mark.soak
 def test_a_job_and_a_stream_through_spark_connect(written: Written, tmp_path: Path) -> None:
     with connect_server(tmp_path) as url:
         assert revenue_at(url, written) == expected_revenue(written)

@@ -69,6 +69,7 @@ def holders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Mesh, Wr
 
 
 @pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.soak
 def test_a_killed_agent(holders: tuple[Mesh, Written], spark: Any, tmp_path: Path, seed: int, keep_round: Keep) -> None:
     made, written = holders
     keep_round(kill_agent(spark, made.agents[1], written, tmp_path, seed))

@@ -32,6 +32,7 @@ def test_an_application_that_loses_two_of_three_voters_and_a_part_waits(seed: in
     assert run.world.now < LIMIT_NS + 20 * SECOND
 
 
+@pytest.mark.soak
 def test_more_failures_hit_more_applications_and_each_takes_about_as_long() -> None:
     report = find("dataflow-recovery").run(Settings(3, sizes=()))
     assert report.passed, report.goals
