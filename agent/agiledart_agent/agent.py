@@ -39,6 +39,7 @@ from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, code_of, split_address
+from agiledart_agent.sink_logs.feed_server import FeedServer
 from agiledart_agent.sink_logs.sink_log_server import SinkLogServer
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.stored_set import StoredSet
@@ -70,6 +71,7 @@ from agiledart_node.wire.effects import (
     SignRenewal,
 )
 from agiledart_node.wire.events import BansFound, ClockRead, EndedRecordsFound, KeyPresented, TokenKnown
+from agiledart_node.wire.feed_messages import ChangeFeed, ReadFeeds
 from agiledart_overlay.wire.effects import (
     JoinCompleted,
     JoinFailed,
@@ -161,6 +163,15 @@ class Agent:
             lambda *about: self._users.audit_refused_read(*about),
             lambda name, owner: self._log_ownership_proofs.of(name, owner),
         )
+        self.feeds = FeedServer(
+            settings.state_dir,
+            lambda: self.me,
+            self._feed,
+            self.sink_logs.find,
+            self._note_logs,
+            self._log.refused,
+            lambda *about: self._users.audit_refused_read(*about),
+        )
         self._keep_state()
         self._log_ownership_proofs = LogOwnershipProofs(settings.state_dir, identity.node_id, self.sink_logs.find)
         self._users: UserService = UserService(settings, identity, log, self, self._feed, self._verify_command)
@@ -184,6 +195,11 @@ class Agent:
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
+
+    def _note_logs(self) -> None:
+        """Register the logs and feeds of this node with the ring."""
+        self.sink_logs.note_logs()
+        self.feeds.note_feeds()
 
     def _keep_state(self) -> None:
         """Open the stores of run state on this disk: fragments of other nodes, and checkpoints that outlive their runs."""
@@ -230,6 +246,7 @@ class Agent:
             {
                 "control": self._users.accept,
                 "sink_log": self.sink_logs.accept,
+                "feed": self.feeds.accept,
                 "fragments": self.fragments.server.accept,
             }
         )
@@ -278,9 +295,12 @@ class Agent:
         self._spawn(self.rejoin_monitor.check_forever())
         for text in damaged_in(settings.state_dir):
             self._log.warning("sink_log.damaged", text)
+        for text in self.feeds.damaged():
+            self._log.warning("feed.damaged", text)
         for text in ownerless_in(settings.state_dir):
             self._log.warning("sink_log.ownerless", text)
-        self._spawn(self.sink_logs.announce_forever())
+        self._spawn(self.sink_logs.announce_forever(self.feeds.note_feeds))
+        self._spawn(self.feeds.expire_forever())
         self._spawn(self.fragments.scrubbing.scrub_forever())
         self._spawn(self.sink_logs.trim_forever())
 
@@ -303,6 +323,7 @@ class Agent:
         self.runs.close()
         await self._agent_links.close()
         self._users.close_links()
+        await self.feeds.close()
         await self.sink_logs.close()
         await self._agent_links.stop_listening()
         await self._metrics_server.close()
@@ -385,6 +406,8 @@ class Agent:
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)
+        driver.on(ChangeFeed, self.feeds.change)
+        driver.on(ReadFeeds, self.feeds.read)
         driver.on(SharersFound, self.sink_logs.sharers_found)
         driver.on(BansChanged, self._bans_changed)
         driver.on(KeepEndedRecords, lambda effect: self._spawn(self._stored_ends.keep(effect.records)))
@@ -416,7 +439,7 @@ class Agent:
     def _links_of_peers(self) -> tuple[Link, ...]:
         """Return the links of agents and users."""
         mine = self.links.links() if self.links is not None else ()
-        return (*mine, *self._users.links(), *self.sink_logs.links())
+        return (*mine, *self._users.links(), *self.sink_logs.links(), *self.feeds.links())
 
     def _meet(self, event: KeyPresented) -> bool:
         self._feed(event)

@@ -21,9 +21,9 @@ SIGNATURE_BYTES: Final = 64
 SKEW_SECONDS: Final = 300
 """Seconds by which a signer's clock may run ahead of the verifier's."""
 
-Role = Literal["admin", "agent", "submitter", "reader", "executor"]
+Role = Literal["admin", "agent", "submitter", "reader", "writer", "executor"]
 Use = Literal["act", "invite"]
-ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "executor")
+ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "writer", "executor")
 TOKEN_ROLES: Final[tuple[Role, ...]] = tuple(role for role in ROLES if role != "executor")
 """Roles that a join token may give. Executors get their grants from their agent."""
 
@@ -41,7 +41,7 @@ REASONS: Final = (
 
 _Key = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-_Scope = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^((app|sink):[^\x00-\x20\x7f]+)?\Z")]
+_Scope = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^((app|sink|feed):[^\x00-\x20\x7f]+)?\Z")]
 
 # Points of small order on the curve and their second encodings, sign bit cleared: with such a "key" one signature fits
 # many messages.
@@ -92,7 +92,7 @@ class ChainLink(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_u
         parent: `link_hash` of the signed link above; zeros in the first.
         key: the key to which the link belongs.
         use: may the key act itself, or only invite one key to act?
-        scope: "" for everything, `app:NAME` or `sink:NAME`.
+        scope: "" for everything, `app:NAME`, `sink:NAME` or `feed:NAME`.
         not_before, not_after: validity in seconds since 1970, both ends included.
         depth: number of levels of further admins that an admin may appoint.
         quota: of a submitter. A link without one is encoded as before quotas existed.

@@ -21,7 +21,7 @@ class Principal(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         role: of the grant; empty: no permissions.
-        scope: "" for everything, `app:NAME` or `sink:NAME`.
+        scope: "" for everything, `app:NAME`, `sink:NAME` or `feed:NAME`.
         key: the public key that the requester has proven to hold.
         quota: bounds on what it may use.
     """
@@ -65,6 +65,17 @@ class LogOwnership(NamedTuple):
     application: str = ""
     owner: bytes = b""
     shared: tuple[bytes, ...] = ()
+
+
+class FeedOwnership(NamedTuple):
+    """Ownership of a feed, as far as this node knows it.
+
+    Args:
+        owner: key of the submitter that created it; empty: an admin created it, and all applications may read it.
+    """
+
+    name: str
+    owner: bytes = b""
 
 
 class VerbSubject(Enum):
@@ -118,6 +129,8 @@ VERBS: Final[dict[str, VerbRule]] = {
     "list": VerbRule(VerbSubject.LIST, _USERS),
     "secrets": VerbRule(VerbSubject.LIST, frozenset(("admin", "submitter"))),
     "renew": VerbRule(VerbSubject.ONESELF, _USERS),
+    "feed": VerbRule(VerbSubject.NETWORK, frozenset(("admin", "submitter"))),
+    "feeds": VerbRule(VerbSubject.NETWORK, _USERS),
     "nodes": VerbRule(VerbSubject.NETWORK, _USERS),
     "route": VerbRule(VerbSubject.NETWORK, _USERS),
     "info": VerbRule(VerbSubject.NETWORK, _USERS),
@@ -132,6 +145,11 @@ VERBS: Final[dict[str, VerbRule]] = {
 """Every verb of the control port. `refusal` says what a scope allows besides."""
 
 READERS_OF_LOGS: Final[frozenset[str]] = frozenset(("admin", "agent", "submitter", "reader"))
+
+WRITERS_OF_FEEDS: Final[frozenset[str]] = frozenset(("admin", "submitter", "writer"))
+
+FEED_PREFIX: Final = "feed:"
+"""Beginning of the name that stands for the application of a feed's log; no application can have such a name."""
 
 REFUSALS: Final = ("verb", "role", "scope", "owner", "command", "quota")
 """Reasons of a refusal, fit for a metric's label."""
@@ -194,13 +212,38 @@ def log_read_refusal(principal: Principal, log: LogOwnership) -> str:
 def log_write_refusal(principal: Principal, application: str, owner: bytes, log: LogOwnership) -> str:
     """Return why a run may not write to an existing log: `owner`, or empty: it may.
 
+    The log of a feed gets its rows from writers, so no run may write to it.
+
     Args:
         principal: the submitter of the run.
         application, owner: of the run. A log without an owner continues only for the holder of the scope of its
             application. The name alone may have been free, and then any submitter can take it.
     """
+    if log.application.startswith(FEED_PREFIX):
+        return "owner"
     if principal.role in ("admin", "agent"):
         return ""
     if not log.owner:
         return "" if log.application == application and principal.scope == f"app:{application}" else "owner"
     return "" if log.owner in (owner, principal.key) else "owner"
+
+
+def feed_write_refusal(principal: Principal, feed: FeedOwnership) -> str:
+    """Return why a requester may not write to a feed, or remove it: one of `REFUSALS`; empty: it may.
+
+    A writer without a scope may write to every feed, a submitter only to its own feeds.
+    """
+    if principal.role not in WRITERS_OF_FEEDS:
+        return "role"
+    if principal.scope and principal.scope != f"{FEED_PREFIX}{feed.name}":
+        return "scope"
+    return "owner" if principal.role == "submitter" and principal.key != feed.owner else ""
+
+
+def feed_read_refusal(owner: bytes, feed: FeedOwnership) -> str:
+    """Return why an application may not read a feed: `owner`, or empty: it may.
+
+    Args:
+        owner: key that the application belongs to.
+    """
+    return "" if feed.owner in (b"", owner) else "owner"

@@ -6,19 +6,20 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Grant, Role
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_READERS_FRAME_BYTES
 
-Service = Literal["overlay", "data", "control", "sink_log", "fragments", "relay"]
+Service = Literal["overlay", "data", "control", "sink_log", "feed", "fragments", "relay"]
 
 ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
     "data": ("agent", "executor"),
     "control": ("admin", "submitter", "reader"),
     "sink_log": ("admin", "agent", "submitter", "reader"),
+    "feed": ("admin", "submitter", "writer"),
     "fragments": ("agent",),
     "relay": ("agent", "executor"),
 }
 """Roles that may dial a service.
 
-Each service limits further what they may *request*: verbs of `control`, scope of `sink_log`, hosts of a run at
+Each service limits further what they may *request*: verbs of `control`, scope of `sink_log` and `feed`, hosts of a run at
 `fragments`.
 """
 
@@ -27,6 +28,7 @@ SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "data": ("agent", "executor"),
     "control": ("agent",),
     "sink_log": ("agent",),
+    "feed": ("agent",),
     "fragments": ("agent",),
     "relay": ("agent",),
 }

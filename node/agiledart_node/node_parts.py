@@ -35,6 +35,7 @@ from agiledart_node.scheduling.node_scheduling import NodeScheduling
 from agiledart_node.user_commands.application_removal import ApplicationRemoval
 from agiledart_node.user_commands.application_sharing import ApplicationSharing
 from agiledart_node.user_commands.audit_queries import AuditQueries
+from agiledart_node.user_commands.feed_commands import FeedCommands
 from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.user_commands.secret_provisioning import SecretProvisioning
@@ -109,6 +110,7 @@ class NodeParts:
             AuditQueries(context),
             SecretProvisioning(context, records, verifier),
         )
+        self.feed_commands = FeedCommands(context, records, verifier)
         self.renewing = MembershipRenewal(context, records)
         self.registering = TokenRegistry(context, records, verifier, RandomStream(int(me.node), "registering"))
         self.sinks = SinkDirectory(context, records, verifier)

@@ -7,6 +7,7 @@ from agiledart_node.wire.ban_messages import BanMessage
 from agiledart_node.wire.change_messages import ChangeMessage
 from agiledart_node.wire.checkpoint_messages import CheckpointMessage
 from agiledart_node.wire.drain_messages import DrainMessage
+from agiledart_node.wire.feed_messages import FeedMessage
 from agiledart_node.wire.formation_messages import FormationMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
@@ -24,6 +25,7 @@ NodeMessage = (
     | BanMessage
     | AuditMessage
     | SecretMessage
+    | FeedMessage
     | RenewalMessage
     | ChangeMessage
     | DrainMessage

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
@@ -51,6 +51,16 @@ from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 from agiledart_transport.tls_contexts import client_context
 
 A = TypeVar("A")
+
+
+class Numbered(Protocol):
+    """An answer with the number of its request."""
+
+    @property
+    def request(self) -> int: ...
+
+
+N = TypeVar("N", bound=Numbered)
 
 CONNECT_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
@@ -99,83 +109,91 @@ class SinkLogError(OperationFailed):
 NO_AGENT = "no agent"
 
 
-class _Gone(Exception):
+class ConnectionGone(Exception):
     """The connection is lost or was never usable; a retry may help."""
 
 
-class _Connection:
-    """Verified link to one agent."""
+class AgentConnection:
+    """Verified link to one agent, for requests of one service."""
 
-    def __init__(self, address: str, identity: ClientIdentity, context: ssl.SSLContext, expect: NodeId | None) -> None:
+    def __init__(
+        self,
+        address: str,
+        identity: ClientIdentity,
+        context: ssl.SSLContext,
+        expect: NodeId | None,
+        service: str = "sink_log",
+    ) -> None:
+        self._service = service
         host, port = parse_address(address)
         self._frames = FrameReader(MAX_HELLO_BYTES)
         try:
             raw = socket.create_connection((host, port), CONNECT_SECONDS)
         except OSError as error:
-            raise _Gone(f"{address}: {(error.strerror or str(error)).lower()}") from None
+            raise ConnectionGone(f"{address}: {(error.strerror or str(error)).lower()}") from None
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = context.wrap_socket(raw, server_hostname=None)
         except OSError as error:
             raw.close()
-            raise _Gone(f"{address}: {error.strerror or error}") from None
+            raise ConnectionGone(f"{address}: {error.strerror or error}") from None
         try:
             self._greet(address, identity, expect)
         except OSError as error:
             self.close()
-            raise _Gone(f"{address}: {error.strerror or error}") from None
+            raise ConnectionGone(f"{address}: {error.strerror or error}") from None
         except BaseException:
             self.close()
             raise
 
     def _greet(self, address: str, identity: ClientIdentity, expect: NodeId | None) -> None:
-        mine = Hello(service="sink_log", chain=identity.chain, name="reader", token=identity.token)
+        mine = Hello(service=self._service, chain=identity.chain, name="reader", token=identity.token)
         self._socket.sendall(frame(FrameKind.HELLO, encode_hello(mine)))
         kind, body = self._next(time.monotonic() + CONNECT_SECONDS)
         if kind != FrameKind.HELLO:
-            raise _Gone(f"{address}: no HELLO")
+            raise ConnectionGone(f"{address}: no HELLO")
         try:
             theirs = decode_hello(body)
             negotiate(mine, theirs)
             verifier = LocalPeerVerifier(identity.network, time.time)
             certificate = self._socket.getpeercert(binary_form=True) or b""
-            peer = verifier.verify(certificate, theirs, "sink_log", serves=True)
+            peer = verifier.verify(certificate, theirs, self._service, serves=True)
         except Refused as error:
             raise SinkLogError(f"{address} is not an agent of this network ({error}).", NOT_ALLOWED) from None
         except RemoteProtocolError as error:
-            raise _Gone(f"{address}: {error}") from None
+            raise ConnectionGone(f"{address}: {error}") from None
         if expect is not None and peer.node_id != expect:
-            raise _Gone(f"{address}: another node answers there")
+            raise ConnectionGone(f"{address}: another node answers there")
         self.node_id = peer.node_id
         self._frames.limit = MAX_FRAME_BYTES
 
     def _next(self, deadline: float) -> tuple[int, bytes]:
-        """Return the next frame. Raises `_Gone`, or `SinkLogError` when the agent refuses the identity."""
+        """Return the next frame. Raises `ConnectionGone`, or `SinkLogError` when the agent refuses the identity."""
         while True:
             try:
                 frame_read = self._frames.next()
             except RemoteProtocolError as error:
-                raise _Gone(str(error)) from None
+                raise ConnectionGone(str(error)) from None
             if frame_read is not None:
                 if frame_read[0] == FrameKind.CLOSE:
                     raise self._refusal_error(decode_close_reason(frame_read[1]))
                 return frame_read
             left = deadline - time.monotonic()
             if left <= 0:
-                raise _Gone("it did not answer in time")
+                raise ConnectionGone("it did not answer in time")
             self._socket.settimeout(left)
             try:
                 data = self._socket.recv(1 << 18)
             except OSError as error:
-                raise _Gone(error.strerror or str(error) or type(error).__name__) from None
+                raise ConnectionGone(error.strerror or str(error) or type(error).__name__) from None
             if not data:
-                raise _Gone("it hung up")
+                raise ConnectionGone("it hung up")
             self._frames.feed(data)
 
     @staticmethod
     def _refusal_error(reason: str) -> Exception:
         if reason in ("done", "leaving", "crowded", "full", "lost", "slow", "internal", "descriptors", "timeout"):
-            return _Gone(reason)
+            return ConnectionGone(reason)
         return SinkLogError(
             f"The agent refuses this identity: {reason}. Create a token at an agent of the network:  "
             f"agiledart token create --role reader",
@@ -183,22 +201,26 @@ class _Connection:
         )
 
     def ask(self, request: LogRequest, timeout: float) -> LogAnswer:
-        """Send a request and return its answer. Raises `_Gone`."""
+        """Send a request and return its answer. Raises `ConnectionGone`."""
+        return self.exchange(request.request, _REQUESTS.encode(request), _ANSWERS, timeout)
+
+    def exchange(self, number: int, body: bytes, answers: Codec[N], timeout: float) -> N:
+        """Send the body of a request and return the answer with its number. Raises `ConnectionGone`."""
         try:
             self._socket.settimeout(CONNECT_SECONDS)
-            self._socket.sendall(frame(FrameKind.CONTROL, _REQUESTS.encode(request)))
+            self._socket.sendall(frame(FrameKind.CONTROL, body))
         except OSError as error:
-            raise _Gone(error.strerror or str(error) or type(error).__name__) from None
+            raise ConnectionGone(error.strerror or str(error) or type(error).__name__) from None
         deadline = time.monotonic() + timeout
         while True:
-            kind, body = self._next(deadline)
+            kind, content = self._next(deadline)
             if kind != FrameKind.CONTROL:
                 continue
             try:
-                answer = _ANSWERS.decode(body)
+                answer = answers.decode(content)
             except RemoteProtocolError as error:
-                raise _Gone(str(error)) from None
-            if answer.request == request.request:
+                raise ConnectionGone(str(error)) from None
+            if answer.request == number:
                 return answer
 
     def close(self) -> None:
@@ -223,7 +245,7 @@ class SinkLogClient:
     answer_seconds: float = 20.0
     _number: int = field(default=0, init=False)
     _located: dict[str, Located] = field(default_factory=dict, init=False, repr=False)
-    _connections: dict[str, _Connection] = field(default_factory=dict, init=False, repr=False)
+    _connections: dict[str, AgentConnection] = field(default_factory=dict, init=False, repr=False)
     _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
 
     def __enter__(self) -> "SinkLogClient":
@@ -285,14 +307,14 @@ class SinkLogClient:
         for address in self.bootstrap:
             try:
                 answer = self._ask(address, None, Locate(self._next_number(), sink), self.answer_seconds)
-            except _Gone as gone:
+            except ConnectionGone as gone:
                 reasons.append(str(gone))
                 continue
             if isinstance(answer, Located):
                 self._located[sink] = answer
                 return answer
             raise _refusal(answer)
-        raise _Gone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
+        raise ConnectionGone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
 
     def _at_log_node(self, sink: str, make: Callable[[int], LogRequest], wait_ms: int) -> LogAnswer:
         def ask() -> LogAnswer:
@@ -301,7 +323,7 @@ class SinkLogClient:
                 answer = self._ask(
                     where.address, where.node_id, make(self._next_number()), self.answer_seconds + wait_ms / 1000
                 )
-            except _Gone:
+            except ConnectionGone:
                 self._located.pop(sink, None)
                 raise
             if isinstance(answer, LogRefused):
@@ -318,7 +340,7 @@ class SinkLogClient:
         while True:
             try:
                 return ask()
-            except _Gone as gone:
+            except ConnectionGone as gone:
                 if time.monotonic() + pause > deadline:
                     raise SinkLogError(
                         f"{str(gone)[:1].upper()}{str(gone)[1:]}: {what}. Check that an agent runs there, and its address.",
@@ -337,13 +359,13 @@ class SinkLogClient:
             connection = None
         if connection is None:
             try:
-                connection = _Connection(address, self.identity, self._tls(), expect)
+                connection = AgentConnection(address, self.identity, self._tls(), expect)
             except ValueError as error:
                 raise SinkLogError(f"{error}; it should look like 192.168.1.20:9464.", NO_AGENT) from None
             self._connections[address] = connection
         try:
             return connection.ask(request, timeout)
-        except (_Gone, SinkLogError):
+        except (ConnectionGone, SinkLogError):
             self._hang_up(address)
             raise
 

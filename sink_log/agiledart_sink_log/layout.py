@@ -23,6 +23,7 @@ from crc32c import crc32c
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
+from agiledart_kernel.permissions import FEED_PREFIX
 from agiledart_sink_log.protocol import MAX_LOG_NAME, MAX_PARTITIONS, sink_name_fault
 
 FOLDER = "sink-logs"
@@ -232,7 +233,7 @@ def damaged_in(root: Path) -> Iterator[str]:
 def ownerless_in(root: Path) -> Iterator[str]:
     """Return a sentence about each log of an agent without an owner."""
     for _, found in logs_in(root):
-        if not found.owner:
+        if not found.owner and not found.application.startswith(FEED_PREFIX):
             yield (
                 f"the log {found.name} has no owner yet: every submitter may read it until an admin, or who has the scope of "
                 f"{found.application or 'its application'}, has that write to it again"

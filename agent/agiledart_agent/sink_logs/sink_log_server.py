@@ -163,10 +163,15 @@ class SinkLogServer:
                 )
             )
 
-    async def announce_forever(self) -> None:
-        """Register the logs again and again: the ring forgets when all nodes of a neighbourhood end at once."""
+    async def announce_forever(self, also: Callable[[], None] = lambda: None) -> None:
+        """Register the logs again and again: the ring forgets when all nodes of a neighbourhood end at once.
+
+        Args:
+            also: registers what has no log yet.
+        """
         while True:
             self.note_logs()
+            also()
             await asyncio.sleep(NOTE_SECONDS)
 
     async def trim_forever(self) -> None:
@@ -327,6 +332,9 @@ class SinkLogServer:
             return self._refused(link, request.request, "scope", LogOwnership(request.sink))
         if record is None:
             return _unknown(request.request, request.sink)
+        if not record.log_id:
+            text = f"Nothing was published to the feed {request.sink} yet."
+            return LogRefused(request.request, UNAVAILABLE, text)
         log = LogOwnership(record.name, record.application, record.owner)
         if reason := await self._read_authoriser.refusal(principal, log):
             return self._refused(link, request.request, reason, log)

@@ -34,6 +34,8 @@ def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
         commands.Forget: parts.application_removal.forget,
         commands.SetBan: parts.banning.ban,
         commands.SetSecret: parts.secret_provisioning.provision_secret,
+        commands.CreateFeed: parts.feed_commands.change,
+        commands.RemoveFeed: parts.feed_commands.change,
         commands.ShareApplication: parts.application_sharing.share,
     }
 
@@ -44,6 +46,7 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
     return {
         commands.RenewUserMembership: parts.renewing.renew_user,
         commands.Secrets: parts.secret_provisioning.secrets,
+        commands.Feeds: parts.feed_commands.feeds,
         commands.Tap: parts.tap_requests.tap,
         commands.Tokens: lambda request, command, principal: parts.registering.tokens(request),
         commands.ListBans: lambda request, command, principal: parts.banning.bans(request),

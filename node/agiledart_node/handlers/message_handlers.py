@@ -20,6 +20,7 @@ from agiledart_node.wire.checkpoint_messages import (
     RequestDownload,
     RequestRemoval,
 )
+from agiledart_node.wire.feed_messages import FeedChanged, FeedList, QueryFeeds, RequestFeedChange
 from agiledart_node.wire.quorum_recovery_messages import QUORUM_RECOVERY_REPLIES, QueryRegister, RequestQuorumRecovery
 from agiledart_node.wire.renewal_messages import RenewalReply, RequestRenewal
 from agiledart_node.wire.secret_messages import QuerySecrets, SecretList, SecretStored, StoreSecret
@@ -40,6 +41,8 @@ _ANSWERS = (
     AuditLines,
     SecretStored,
     SecretList,
+    FeedChanged,
+    FeedList,
     RenewalReply,
     ChangeAccepted,
     drain_messages.DrainStatus,
@@ -59,6 +62,8 @@ def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coro
         QueryAudit: parts.audit_queries.answer_agent,
         StoreSecret: parts.secret_provisioning.store,
         QuerySecrets: parts.secret_provisioning.answer_agent,
+        RequestFeedChange: parts.feed_commands.carry_out,
+        QueryFeeds: parts.feed_commands.answer_agent,
         RequestChange: parts.changes.asked,
         RequestCheckpoint: parts.checkpoint_exporter.asked,
         RequestCopy: parts.checkpoint_exporter.copy,

@@ -31,6 +31,7 @@ from agiledart_node.records.signed_entries import principal_of, rights, without_
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Command,
+    CreateFeed,
     CreateToken,
     DrainNode,
     ExportCheckpoint,
@@ -38,6 +39,7 @@ from agiledart_node.wire.commands import (
     MoveStage,
     RecoverRun,
     RemoveCheckpoint,
+    RemoveFeed,
     ScaleStage,
     SetBan,
     SetSecret,
@@ -115,6 +117,8 @@ def command_terms(command: Command) -> CommandTerms | None:
             contents = (content_hash(command.sealed),) if command.sealed else ()
             arguments = sorted_arguments((("node", command.node), ("secret", command.secret)))
             return CommandTerms("secret", command.name, contents, arguments)
+        case CreateFeed() | RemoveFeed():
+            return _feed_terms(command)
         case CreateToken():
             # Hash the fields without the quota: agents of releases before quotas compute the same hash.
             fields: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(command))[:-1]
@@ -136,12 +140,22 @@ def command_terms(command: Command) -> CommandTerms | None:
                 (),
                 sorted_arguments((("node", _word(command.node)), ("stage", _word(command.stage)))),
             )
-        case DrainNode():
-            options = (("node", _word(command.node)), ("stay", "yes" if command.stay else ""))
-            return CommandTerms("drain", "", (), sorted_arguments((*options, ("undo", "yes" if command.undo else ""))))
-        case ShutDownAgent():
-            return CommandTerms("leave", "", (), sorted_arguments((("now", "yes" if command.now else ""),)))
+        case DrainNode() | ShutDownAgent():
+            return _leave_terms(command)
     return None
+
+
+def _leave_terms(command: DrainNode | ShutDownAgent) -> CommandTerms:
+    if isinstance(command, ShutDownAgent):
+        return CommandTerms("leave", "", (), sorted_arguments((("now", "yes" if command.now else ""),)))
+    options = (("node", _word(command.node)), ("stay", "yes" if command.stay else ""))
+    return CommandTerms("drain", "", (), sorted_arguments((*options, ("undo", "yes" if command.undo else ""))))
+
+
+def _feed_terms(command: CreateFeed | RemoveFeed) -> CommandTerms:
+    options = (("node", command.node), ("remove", "yes" if isinstance(command, RemoveFeed) else ""))
+    size = str(command.max_bytes or "") if isinstance(command, CreateFeed) else ""
+    return CommandTerms("feed", command.name, (), sorted_arguments((*options, ("max_bytes", size))))
 
 
 def _word(text: str) -> str:

@@ -5,7 +5,7 @@ users' code can reach them.
 """
 
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.permissions import LogOwnership, Principal, log_write_refusal
+from agiledart_kernel.permissions import FEED_PREFIX, LogOwnership, Principal, log_write_refusal
 from agiledart_node.context.node_context import NotAllowed
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.records import Records
@@ -39,6 +39,8 @@ async def check_logs(
 
 def not_to_be_written(log: LogOwnership) -> str:
     """Return the refusal to write a log."""
+    if log.application.startswith(FEED_PREFIX):
+        return f"{log.name} is a feed: its rows come from writers, not from an application. Write to another name."
     if not log.owner:
         return (
             f"The log {log.name} of {log.application or 'an application'} has no owner: only an admin, or a user with the scope "

@@ -350,6 +350,33 @@ class Secrets(Message, frozen=True, gc=False, tag=223):
     name: str = ""
 
 
+FeedName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+class CreateFeed(Message, frozen=True, gc=False, tag=236):
+    """Create a feed on a node: a log that takes rows from writers.
+
+    Args:
+        node: id of the node.
+        max_bytes: size above which the oldest rows are removed; 0: the default.
+    """
+
+    name: FeedName
+    node: Annotated[str, msgspec.Meta(max_length=64)]
+    max_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**50)] = 0
+
+
+class RemoveFeed(Message, frozen=True, gc=False, tag=237):
+    """Remove a feed from a node, with its rows. `node`: id of the node."""
+
+    name: FeedName
+    node: Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class Feeds(Message, frozen=True, gc=False, tag=238):
+    """List the feeds of all nodes."""
+
+
 class ControlProgress(Message, frozen=True, gc=False, tag=220):
     """A line of progress for a waiting user."""
 
@@ -422,6 +449,9 @@ Command = (
     | Audit
     | SetSecret
     | Secrets
+    | CreateFeed
+    | RemoveFeed
+    | Feeds
 )
 ControlMessage = ControlRequest | ControlProgress | ControlAnswer | ControlRefusal
 
@@ -457,6 +487,9 @@ VERB_BY_COMMAND: dict[type, str] = {
     Audit: "audit",
     SetSecret: "secret",
     Secrets: "secrets",
+    CreateFeed: "feed",
+    RemoveFeed: "feed",
+    Feeds: "feeds",
 }
 """The row of `permissions.VERBS` for each command; a command without one is refused."""
 

@@ -22,6 +22,7 @@ from agiledart_node.wire.checkpoint_responses import (
     RemovalResponse,
     RetainedCheckpointRow,
 )
+from agiledart_node.wire.feed_responses import FeedsResponse
 
 
 class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -729,6 +730,7 @@ RESPONSES: dict[str, type[msgspec.Struct]] = {
     "tokens": TokensResponse,
     "renewal": RenewalResponse,
     "secrets": SecretsResponse,
+    "feeds": FeedsResponse,
     "explain-scaling": ScalingResponse,
     "explain-recovery": RecoveryFactsResponse,
     "checkpoint": CheckpointsResponse,

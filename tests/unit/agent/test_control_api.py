@@ -23,11 +23,13 @@ from agiledart_node.wire.commands import (
     ControlProgress,
     ControlRefusal,
     ControlRequest,
+    CreateFeed,
     CreateToken,
     DrainNode,
     ExplainRecovery,
     ExplainScaling,
     ExportCheckpoint,
+    Feeds,
     Forget,
     Info,
     ListApplications,
@@ -38,6 +40,7 @@ from agiledart_node.wire.commands import (
     ReadCheckpoint,
     RecoverRun,
     RemoveCheckpoint,
+    RemoveFeed,
     RenewUserMembership,
     ScaleStage,
     Secrets,
@@ -62,7 +65,7 @@ ONE_OF_EACH: tuple[Command, ...] = (
     ExplainRecovery("x"), Checkpoints("x"), ExportCheckpoint("x"), RemoveCheckpoint("x"), ReadCheckpoint("x", "0" * 64, 0),
     UploadCheckpoint("x", "0" * 64, 1, 0, b""), ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"),
     RenewUserMembership(), DrainNode("a1"),
-    RecoverRun("x", ("a1",)),
+    RecoverRun("x", ("a1",)), CreateFeed("x", "00"), RemoveFeed("x", "00"), Feeds(),
 )  # fmt: skip
 
 
@@ -128,6 +131,8 @@ def test_every_command_is_checked_against_every_role(
             | ShareApplication
             | Forget
             | SetSecret
+            | CreateFeed
+            | RemoveFeed
             | Secrets
             | Checkpoints
             | ExportCheckpoint
@@ -263,6 +268,7 @@ def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_p
 
 
 LOOKS_ONLY = (
+    Feeds,
     ListApplications,
     Status,
     Nodes,

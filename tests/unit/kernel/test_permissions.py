@@ -8,8 +8,13 @@ from agiledart_kernel.permissions import (
     REFUSALS,
     VERBS,
     ApplicationOwnership,
+    FeedOwnership,
+    LogOwnership,
     Principal,
     VerbSubject,
+    feed_read_refusal,
+    feed_write_refusal,
+    log_write_refusal,
     may,
     refusal,
     refusal_before_lookup,
@@ -53,12 +58,17 @@ ABOUT_ALL = {
     **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
     **{(role, "renew"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
     **{(role, "secrets"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter")},
-    **{(role, verb): ("",) for role in ("admin", "submitter", "reader") for verb in ("nodes", "route", "info", "bans")},
-    **{("admin", verb): ("",) for verb in ("create token", "leave", "drain", "ban", "audit", "tokens")},
+    **{
+        (role, verb): ("",)
+        for role in ("admin", "submitter", "reader")
+        for verb in ("nodes", "route", "info", "bans", "feeds")
+    },
+    ("submitter", "feed"): ("",),
+    **{("admin", verb): ("",) for verb in ("create token", "leave", "drain", "ban", "audit", "tokens", "feed")},
 }
 """(role, verb) → scopes with which it may."""
 
-ROLES = ("admin", "agent", "submitter", "reader", "executor", "")
+ROLES = ("admin", "agent", "submitter", "reader", "writer", "executor", "")
 UNKNOWN = "shell"
 APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is VerbSubject.APPLICATION]
 
@@ -107,3 +117,23 @@ def test_an_empty_key_owns_nothing() -> None:
     """Applications older than owners have an empty one; so does an anonymous requester."""
     assert refusal(Principal("submitter", "", b""), "stop", ApplicationOwnership("taxi", b"")) == "owner"
     assert refusal(Principal(), "status", ApplicationOwnership("taxi", b"")) == "role"
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("scope", ["", "feed:usual", "feed:other", "app:usual", "sink:usual"])
+def test_writers_of_feeds_are_authorised_by_role_scope_and_owner(role: str, scope: str) -> None:
+    for owner in (ME, OTHER, b""):
+        expected = (role in ("admin", "writer") or (role == "submitter" and owner == ME)) and scope in (
+            "",
+            "feed:usual",
+        )
+        assert (not feed_write_refusal(Principal(role, scope, ME), FeedOwnership("usual", owner))) is expected
+
+
+def test_an_application_reads_feeds_of_its_owner_and_open_ones() -> None:
+    assert [feed_read_refusal(ME, FeedOwnership("usual", owner)) for owner in (ME, b"", OTHER)] == ["", "", "owner"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_run_writes_to_the_log_of_a_feed(role: str) -> None:
+    assert log_write_refusal(Principal(role, "", ME), "taxi", ME, LogOwnership("usual", "feed:usual", ME)) == "owner"

@@ -15,11 +15,12 @@ MAY_DIAL = {
     ("data", "agent"), ("data", "executor"),
     ("control", "admin"), ("control", "submitter"), ("control", "reader"),
     ("sink_log", "admin"), ("sink_log", "agent"), ("sink_log", "submitter"), ("sink_log", "reader"), ("fragments", "agent"),
+    ("feed", "admin"), ("feed", "submitter"), ("feed", "writer"),
     ("relay", "agent"), ("relay", "executor"),
 }  # fmt: skip
 MAY_SERVE = {
     ("overlay", "agent"), ("data", "agent"), ("data", "executor"), ("control", "agent"), ("sink_log", "agent"),
-    ("fragments", "agent"), ("relay", "agent"),
+    ("feed", "agent"), ("fragments", "agent"), ("relay", "agent"),
 }  # fmt: skip
 
 
