@@ -29,6 +29,8 @@ from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.protected_paths import unprotected_reason
 from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.host.default_capacity import default_capacity, executors_in_memory
+from agiledart_agent.host.machine_gauge import MachineGauge
+from agiledart_agent.host.processor_speed import processor_speed_permille
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
@@ -103,6 +105,8 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         ended_ms=settings.ended_days * 86_400_000,
         executors=settings.executors,
         cores=cores,
+        labels=settings.label_names,
+        speed_permille=processor_speed_permille(settings.state_dir),
         executors_in_memory=executors_in_memory(cores),
         capacity=settings.capacity or default_capacity(cores),
         placement=settings.placement,
@@ -114,6 +118,12 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         max_instances=settings.scaling_max_instances,
         software=software_version(),
     )
+
+
+def _connect_machine(node: Node) -> None:
+    """Give a node the clock and the gauges of this machine."""
+    node.autoscaler.clock = time.monotonic_ns
+    node.parts.surveying.machine_use = MachineGauge().use
 
 
 def _recovery(settings: AgentSettings) -> RecoveryConfig:
@@ -268,7 +278,7 @@ class Agent:
             lambda signed_command: verify_command(identity.network, signed_command, check_signature),
             secrets.token_bytes(32),
         )
-        node.autoscaler.clock = time.monotonic_ns
+        _connect_machine(node)
         self.driver = Driver(node, self._agent_links.send)
         self._agent_links.open()
         self._register_effects(self.driver)

@@ -16,6 +16,7 @@ from agiledart_agent.host.default_capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
 from agiledart_placement.registry import STRATEGIES
 from agiledart_scaling.registry import POLICIES, policy_named
@@ -68,6 +69,7 @@ class AgentSettings:
         zone: failure and latency zone.
         host: the machine, where agents fail together; detected unless given. Copies of one thing go to different
             machines.
+        labels: names of abilities of this node, separated by commas, such as `gpu,camera`; `--label gpu` may be repeated.
         cores: processor cores that this node may count as its own; 0: all of the machine.
         capacity: operator instances of all applications that this node takes; 0: as memory and cores allow.
         executors: worker processes that an application may have on this node.
@@ -118,6 +120,7 @@ class AgentSettings:
     leave_previous_network: bool = False
     zone: str = ""
     host: str = ""
+    labels: str = ""
     cores: int = 0
     capacity: int = 0
     executors: int = 1
@@ -194,6 +197,11 @@ class AgentSettings:
         """Return the HOST:PORT that the user gave for others; empty: none, or the router is asked for it."""
         return "" if self.advertise == UPNP else self.advertise
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Return the labels, each once, in their order."""
+        return tuple(dict.fromkeys(name.strip() for name in self.labels.split(",") if name.strip()))
+
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
@@ -240,6 +248,7 @@ class AgentSettings:
         ):
             if chosen not in choices:
                 raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")
+        _check_labels(self.labels, self.label_names)
         self._validate_size()
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
             raise ConfigurationError(
@@ -269,6 +278,14 @@ class AgentSettings:
         ):
             if not 0 <= value <= most:
                 raise ConfigurationError(f"agent.{setting} is {value}; allowed are 0 ({zero}) to {most}")
+
+
+def _check_labels(text: str, names: tuple[str, ...]) -> None:
+    if len(names) > MAX_LABELS or not all(map(is_label, names)):
+        raise ConfigurationError(
+            f"agent.labels is {text!r}; allowed are up to {MAX_LABELS} names of 1 to {MAX_LABEL} letters, digits and - _ . between"
+            " commas"
+        )
 
 
 def _check_seconds(setting: str, seconds: int, most: int) -> None:

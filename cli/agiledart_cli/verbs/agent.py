@@ -36,6 +36,13 @@ from agiledart_cli.output import output_option, print_json
     "--host",
     help="Name of the machine; copies go to different machines. Default: the same for all agents here.",
 )
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME",
+    help="Ability of this node that steps may need, such as gpu; may be repeated.",
+)
 @click.option("--cores", type=int, help="Number of cores for this node. Default: all cores of the machine.")
 @click.option("--capacity", type=int, help="Greatest number of operator instances. Default: from memory and cores.")
 @click.option("--executors", type=int, help="Worker processes of an application on this node.")
@@ -46,7 +53,7 @@ from agiledart_cli.output import output_option, print_json
 @click.option("--parent-fd", type=int, metavar="N", help="End when this pipe closes (for programs that start agents).")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Log every message.")
 @output_option
-def agent(config_file: str | None, check: bool, output: str, **flags: object) -> int:
+def agent(config_file: str | None, check: bool, output: str, labels: tuple[str, ...], **flags: object) -> int:
     """Run this node's agent: found a network, or join one.
 
     \b
@@ -63,6 +70,7 @@ def agent(config_file: str | None, check: bool, output: str, **flags: object) ->
         raise click.UsageError("The agent verifies itself with assertions; run it without python -O.")
     from agiledart_agent.settings import AgentSettings
 
+    flags["labels"] = ",".join(labels) or None
     settings = AgentSettings.load(flags, os.environ, Path(config_file) if config_file else None)
     if check:
         shown = {name: str(value) for name, value in vars(settings).items()}

@@ -45,7 +45,7 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
 
     A node knows its neighbours on the ring; in a small ring these are all nodes. `used` and `free` count operator instances
     (agiledart agent --capacity). `schedules` is the number of applications that the node serves as scheduler; it is empty for
-    nodes that are no scheduler.
+    nodes that are no scheduler. `speed` is that of one core, 1 is the reference; `labels` were given by agiledart agent --label.
     """
     with connect(agent, identity) as client:
         response = client.ask(Nodes())
@@ -65,10 +65,10 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         for node in response["nodes"]
     ]
     print_table(
-        ["node", "id", "links at", "zone", "rtt", "used", "free", "schedules", "runs"],
+        ["node", "id", "links at", "zone", "rtt", "used", "free", "speed", "labels", "schedules", "runs"],
         rows,
-        ["rtt", "used", "free", "schedules"],
-        cuts=(8, 2, 0, 3),
+        ["rtt", "used", "free", "speed", "schedules"],
+        cuts=(10, 8, 2, 0, 3),
     )
     if response["known"] > len(rows):
         print_message(f"The agent knows {response['known'] - len(rows):,} more nodes.")
@@ -101,12 +101,14 @@ def _versions(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 def _load(node: Mapping[str, Any]) -> list[str]:
     if not node["answers"]:
-        return ["", "", "", paint("does not answer", BAD)]
+        return ["", "", "", "", "", paint("does not answer", BAD)]
     runs = ", ".join(node["applications"])
     schedules = "" if node.get("schedules") is None else str(node["schedules"])
     return [
         count(node["instances"]),
         count(max(0, node["capacity"] - node["instances"])),
+        "" if node.get("speed") is None else f"{node['speed']:.2f}",
+        ",".join(node.get("labels", ())),
         schedules,
         f"{runs} (leaving)".strip()
         if node["is_leaving"]

@@ -39,6 +39,10 @@ class NodeConfig:
     """Executor processes that this node gives to one application unless the submission requests another number."""
     cores: int = 1
     """Processor cores that the instances of this node share; basis of its reported load."""
+    labels: tuple[str, ...] = ()
+    """Names of abilities of this node, such as `gpu`; steps of a topology may need them."""
+    speed_permille: int = 0
+    """Speed of one core, 1000 is the reference; 0: not measured."""
     executors_in_memory: int = 8
     """Executor processes of one application for which this node has memory: limit for a growing stage."""
     capacity: int = 64

@@ -1,6 +1,7 @@
 """Survey of possible hosts: loads of the nodes on the JOIN paths and around them."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from agiledart_dataflow.plan.specification import FORMAT
 from agiledart_kernel.instants import Duration
@@ -8,7 +9,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.hosting.application_host import ApplicationHost
-from agiledart_node.wire.formation_messages import NodeLoad, Survey
+from agiledart_node.wire.formation_messages import MAX_ROUND_TRIPS, NodeLoad, RoundTrip, Survey
 
 Loads = dict[NodeId, tuple[Peer, NodeLoad]]
 """Loads by node."""
@@ -26,16 +27,25 @@ CLOCKS_AT_ONCE = 4
 """Leaf-set members whose clocks are compared with this node's in one round."""
 
 
+class MachineUse(NamedTuple):
+    """Use of this node's machine now: share of its processor time, and memory that it can still give. None: not measured."""
+
+    busy_permille: int | None = None
+    free_memory_mb: int | None = None
+
+
 class Surveyor:
     """Asks for loads, and answers.
 
     Attributes:
         served: returns the number of applications that this node serves as scheduler; None: it is no scheduler.
+        machine_use: returns the use of the machine; a driver with a real machine sets it.
     """
 
     def __init__(self, context: NodeContext, hosting: ApplicationHost) -> None:
         self._context, self._hosting = context, hosting
         self.served: Callable[[], int | None] = lambda: None
+        self.machine_use: Callable[[], MachineUse] = MachineUse
         self._compared = 0
 
     def load(self, message: Survey) -> NodeLoad:
@@ -47,6 +57,7 @@ class Surveyor:
             leaves = self._context.nearest_of(overlay.leaf_set.members)
             others = tuple(peer for peer in overlay.neighbourhood if peer.node not in overlay.leaf_set)
             neighbours = self._context.nearest_of(others)[:MAX_NEIGHBOURS]
+        use = self.machine_use()
         return NodeLoad(
             message.request,
             self._hosting.operators,
@@ -64,7 +75,21 @@ class Surveyor:
             FORMAT,
             self._context.is_draining and not self._context.is_leaving,
             config.max_executors,
+            config.cores,
+            config.labels,
+            config.speed_permille,
+            use.busy_permille,
+            use.free_memory_mb,
+            overlay.coordinate,
+            self._round_trips() if message.wants_round_trips else (),
         )
+
+    def _round_trips(self) -> tuple[RoundTrip, ...]:
+        """Return the shortest round trips that this node has measured."""
+        overlay = self._context.overlay
+        measured = ((overlay.rtt_ns(peer.node), peer.node) for peer in overlay.known_peers())
+        known = sorted((rtt, node) for rtt, node in measured if rtt is not None)
+        return tuple(RoundTrip(node, max(1, rtt // 1_000)) for rtt, node in known[:MAX_ROUND_TRIPS])
 
     def load_received(self, sender: Peer, load: NodeLoad) -> None:
         """Note the sender's clock and its form of specifications from a load."""
@@ -81,11 +106,16 @@ class Surveyor:
         some = [leaves[(self._compared + number) % len(leaves)] for number in range(min(CLOCKS_AT_ONCE, len(leaves)))]
         await self.loads(some, self._context.config.report_timeout_ns)
 
-    async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:
+    async def loads(
+        self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False, wants_round_trips: bool = False
+    ) -> Loads:
         """Return the loads of these nodes; silent ones are missing."""
         asked_ms = self._context.wall_ms
         answers = await self._context.requests.ask_all(
-            peers, lambda number, _: Survey(number, wants_candidates, asked_ms), NodeLoad, Duration(timeout)
+            peers,
+            lambda number, _: Survey(number, wants_candidates, asked_ms, wants_round_trips),
+            NodeLoad,
+            Duration(timeout),
         )
         return {peer.node: (peer, load) for peer, load in answers if load is not None}
 

@@ -58,7 +58,7 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
             request, principal
         ),
         commands.Status: lambda request, command, principal: status_queries.status(request, command.name, principal),
-        commands.Nodes: lambda request, command, principal: status_queries.nodes(request),
+        commands.Nodes: lambda request, command, principal: status_queries.nodes(request, with_network=command.network),
         commands.TraceRoute: lambda request, command, principal: status_queries.route(request, command.key),
         commands.Logs: lambda request, command, principal: status_queries.logs(
             request, command.name, command.after, principal

@@ -15,6 +15,7 @@ from agiledart_kernel.permissions import Principal, refusal_before_lookup
 from agiledart_node.context.display_names import display_names
 from agiledart_node.context.node_context import CommandRefused, NodeContext, did_you_mean
 from agiledart_node.context.pending_requests import PeerRequest
+from agiledart_node.forming.network_of_loads import network_of_loads
 from agiledart_node.forming.surveyor import Surveyor
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
@@ -73,6 +74,7 @@ from agiledart_node.wire.responses import (
 from agiledart_node.wire.route_responses import routes_of
 from agiledart_overlay.wire.effects import Delivered
 from agiledart_overlay.wire.events import RouteMessage
+from agiledart_placement.files.network_file import network_document
 from agiledart_scaling.registry import policy_named
 
 MAX_LINES = 1_000
@@ -309,10 +311,12 @@ class StatusQueries:
         point = [round(axis / 1e3, 3) for axis in (place.x, place.y, place.z)]
         return LatencyPositionRow(point, round(place.height / 1e3, 3), round(place.error / 1e6, 3))
 
-    async def nodes(self, request: int) -> None:
-        """Answer `nodes` with this node and the nodes that it knows."""
+    async def nodes(self, request: int, *, with_network: bool = False) -> None:
+        """Answer `nodes` with this node and the nodes that it knows; with a network of `agiledart place` when requested."""
         peers = self._context.known()
-        loads = await self._surveying.loads(list(peers[:MAX_NODES]), self._context.config.report_timeout_ns)
+        loads = await self._surveying.loads(
+            list(peers[:MAX_NODES]), self._context.config.report_timeout_ns, wants_round_trips=with_network
+        )
         names = display_names(peers)
         rows = []
         for peer in peers[:MAX_NODES]:
@@ -338,9 +342,24 @@ class StatusQueries:
                     clock_s=self._clock_s(peer),
                     software=load.software,
                     specification=load.specification,
+                    labels=list(load.labels),
+                    cores=load.cores or None,
+                    speed=load.speed_permille / 1e3 if load.speed_permille else None,
+                    busy=None if load.busy_permille is None else load.busy_permille / 1e3,
+                    free_memory_mb=load.free_memory_mb,
                 )
             rows.append(row)
-        self._context.reply(request, NodesResponse(rows, len(peers), clocks=list(self._context.clocks.skewed_clocks())))
+        network = network_of_loads(loads) if with_network else None
+        self._context.reply(
+            request,
+            NodesResponse(
+                rows,
+                len(peers),
+                clocks=list(self._context.clocks.skewed_clocks()),
+                network=None if network is None else network_document(network),
+                notes=[] if network is None else list(network.notes),
+            ),
+        )
 
     def _wrong_clocks(self, hosts: Sequence[Peer]) -> list[str]:
         """Return the clock differences of this node and these hosts, as texts."""

@@ -92,7 +92,12 @@ class Stop(Message, frozen=True, gc=False, tag=203):
 
 
 class Nodes(Message, frozen=True, gc=False, tag=204):
-    """List the nodes that the asked node knows, and the applications on them."""
+    """List the nodes that the asked node knows, and the applications on them.
+
+    `network`: answer also with these nodes as a network of `agiledart place`.
+    """
+
+    network: bool = False
 
 
 class TraceRoute(Message, frozen=True, gc=False, tag=205):

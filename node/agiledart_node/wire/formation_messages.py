@@ -11,7 +11,9 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.clocks import WallMs
 from agiledart_kernel.codec import Codec
+from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.counts import Count
+from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -47,12 +49,26 @@ class JoinTree(Message, frozen=True, gc=False, tag=52):
 class Survey(Message, frozen=True, gc=False, tag=53):
     """Request for the receiver's load and free capacity. `wants_candidates`: also for nodes to overflow to.
 
-    `asked_ms`: wall clock of the sender.
+    `asked_ms`: wall clock of the sender. `wants_round_trips`: also for the round trips that the receiver has measured.
     """
 
     request: int
     wants_candidates: bool = True
     asked_ms: WallMs = 0
+    wants_round_trips: bool = False
+
+
+MAX_ROUND_TRIPS = 32
+"""Round trips in one `NodeLoad`."""
+
+NodeLabel = Annotated[str, msgspec.Meta(max_length=MAX_LABEL)]
+
+
+class RoundTrip(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Smoothed round trip to a node, measured by the sender, microseconds."""
+
+    node: NodeId
+    rtt_us: Count
 
 
 class NodeLoad(Message, frozen=True, gc=False, tag=54):
@@ -71,6 +87,13 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
         asked_ms: as in the question; wall_ms: its clock now.
         software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: not reported.
         max_executors: executors to which one application may grow there; 0: not reported.
+        cores: processor cores that its instances share; 0: not reported.
+        labels: names of its abilities, which its user gave it, such as `gpu`.
+        speed_permille: speed of one core, 1000 is the reference; 0: not measured.
+        busy_permille: share of its machine's processor time in use; None: not measured.
+        free_memory_mb: memory that its machine can still give; None: not measured.
+        coordinate: its place in the space of latencies; None: not reported.
+        round_trips: the shortest ones that it has measured; empty unless requested.
     """
 
     request: int
@@ -89,6 +112,13 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
     specification: Count = 0
     stays: bool = False
     max_executors: Count = 0
+    cores: Count = 0
+    labels: Annotated[tuple[NodeLabel, ...], msgspec.Meta(max_length=MAX_LABELS)] = ()
+    speed_permille: Count = 0
+    busy_permille: Count | None = None
+    free_memory_mb: Count | None = None
+    coordinate: Coordinate | None = None
+    round_trips: Annotated[tuple[RoundTrip, ...], msgspec.Meta(max_length=MAX_ROUND_TRIPS)] = ()
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):

@@ -591,6 +591,9 @@ class NodeRow(NodeIdentityRow, frozen=True):
         clock_s: lead of its clock over most others, seconds (negative: behind); null: not measured.
         software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: not reported.
         is_draining: it moves its work away, and takes none.
+        labels: abilities that its user gave it; cores: that its instances share.
+        speed: of one core, 1 is the reference; busy: share of its machine's processor time in use; free_memory_mb: that its machine
+            can still give; null: not measured, or it runs a version that does not report it.
     """
 
     is_this_node: bool
@@ -608,6 +611,11 @@ class NodeRow(NodeIdentityRow, frozen=True):
     software: str = ""
     specification: int = 0
     is_draining: bool = False
+    labels: list[str] = []
+    cores: int | None = None
+    speed: float | None = None
+    busy: float | None = None
+    free_memory_mb: int | None = None
 
 
 class NodesResponse(Response, frozen=True):
@@ -618,6 +626,8 @@ class NodesResponse(Response, frozen=True):
         refused: number of connections that the asked agent refused, by reason; the agent adds it.
         isolation_warning: warning when the asked node reaches no other node, and should; the agent adds it.
         clocks: wrong clocks, each in words: `clock of a2 is 3,600 s behind`.
+        network: these nodes as a document `agiledart-network/1`; null unless requested.
+        notes: remarks about figures that `network` lacks.
     """
 
     nodes: list[NodeRow]
@@ -625,6 +635,8 @@ class NodesResponse(Response, frozen=True):
     refused: dict[str, int] = {}
     isolation_warning: str = ""
     clocks: list[str] = []
+    network: dict[str, Any] | None = None
+    notes: list[str] = []
 
 
 class HopRow(NodeIdentityRow, frozen=True):

@@ -35,6 +35,7 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
         (f"[agent]\nzone = '{'z' * 65}'\n", "agent.zone .* up to 64"),
         ('[agent]\nhost = "a\\nb"\n', "agent.host .* printable"),
         ("[agent]\ncores = -1\n", "allowed are 0"),
+        ("[agent]\nlabels = 'gpu,two words'\n", "agent.labels .* letters, digits"),
         ("[agent]\nfragments = '0+2'\n", r"it should look like 4\+2"),
         ("[agent]\nfragments = '4'\n", r"it should look like 4\+2"),
         ("[agent]\nfragments = '17+2'\n", "1 to 16"),

@@ -5,12 +5,23 @@ from typing import Any
 
 import click
 
+from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, GOOD, WATCH, output_option, print_json, print_message, print_table
 from agiledart_kernel.errors import ConfigurationError
 
+LIVE = "live"
+"""Word for the network of an agent."""
+
 
 @click.group(invoke_without_command=True, short_help="Compute where operators should run, off line.")
-@click.option("--network", metavar="FILE", help="Network: JSON, or measured round trips (.csv, .csv.gz, .parquet).")
+@click.option(
+    "--network",
+    metavar="FILE|live",
+    help="Network: JSON, measured round trips (.csv, .csv.gz, .parquet), or an agent's: live.",
+)
+@click.option(
+    "--save-network", "saves", metavar="FILE", help="With --network live: write the network to this file, too."
+)
 @click.option(
     "--topology", "topologies", metavar="FILE", multiple=True, help="Topology (JSON); several share the nodes."
 )
@@ -44,9 +55,10 @@ from agiledart_kernel.errors import ConfigurationError
     show_default=True,
     help="How to print.",
 )
+@agent_options
 @click.pass_context
 def place(context: click.Context, /, **options: Any) -> int:
-    """Compute where the operators of topologies should run on a network. No agent is needed.
+    """Compute where the operators of topologies should run on a network. Only --network live asks an agent.
 
     Exit code 0: a placement that breaks no constraint; 1: there is none, or this strategy found none; 2: a wrong file or option.
 
@@ -56,6 +68,7 @@ def place(context: click.Context, /, **options: Any) -> int:
       agiledart place --network network.json --topology topology.json --strategy hybrid
       agiledart place --network network.json --topology topology.json --objective response --compare
       agiledart place --network network.json --topology topology.json --compare --seeds 1-20 -o csv
+      agiledart place --network live --save-network mesh.json --topology topology.json --compare
       agiledart place --strategy mine.py:Mine --check
     """
     if context.invoked_subcommand is not None:
@@ -84,16 +97,27 @@ def _write_example() -> int:
     return 0
 
 
+def _network(options: dict[str, Any]) -> Any:
+    from agiledart.placement.loading import load_network
+    from agiledart_cli.verbs.placement.live_inputs import live_network
+    from agiledart_cli.verbs.placement.option_values import amounts
+
+    if options["network"] == LIVE:
+        return live_network(options["agent"], options["identity"], options["saves"])
+    if options["saves"]:
+        raise click.UsageError("--save-network belongs to --network live.")
+    return load_network(options["network"], amounts("--capacity", options["capacity"]))
+
+
 def _request(options: dict[str, Any]) -> Any:
     from dataclasses import replace
 
-    from agiledart.placement.loading import load_document, load_network, load_topologies
-    from agiledart_cli.verbs.placement.option_values import amounts
+    from agiledart.placement.loading import load_document, load_topologies
     from agiledart_placement.files.result_file import read_start
     from agiledart_placement.files.topology_file import joined_request
     from agiledart_placement.problem.problem import Problem
 
-    network = load_network(options["network"], amounts("--capacity", options["capacity"]))
+    network = _network(options)
     for note in network.notes:
         print_message(f"note: {note}", colour=WATCH)
     topologies = [topology for file in options["topologies"] for topology in load_topologies(file, options["network"])]
