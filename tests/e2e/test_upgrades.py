@@ -2,14 +2,17 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Status, Stop
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
 
@@ -139,3 +142,61 @@ def test_a_killed_process_leaves_one_version(ring: Mesh, tmp_path: Path, killed:
         assert command.returncode == (-9 if killed == "command line" else 0)
     wait_for(lambda: job.status()["version"] == 2 and job.status()["state"] != "deploying", 60, "the new one runs")
     job.has_each_count_once()
+
+
+SECONDS_OF_AN_UPGRADE = 2.5
+
+
+def check_a_killed_agent(folder: Path, killed: str, moment: float | None) -> None:
+    """Kill an agent during an upgrade and start it again: one version runs, and each row has counted once.
+
+    Args:
+        moment: seconds from the end of the old version's checks to the kill; None: once the old version has ended.
+    """
+    with mesh(3) as ring:
+        job = Upgraded(ring, folder, "counts")
+        job.begin()
+        with subprocess.Popen(
+            [*COMMAND, *job.words("second", "--upgrade")],
+            cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        ) as command:  # fmt: skip
+            assert command.stderr is not None
+            assert any("a last checkpoint" in line for line in command.stderr), "the upgrade was refused"
+            if moment is None:
+                wait_for(
+                    lambda: "kept" in job.status().get("reason", "") or job.status()["version"] == 2, 60, "its end"
+                )
+            else:
+                threading.Event().wait(moment)
+            ring.agent(killed).kill()
+            ring.agent(killed).start()
+            ring.agent(killed).ready()
+            _, errors = command.communicate(timeout=200)
+        versions = wait_for(lambda: running_versions(ring), 90, f"one version runs; {errors}")
+        assert len(versions) == 1, versions
+        assert versions == {2} or command.returncode != 0, errors
+        job.has_each_count_once()
+
+
+def running_versions(ring: Mesh) -> set[int]:
+    """The versions that agents see running; none while one of them sees another state, or does not answer."""
+    try:
+        seen = [agent.ask(Status("counts")) for agent in ring.agents]
+    except (CommandRefusedError, NoAgentError):
+        return set()
+    return {status["version"] for status in seen} if all(status["state"] == "running" for status in seen) else set()
+
+
+def test_a_killed_agent_leaves_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+    check_a_killed_agent(tmp_path, "a1", None)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10))
+def test_an_agent_killed_at_any_moment_leaves_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+    killed = ("a1", "a2")[seed % 2]
+    check_a_killed_agent(tmp_path, killed, random.Random(seed).uniform(0.0, SECONDS_OF_AN_UPGRADE))

@@ -111,8 +111,8 @@ async def start_bare(directory: str) -> BareProcess:
     return BareProcess(process, ours, watch)
 
 
-class SpareProcess:
-    """Slot for at most one spare process.
+class SpareProcesses:
+    """Spare processes of an agent: usually one, more for a start that is announced.
 
     Args:
         start: starts one.
@@ -120,40 +120,52 @@ class SpareProcess:
 
     def __init__(self, start: Callable[[], Awaitable[BareProcess]]) -> None:
         self._start = start
-        self._process: BareProcess | None = None
+        self._processes: list[BareProcess] = []
         self._beginning: asyncio.Task[None] | None = None
         self._endings: set[asyncio.Task[None]] = set()
 
     @property
-    def pid(self) -> int:
-        """Process id of the spare; 0: there is none."""
-        return 0 if self._process is None else self._process.process.pid
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the spares."""
+        return tuple(spare.process.pid for spare in self._processes)
 
     def want(self) -> None:
-        """Start a spare after a while."""
-        if self._process is None and (self._beginning is None or self._beginning.done()):
-            self._beginning = asyncio.get_running_loop().create_task(self._begin())
+        """Start a spare after a while, if there is none."""
+        self._begin(1, REST_SECONDS)
 
-    async def _begin(self) -> None:
-        await asyncio.sleep(REST_SECONDS)
-        with contextlib.suppress(LaunchError):  # a caller that needs a process tries again, and reports the error
-            self._process = await self._start()
-
-    def take(self) -> BareProcess | None:
-        """Return the spare process, for the caller to configure. None: there is none, or it has died."""
-        spare, self._process = self._process, None
-        if spare is None or spare.process.returncode is None:
-            return spare
-        self._end_spare(spare)
-        return None
-
-    def dismiss(self) -> None:
-        """End the spare: no application needs one any more."""
+    def want_now(self, count: int) -> None:
+        """Start so many spares at once; those that are there count."""
         if self._beginning is not None:
             self._beginning.cancel()
-        spare, self._process = self._process, None
-        if spare is not None:
+            self._beginning = None
+        self._begin(count, 0.0)
+
+    def _begin(self, count: int, rest: float) -> None:
+        if len(self._processes) < count and (self._beginning is None or self._beginning.done()):
+            self._beginning = asyncio.get_running_loop().create_task(self._fill(count, rest))
+
+    async def _fill(self, count: int, rest: float) -> None:
+        await asyncio.sleep(rest)
+        with contextlib.suppress(LaunchError):  # a caller that needs a process tries again, and reports the error
+            while len(self._processes) < count:
+                self._processes.append(await self._start())
+
+    def take(self) -> BareProcess | None:
+        """Return a spare process, for the caller to configure. None: there is none; dead ones are reaped."""
+        while self._processes:
+            spare = self._processes.pop(0)
+            if spare.process.returncode is None:
+                return spare
             self._end_spare(spare)
+        return None
+
+    def dismiss(self, count: int = 0) -> None:
+        """End all spares but so many: no application needs more."""
+        if self._beginning is not None and not count:
+            self._beginning.cancel()
+        for spare in self._processes[count:]:
+            self._end_spare(spare)
+        del self._processes[count:]
 
     def _end_spare(self, spare: BareProcess) -> None:
         task = asyncio.get_running_loop().create_task(spare.end())
@@ -161,7 +173,7 @@ class SpareProcess:
         task.add_done_callback(self._endings.discard)
 
     async def close(self) -> None:
-        """End the spare and wait for its end."""
+        """End the spares and wait for their end."""
         beginning = self._beginning
         self.dismiss()
         if beginning is not None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from agiledart_agent.executors.bare_process import LaunchError, SpareProcess, start_bare
+from agiledart_agent.executors.bare_process import LaunchError, SpareProcesses, start_bare
 from agiledart_agent.executors.executor_listener import ExecutorEvents, ExecutorListener
 from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, ExecutorProcess
 from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
@@ -49,6 +49,9 @@ ENDING_SECONDS = 2.0
 
 IDLE_SECONDS = 60.0
 """Time for which an executor without instances is kept: others may come soon."""
+
+STARTS_OF_SUCCESSOR = 2
+"""Processes that a run takes which begins with another run's state: one each for its deployment and its first attempt."""
 
 
 def _launching(
@@ -81,8 +84,8 @@ class ExecutorPool:
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
         self._watchdog: asyncio.Task[None] | None = None
         self._ending: dict[int, ExecutorProcess] = {}
-        self._spare = SpareProcess(partial(start_bare, directory))
-        self._keeps_spare, self._spare_until = keeps_spare, 0.0
+        self._spares = SpareProcesses(partial(start_bare, directory))
+        self._keeps_spare, self._spare_until, self._announced_until = keeps_spare, 0.0, 0.0
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -254,7 +257,7 @@ class ExecutorPool:
 
     async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         configuration = self._configuration(application, version, number, part)
-        bare = self._spare.take() or await start_bare(self._directory)
+        bare = self._spares.take() or await start_bare(self._directory)
         reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
         watch = bare.watch
         executor = ExecutorProcess(
@@ -337,16 +340,32 @@ class ExecutorPool:
                 elif complaint:
                     self._events.printed(executor.application, f"warning: {executor.steps}: {complaint}")
 
+    def announce_start(self) -> None:
+        """Start spares at once, because a run that is saved by epochs may have a successor soon.
+
+        Its deployment takes one process, and its first attempt, which builds the state, another.
+        """
+        if self._keeps_spare and self._has_epochs:
+            self._announced_until = asyncio.get_running_loop().time() + IDLE_SECONDS
+            self._spares.want_now(STARTS_OF_SUCCESSOR)
+
+    @property
+    def _has_epochs(self) -> bool:
+        return any(executor.by_epoch for executor in self._running.values())
+
     def _look_after_spare(self, now: float) -> None:
         """Keep a spare while epochs are in use.
 
         A new attempt ends all executors before it starts others: the spare outlives that.
         """
-        if self._keeps_spare and any(executor.by_epoch for executor in self._running.values()):
+        if now <= self._announced_until:
+            return
+        self._spares.dismiss(1)
+        if self._keeps_spare and self._has_epochs:
             self._spare_until = now + IDLE_SECONDS
-            self._spare.want()
+            self._spares.want()
         elif now > self._spare_until:
-            self._spare.dismiss()
+            self._spares.dismiss()
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""
@@ -425,7 +444,7 @@ class ExecutorPool:
             self._watchdog.cancel()
         for task in self._starting.values():
             task.cancel()
-        await self._spare.close()
+        await self._spares.close()
         for application, version in {(e.application, e.version): None for e in self.processes}:
             self.stop(application, version)
         tasks = [task for executor in self._ending.values() for task in executor.tasks]

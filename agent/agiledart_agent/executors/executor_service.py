@@ -323,6 +323,8 @@ class ExecutorService:
         return ("quota", f"{text}.") if text else ("", "")
 
     async def _check_code(self, effect: CheckCode) -> None:
+        if effect.stages and self._pool is not None:
+            self._pool.announce_start()
         closed = protected_paths(self._settings)
         secrets = ProvisionedSecrets()
         if effect.signed_command:

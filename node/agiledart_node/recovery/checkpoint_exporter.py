@@ -70,7 +70,7 @@ SLOWEST_NS_PER_BYTE: Final = 1_000
 
 MIN_TIMEOUT_NS: Final = 30 * SECOND
 
-_POLL_INTERVAL: Final = Duration(100 * MILLISECOND)
+_POLL_INTERVAL: Final = Duration(20 * MILLISECOND)
 
 
 class CoordinatedElsewhere(CommandRefused):

@@ -57,7 +57,7 @@ COORDINATOR_SEARCHES: Final = 5
 _SEARCH_PAUSE: Final = Duration(SECOND)
 _MIN_TIMEOUT_NS: Final = 30 * SECOND
 _END_NS: Final = Duration(60 * SECOND)
-_POLL_INTERVAL: Final = Duration(SECOND // 5)
+_POLL_INTERVAL: Final = Duration(SECOND // 40)
 
 RetainedCheckpoint = tuple[CheckpointInfo, list[Peer]]
 

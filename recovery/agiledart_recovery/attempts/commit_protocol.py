@@ -170,6 +170,11 @@ class CommitProtocol:
         """Let sources read nothing behind the barrier of the next epoch."""
         self.is_held = True
 
+    @property
+    def begins_held_epoch(self) -> bool:
+        """Return whether the next tick begins the epoch behind which sources read nothing."""
+        return self.is_held and self.held is None and self._is_started and self._open <= self.epochs.committed
+
     def on_rows_passed(self, message: wire.RowsPassed) -> None:
         """Note that a host has something to save."""
         self._has_rows |= message.attempt == self.attempt

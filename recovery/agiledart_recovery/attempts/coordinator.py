@@ -176,6 +176,8 @@ class Coordinator:
             self.next_attempt.restart_backoff.on_epoch_committed()
             self._has_recovered()
             self.commit_protocol.send_committed(value)
+            if self.commit_protocol.begins_held_epoch:
+                self._tick_running()
 
     def _has_recovered(self) -> None:
         """Report the end of a recovery: an epoch of this attempt is committed."""

@@ -97,7 +97,9 @@ class RunRequests:
         commit_protocol = self._state.commit_protocol
         if not commit_protocol.is_held and commit_protocol.generation_change.plan.changes:
             return "a change of it is under way"
-        commit_protocol.hold()
+        if not commit_protocol.is_held:
+            commit_protocol.hold()
+            self._proceed()
         return ""
 
     def on_end_held(self, at: CheckpointId, reason: str) -> str:

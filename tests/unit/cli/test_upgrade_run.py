@@ -76,6 +76,19 @@ def test_another_agent_takes_the_place_of_a_lost_one(tmp_path: Path) -> None:
         assert UpgradeRun(task(lost, there), print).finish()["state"] == "running"
 
 
+def test_an_agent_that_has_not_joined_yet_is_asked_again(tmp_path: Path) -> None:
+    answers = [[ControlRefusal(0, "a1 is not in a ring yet; try again in a few seconds.")], status("running", 4), [{}]]
+    with FakeAgent(tmp_path, lambda _: answers.pop(0)):
+        assert UpgradeRun(task(tmp_path), print).finish()["version"] == 4
+    forbidden = tmp_path / "b"
+    forbidden.mkdir()
+    with (
+        FakeAgent(forbidden, lambda _: [ControlRefusal(0, "it is Ada's", 1, "owner")]),
+        pytest.raises(CommandRefusedError, match="Ada"),
+    ):
+        UpgradeRun(task(forbidden), print).finish()
+
+
 def test_the_process_of_an_upgrade_returns_the_status_or_the_refusal(tmp_path: Path) -> None:
     with FakeAgent(tmp_path, lambda _: status("running", 4)):
         assert carried_out(task(tmp_path), print)["version"] == 4

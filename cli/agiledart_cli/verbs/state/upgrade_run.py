@@ -107,7 +107,7 @@ class UpgradeRun:
     def step(self, client: ControlClient) -> dict[str, Any] | None:
         """Take the next step; return the status once the new version runs, else None."""
         task = self._task
-        status: dict[str, Any] = client.ask(Status(task.name))
+        status = self._status(client)
         state, version = status["state"], status["version"]
         if version > task.version:
             return self._after(client, status)
@@ -117,6 +117,21 @@ class UpgradeRun:
         elif self._stop(client):
             self._start(client)
         return None
+
+    def _status(self, client: ControlClient) -> dict[str, Any]:
+        """Return the application's status.
+
+        Raises:
+            NoAgentError: this agent does not know it just now, for example because it has not joined its ring again yet.
+            CommandRefusedError: the user may not see it.
+        """
+        try:
+            status: dict[str, Any] = client.ask(Status(self._task.name))
+        except CommandRefusedError as error:
+            if error.reason:
+                raise
+            raise NoAgentError(str(error)) from None
+        return status
 
     def _after(self, client: ControlClient, status: dict[str, Any]) -> dict[str, Any] | None:
         """Return the status of a new version that runs and has saved its state; try again when it failed."""
@@ -164,7 +179,7 @@ class UpgradeRun:
             client.ask(Stop(task.name, False, task.checkpoint), on_progress=self._report, timeout=KEEP_SECONDS)
             return True
         except CommandRefusedError as error:
-            status = client.ask(Status(task.name))
+            status = self._status(client)
             if status["version"] == task.version and status["state"] not in FINAL_STATES:
                 raise CommandRefusedError(
                     f"{str(error).rstrip('.')}. {task.name} v{task.version} runs on unchanged.", error.exit_code
@@ -184,7 +199,7 @@ class UpgradeRun:
                 msgspec.structs.replace(self._command, origin=origin), on_progress=self._report, timeout=GIVE_UP_SECONDS
             )
         except (CommandRefusedError, ConfigurationError) as error:
-            status = client.ask(Status(task.name))
+            status = self._status(client)
             if status["version"] == task.version:
                 raise CommandRefusedError(f"{str(error).rstrip('.')}. {self.remedy}", FAILED) from None
 
