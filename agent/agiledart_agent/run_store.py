@@ -26,8 +26,10 @@ from agiledart_agent.state_files.deletion_retry import DeletionRetry
 from agiledart_executor.snapshots.checksummed_file import DamagedFile, add_checksum, verified_content
 from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, DamagedSnapshot, read_header
 from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.names import is_application_name
 from agiledart_node.wire.effects import DropSnapshots, ForgetPart, ForgetRun, KeepFile, RetainSnapshots
 from agiledart_node.wire.events import RunsFound, StoredFile
+from agiledart_sink_log.plain_files import path_below
 
 FOLDER = "runs"
 _NAMES = ("part", "voter", "life", "record")
@@ -78,7 +80,7 @@ class RunStore:
         folders: list[tuple[str, int]] = []
         for folder in sorted(self._root.glob("*.*")) if self._root.is_dir() else []:
             application, _, version = folder.name.rpartition(".")
-            if version.isdecimal():
+            if version.isdecimal() and is_application_name(application):
                 if not _is_known(folder):
                     shutil.rmtree(folder, ignore_errors=True)
                 if (ending := self._ending(folder)) is not None:
@@ -207,7 +209,7 @@ class RunStore:
         self._thread.shutdown(wait=True)
 
     def _folder(self, application: str, version: int) -> Path:
-        return self._root / f"{application}.{version}"
+        return path_below(self._root, f"{application}.{version}")
 
     def _report_disk_state(self, *, takes: bool, text: str) -> None:
         """Warn of the first file that the disk does not take, and of the first that it takes again."""

@@ -23,7 +23,8 @@ from agiledart_kernel.grants import (
     decode_link,
     verify_chain,
 )
-from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_CHAIN_LINKS, MAX_LINK_BYTES
+from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES
+from agiledart_kernel.names import OptionalApplicationName
 
 SIGNED_COMMAND_CONTEXT: Final = b"agiledart-control/1\0"
 NONCE_BYTES: Final = 16
@@ -46,7 +47,7 @@ class CommandTerms(msgspec.Struct, frozen=True, gc=False, array_like=True, forbi
     """
 
     verb: _Word
-    application: Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)] = ""
+    application: OptionalApplicationName = ""
     contents: Annotated[tuple[_Hash, ...], msgspec.Meta(max_length=4)] = ()
     arguments: Annotated[tuple[tuple[_Word, _Word], ...], msgspec.Meta(max_length=8)] = ()
 

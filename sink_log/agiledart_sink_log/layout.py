@@ -7,10 +7,8 @@ Users' code of a sink can write in the folder of its log, and the agent reads an
 for no pipe, and checks all sizes.
 """
 
-import errno
 import fcntl
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +20,9 @@ import msgspec
 from crc32c import crc32c
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
+from agiledart_kernel.names import LogWriterName
 from agiledart_kernel.permissions import FEED_PREFIX
+from agiledart_sink_log.plain_files import open_plain, path_below
 from agiledart_sink_log.protocol import MAX_LOG_NAME, MAX_PARTITIONS, sink_name_fault
 
 FOLDER = "sink-logs"
@@ -64,7 +63,7 @@ class Description(msgspec.Struct, frozen=True):
     format: int
     log_id: Annotated[str, msgspec.Meta(max_length=64)]
     name: Annotated[str, msgspec.Meta(max_length=MAX_LOG_NAME)]
-    application: Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
+    application: LogWriterName
     version: _Natural
     schema: str
     fields: list[dict[str, object]]
@@ -98,7 +97,7 @@ def log_directory(root: Path, name: str) -> Path:
     """Return the folder of a log. Raises OperationFailed for an invalid name, so no name leads elsewhere."""
     if fault := sink_name_fault(name):
         raise OperationFailed(fault)
-    return root / FOLDER / name
+    return path_below(root / FOLDER, name)
 
 
 def partition_directory(directory: Path, partition: int) -> Path:
@@ -138,15 +137,6 @@ def holds_rows(directory: Path) -> bool:
         return any(segments_of(entry) for entry in entries if entry.is_dir())
     except OSError as error:
         raise OperationFailed(f"{directory} cannot be looked at: {(error.strerror or '').lower()}") from None
-
-
-def open_plain(path: Path, flags: int) -> int:
-    """Open a regular file and return its descriptor. Raises OSError for a link, a pipe or another kind of file."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "no plain file", str(path))
-    return descriptor
 
 
 def pinned(folder: Path) -> tuple[int, Path]:

@@ -27,12 +27,12 @@ from agiledart_sink_log.entries import (
 from agiledart_sink_log.layout import (
     Segment,
     is_locked,
-    open_plain,
     partition_directory,
     read_committed,
     read_description,
     segments_of,
 )
+from agiledart_sink_log.plain_files import open_plain
 from agiledart_sink_log.protocol import PartitionEnds, StoredBatch
 
 INDEX_STEP_BYTES: Final = 64 << 10

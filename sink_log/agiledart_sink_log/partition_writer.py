@@ -19,12 +19,12 @@ from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, see
 from agiledart_sink_log.layout import (
     Segment,
     committed_bytes,
-    open_plain,
     pinned,
     segment_path,
     segments_of,
     sync_directory,
 )
+from agiledart_sink_log.plain_files import open_plain
 from agiledart_sink_log.reopened_partition import ReopenedPartition, recover
 
 SYNC_SECONDS: Final = 1.0

@@ -28,7 +28,8 @@ from agiledart_sink_log.entries import (
     entries_after,
     seed_of,
 )
-from agiledart_sink_log.layout import Segment, open_plain, read_committed, segments_of
+from agiledart_sink_log.layout import Segment, read_committed, segments_of
+from agiledart_sink_log.plain_files import open_plain
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from agiledart_sink_log.layout import (
     Segment,
     committed_bytes,
     lock,
-    open_plain,
     pinned_partition,
     read_committed,
     read_description,
     segments_of,
     sync_directory,
 )
+from agiledart_sink_log.plain_files import open_plain
 from agiledart_sink_log.reopened_partition import recover
 
 

@@ -21,6 +21,7 @@ from crc32c import crc32c
 
 from agiledart_agent.state_files.durable_file import sync_folder
 from agiledart_kernel.errors import AgileDartError
+from agiledart_kernel.names import ApplicationName, CheckpointName
 from agiledart_recovery.limits import MAX_CHAIN, MAX_INSTANCES
 
 FORMAT: Final = 1
@@ -77,8 +78,8 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
     format: int
     software: str
     form: int
-    name: str
-    application: str
+    name: CheckpointName
+    application: ApplicationName
     version: int
     attempt: int = msgspec.field(name="life")
     epoch: int

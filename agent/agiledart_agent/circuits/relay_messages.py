@@ -5,13 +5,12 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import OptionalApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_shuffle.proposals import COST_MOST, MAX_RELAYS, UNKNOWN
 from agiledart_transport.circuits import TICKET_BYTES
 
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Word = Annotated[str, msgspec.Meta(max_length=32, pattern=r"^[a-z ]*\Z")]
 _Address = Annotated[str, msgspec.Meta(max_length=270, pattern=r"^[^\x00-\x20\x7f]*\Z")]
 _Ticket = Annotated[bytes, msgspec.Meta(min_length=TICKET_BYTES, max_length=TICKET_BYTES)]
@@ -28,7 +27,7 @@ class RequestCircuit(Message, frozen=True, gc=False, tag=1):
 
     request: Count
     target: NodeId
-    application: _Name = ""
+    application: OptionalApplicationName = ""
     executor: NodeId = NodeId(0)
     visited: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_RELAYS + 1)] = ()
 
@@ -56,7 +55,7 @@ class RequestAddress(Message, frozen=True, gc=False, tag=4):
     """Request of a relay to the target's agent: the address for a circuit to it, or to an executor of it."""
 
     request: Count
-    application: _Name = ""
+    application: OptionalApplicationName = ""
     executor: NodeId = NodeId(0)
 
 

@@ -20,7 +20,6 @@ from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
-from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
@@ -53,6 +52,7 @@ from agiledart_node.wire.commands import (
 from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import UserRequest
 from agiledart_sink_log.layout import logs_in
+from agiledart_sink_log.plain_files import bytes_below
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from agiledart_agent.executors.executor_process import ExecutorProcess
-from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code.application_folders import work_folder
 from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
@@ -18,6 +17,7 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Quota
 from agiledart_kernel.signed_commands import quota_of_signer, signer_of
 from agiledart_sink_log.layout import logs_in
+from agiledart_sink_log.plain_files import bytes_below
 
 BOUND: Final = ("submitter",)
 """Roles that have quotas."""

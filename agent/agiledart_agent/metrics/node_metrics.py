@@ -1,6 +1,5 @@
 """Metrics of an agent itself: its ring, its links, its scheduler slot, its executors and sink logs."""
 
-import os
 import platform
 from collections import Counter
 from collections.abc import Callable
@@ -96,21 +95,6 @@ def _disk(scrape: Scrape) -> Counter[str]:
     for application, size in scrape.node.sink_logs.disk:
         disk[scrape.log_label(application)] += size
     return disk
-
-
-def bytes_below(directory: str) -> int:
-    """Return the size of the files of a sink log: its directory and those of its partitions."""
-    total = 0
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    total += bytes_below(entry.path)
-                else:
-                    total += entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        pass  # trimmed at this moment
-    return total
 
 
 def resident_bytes(pid: int) -> int:

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from agiledart_dataflow.plan.delivery import Delivery
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 
@@ -120,7 +121,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         saves_less: the run saves as little as each step allows (`Delivery.saves_less`).
     """
 
-    application: str
+    application: ApplicationName
     version: int
     number: int
     attempt: int

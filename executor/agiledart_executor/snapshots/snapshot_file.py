@@ -21,6 +21,7 @@ import msgspec
 from crc32c import crc32c
 
 from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_sink_log.plain_files import path_below
 
 FOLDER: Final = "runs"
 """Folder of all runs, below the working directory of an executor, which is the state directory of its agent."""
@@ -78,7 +79,7 @@ _HEADER: Final = msgspec.msgpack.Decoder(SnapshotHeader)
 
 def run_folder(root: Path, application: str, version: int) -> Path:
     """Return the folder of all files that a node keeps of a run."""
-    return root / FOLDER / f"{application}.{version}"
+    return path_below(root / FOLDER, f"{application}.{version}")
 
 
 def snapshot_path(run: Path, digest: bytes) -> Path:

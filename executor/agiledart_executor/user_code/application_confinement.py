@@ -12,7 +12,7 @@ from typing import Final
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, run_folder
-from agiledart_executor.user_code.application_folders import logs_here, steps_here, work_folder
+from agiledart_executor.user_code.application_folders import FOLDER, logs_here, steps_here, work_folder
 from agiledart_executor.user_code.confinement import Confinement, FileOfConnector
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
@@ -92,7 +92,7 @@ def confine_code_check(root: Path, closed: tuple[str, ...]) -> bool:
     """
     if not closed:
         return False
-    files = work_folder(root, CHECKED)
+    files = root / FOLDER / CHECKED
     try:
         confinement = Confinement([Path(path) for path in closed], [files])
         os.chdir(files)

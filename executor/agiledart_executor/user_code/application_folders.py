@@ -8,6 +8,7 @@ from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.node_id import NodeId
+from agiledart_sink_log.plain_files import path_below
 from agiledart_sink_log.protocol import latency_log_name, user_sink_name_fault
 
 FOLDER: Final = "work"
@@ -18,7 +19,7 @@ _SPECIFICATION: Codec[Specification] = Codec(Specification)
 
 def work_folder(root: Path, application: str) -> Path:
     """Return the folder of an application on a node, below the state directory `root`."""
-    return root / FOLDER / application
+    return path_below(root / FOLDER, application)
 
 
 class SinkLogNames(NamedTuple):

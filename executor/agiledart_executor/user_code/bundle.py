@@ -58,6 +58,9 @@ def check_bundle(bundle: Bundle) -> None:
         raise OperationFailed(f"The bundle holds no source of {bundle.entry}.")
     if len(bundle.files) > MAX_BUNDLE_FILES:
         raise OperationFailed(f"The bundle has {len(bundle.files)} files, a node takes {MAX_BUNDLE_FILES}.")
+    for name in bundle.files:
+        if not _is_inside(name):
+            raise OperationFailed(f"The bundle names a file outside its folder: {name[:80]!r}. Pack it again.")
     if tuple(bundle.python) > sys.version_info[:2]:
         needed, present = ".".join(map(str, bundle.python)), ".".join(map(str, sys.version_info[:2]))
         raise OperationFailed(f"The code is written for Python {needed} or newer, this node has {present}.")
@@ -71,3 +74,14 @@ def check_bundle(bundle: Bundle) -> None:
                 f"This node {state} {module}. Install the same AgileDart on all nodes, "
                 f"or copy the file and submit the copy."
             )
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether a name is a relative path to a Python file that no part leads out of."""
+    parts = name.split("/")
+    return (
+        name.endswith(".py")
+        and "\0" not in name
+        and "\\" not in name
+        and all(part not in ("", ".", "..") for part in parts)
+    )

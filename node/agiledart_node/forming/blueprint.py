@@ -1,6 +1,5 @@
 """A verified submission: from wire forms to stages, edges and pins. User code never runs here."""
 
-import re
 from dataclasses import dataclass
 
 import msgspec
@@ -15,14 +14,13 @@ from agiledart_kernel.limits import (
     MAX_BUNDLE_BYTES,
     MAX_STAGES,
 )
+from agiledart_kernel.names import is_application_name
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.records.application import SPECIFICATION_CODEC, StageEntry
 from agiledart_node.wire.commands import Submit
 
 MAX_INSTANCES = 4_096
 """Instances of one application: the record must contain the node of each of them."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def blueprint_of(command: Submit, here: NodeContext) -> Blueprint:
         raise CommandRefused(f"The bundle has {len(command.bundle):,} bytes; the limit is {MAX_BUNDLE_BYTES:,}.", 2)
     specification = _decoded(command.specification, here)
     name = command.name or specification.name
-    if not _NAME.fullmatch(name) or len(name) > MAX_APPLICATION_NAME:
+    if not is_application_name(name):
         raise CommandRefused(
             f"{name!r} is not a valid name of an application: use 1 to {MAX_APPLICATION_NAME} letters, digits, dots, "
             "dashes and underscores, beginning with a letter or digit.",

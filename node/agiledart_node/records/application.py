@@ -21,6 +21,7 @@ from agiledart_dataflow.plan.deployment import InstancePlace
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES, MAX_STAGES
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
@@ -148,7 +149,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         held: stages with limits that keep their number: at first all, later each to which a user gave a fixed number.
     """
 
-    name: str
+    name: ApplicationName
     version: int
     number: int
     ticket: int

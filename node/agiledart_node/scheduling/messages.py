@@ -10,6 +10,7 @@ import msgspec
 from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import OptionalApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
@@ -122,7 +123,7 @@ class RegisterApplication(Message, frozen=True, gc=False, tag=355):
 
     request: int
     scheduler_slot: SchedulerSlot
-    application: str
+    application: OptionalApplicationName
     version: Count
     ticket: Count
 
@@ -144,7 +145,7 @@ class ReleaseApplication(Message, frozen=True, gc=False, tag=357):
     """Notice that an application, or the submission with this ticket, needs no scheduler any more. Answered by `Acknowledged`."""
 
     request: int
-    application: str
+    application: OptionalApplicationName
     version: Count
     ticket: Count = 0
 
@@ -152,7 +153,7 @@ class ReleaseApplication(Message, frozen=True, gc=False, tag=357):
 class Registration(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One application in a list; its coordinator is None while it is being deployed."""
 
-    application: str
+    application: OptionalApplicationName
     version: Count
     coordinator: Peer | None = None
 

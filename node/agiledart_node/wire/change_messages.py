@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import MoveStage, ScaleStage
@@ -19,7 +19,6 @@ SCALE, MOVE, DRAIN = "scale", "move", "drain"
 MAX_CHANGE_REQUESTS = 64
 """Change requests in one barrier."""
 
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 
 
@@ -47,7 +46,7 @@ class RequestChange(Message, frozen=True, gc=False, tag=420):
     """
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     command: ScaleStage | MoveStage
     signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import ApplicationName, CheckpointName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Stop
@@ -21,7 +21,6 @@ from agiledart_recovery.wire.names import RunId
 MAX_RETAINED = 64
 """Checkpoints in one answer; a node keeps fewer."""
 
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Key = Annotated[bytes, msgspec.Meta(max_length=64)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -37,7 +36,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
         digest, size: of the file.
     """
 
-    name: _Name
+    name: CheckpointName
     run: RunId
     attempt: Count
     epoch: Count
@@ -59,7 +58,7 @@ class RequestCheckpoint(Message, frozen=True, gc=False, tag=470):
     """
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     command: Stop | ExportCheckpoint
     signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""

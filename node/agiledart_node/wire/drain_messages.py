@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import DrainNode
 
@@ -21,7 +21,6 @@ MAX_EVACUATED = 256
 MAX_LINES = 512
 """Lines of progress of one drain."""
 
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 
 SERVING, EMPTYING, EMPTIED, LEAVING = "serving", "emptying", "drained", "leaving"
@@ -31,7 +30,7 @@ SERVING, EMPTYING, EMPTIED, LEAVING = "serving", "emptying", "drained", "leaving
 class EvacuatedRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An application that has left a node: number of instances, and duration."""
 
-    name: _Name
+    name: ApplicationName
     version: Count
     instances: Count
     duration_ms: Count
@@ -86,7 +85,7 @@ class RequestEvacuation(Message, frozen=True, gc=False, tag=463):
     """
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     voter_slot: bool = False
 

@@ -16,6 +16,7 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
@@ -141,7 +142,7 @@ class StartFlow(Message, frozen=True, gc=False, tag=57):
     """Scheduler → every host: the application runs; sources begin to read, hosts begin to watch."""
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
 
 
@@ -156,7 +157,7 @@ class Halt(Message, frozen=True, gc=False, tag=59):
     """End every part of this run at once; `reason` is why. `number`: the run's; 0: of any run of this version."""
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
     reason: str
     number: int = 0
@@ -172,7 +173,7 @@ class InstancesEnded(Message, frozen=True, gc=False, tag=60):
     """
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
     reports: dict[str, Any]
     attempt: Count = 0
@@ -182,7 +183,7 @@ class Drain(Message, frozen=True, gc=False, tag=61):
     """Coordinator → source nodes: end the sources as if their input had ended."""
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
 
 
@@ -190,7 +191,7 @@ class RequestStop(Message, frozen=True, gc=False, tag=62):
     """Any agent → coordinator: drain this application, or cut it with `now`; `signed_command`: the user's."""
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
     now: bool
     submitter: str = ""
@@ -201,7 +202,7 @@ class QueryReports(Message, frozen=True, gc=False, tag=63):
     """Request for the reports of the receiver's instances of this application."""
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
 
 
@@ -216,7 +217,7 @@ class QueryLogs(Message, frozen=True, gc=False, tag=65):
     """Request for the output of this application's user code on the receiver after line number `after`."""
 
     request: int
-    application: str
+    application: ApplicationName
     after: int
 
 
@@ -253,7 +254,7 @@ class QueryActive(Message, frozen=True, gc=False, tag=68):
     """Request to a scheduler or host: does it still work on this run? Answered by `Acknowledged`. `number`: as in `Halt`."""
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
     number: int = 0
 
@@ -273,7 +274,7 @@ class QueryTap(Message, frozen=True, gc=False, tag=80):
     """
 
     request: int
-    application: str
+    application: ApplicationName
     version: int
     step: str
     after: int

@@ -9,15 +9,14 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import RecoverRun
 from agiledart_recovery.limits import MAX_VOTERS
 from agiledart_recovery.wire.register_status import RegisterStatus
 
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=4_096)]
 _SignedCommand = Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)]
 
@@ -52,7 +51,7 @@ class RequestQuorumRecovery(Message, frozen=True, gc=False, tag=482):
     """
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     command: RecoverRun
     signed_command: _SignedCommand = b""

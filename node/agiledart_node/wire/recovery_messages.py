@@ -9,18 +9,17 @@ import msgspec
 
 from agiledart_dataflow.plan.deployment import InstanceAddress
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_BUNDLE_BYTES, MAX_RECORD_BYTES, MAX_STAGES
+from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.machine import Message
+from agiledart_kernel.names import ApplicationName
 from agiledart_recovery.limits import MAX_CHANGES
-
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 
 
 class CreateVoter(Message, frozen=True, gc=False, tag=410):
     """Request to create a voter slot in the register of this run. Answered by `VoterCreated`."""
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
 
 
@@ -42,7 +41,7 @@ class AttemptListening(Message, frozen=True, gc=False, tag=413):
     """Data addresses of the sender's instances in an attempt. Answered by `Acknowledged`."""
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     attempt: Count
     addresses: Annotated[tuple[InstanceAddress, ...], msgspec.Meta(max_length=4_096)]
@@ -56,7 +55,7 @@ class RunClosed(Message, frozen=True, gc=False, tag=414):
     """
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     state: Annotated[str, msgspec.Meta(max_length=16)]
     reason: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
@@ -67,7 +66,7 @@ class RequestPart(Message, frozen=True, gc=False, tag=415):
     """Request for a run's deployment part, with its code: the sender is to host a part in this attempt. Answered by `PartReply`."""
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     attempt: Count
 
@@ -88,7 +87,7 @@ class QueryRecovery(Message, frozen=True, gc=False, tag=417):
     """
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     snapshots: bool = False
     begin: bool = False
@@ -112,7 +111,7 @@ class GenerationListening(Message, frozen=True, gc=False, tag=419):
     """Data addresses of the sender's new instances, of the plan with this digest. Answered by `Acknowledged`."""
 
     request: int
-    application: _Name
+    application: ApplicationName
     version: Count
     attempt: Count
     digest: Annotated[bytes, msgspec.Meta(max_length=32)]

@@ -8,13 +8,12 @@ import msgspec
 
 from agiledart_kernel.codec import encode
 from agiledart_kernel.counts import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_recovery.limits import ROUNDS_PER_CONFIGURATION
 
-Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 Digest = Annotated[bytes, msgspec.Meta(max_length=32)]
 SignedCommandBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)]
 """An admin's signed command that a run is to continue without the majority of its voters. It begins a configuration."""
@@ -23,7 +22,7 @@ SignedCommandBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND
 class RunId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
     """One version of an application, to which a register, attempts and fragments belong."""
 
-    app: Name
+    app: ApplicationName
     version: Count
 
 
@@ -65,7 +64,7 @@ class Stamp(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
 class InstanceId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
     """One instance of a source, a stage or a sink. In one attempt no triple occurs twice."""
 
-    stage: Name
+    stage: ApplicationName
     generation: Count = 0
     index: Count = 0
 
@@ -76,7 +75,7 @@ class InstanceId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=T
 class GenerationPause(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Pause of rows to a stage during its change to a generation, as one of its senders saw it."""
 
-    stage: Name
+    stage: ApplicationName
     generation: Count
     changeover_pause_ns: Count
 

@@ -14,6 +14,7 @@ import msgspec
 
 from agiledart_kernel.codec import encode
 from agiledart_kernel.counts import Count
+from agiledart_kernel.names import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.limits import (
@@ -34,7 +35,6 @@ from agiledart_recovery.wire.names import (
     CheckpointId,
     Digest,
     InstanceId,
-    Name,
     RunId,
     SignedCommandBytes,
     Voter,
@@ -114,7 +114,7 @@ class StageChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
             old generation took to the first that one of the new generation took. 0 while no sender has reported.
     """
 
-    stage: Name
+    stage: ApplicationName
     generation: Count
     before: Count
     after: Count
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     """
 
     assignments: Annotated[tuple[Assignment, ...], msgspec.Meta(max_length=MAX_INSTANCES)]
-    edges: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
+    edges: Annotated[tuple[tuple[ApplicationName, ApplicationName], ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
     syncs: bool = False
     body: Annotated[bytes, msgspec.Meta(max_length=MAX_PLAN_BYTES)] = b""
     changes: Annotated[tuple[StageChange, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
@@ -231,7 +231,7 @@ class ReplacedFragment(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class SinkEnd(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Position up to which a node's part of a sink is committed. A sink that moved has a part, and an end, on each node."""
 
-    stage: Name
+    stage: ApplicationName
     index: Count
     host: NodeId
     checkpoint: CheckpointId

@@ -14,7 +14,6 @@ from tools.metrics_reference import TARGET, reference
 from agiledart_agent.metrics.agent_metrics import COUNTED, MAX_AGENT_REASONS, METRICS, AgentMetrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
-from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_kernel.node_id import NodeId
@@ -25,6 +24,7 @@ from agiledart_overlay.wire import observations
 from agiledart_overlay.wire.observations import MessageDropped, NodeWasLate, PeerDeclaredFailed
 from agiledart_overlay.wire.statistics import OverlayStatistics
 from agiledart_recovery.wire import observations as of_recovery
+from agiledart_sink_log.plain_files import bytes_below
 from tests.unit.agent.promtool import lint
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"

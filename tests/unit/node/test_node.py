@@ -1,5 +1,6 @@
 """One node alone and among strangers: its refusals, and messages that it ignores or survives."""
 
+import re
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -320,7 +321,12 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     args = get_args(kind)
     if get_origin(kind) is Annotated and args[0] is str:
         longest = args[1].max_length  # our own values keep to it; values from others are cut off by the codec
-        return _words.filter(lambda word: longest is None or len(word) <= longest)
+        pattern = args[1].pattern
+        return _words.filter(
+            lambda word: (
+                (longest is None or len(word) <= longest) and (pattern is None or bool(re.search(pattern, word)))
+            )
+        )
     if get_origin(kind) is Annotated and args[0] is int:
         most = args[1].le
         return _counts if most is None else _counts.map(lambda count: min(count, most))
