@@ -20,8 +20,18 @@ from agiledart_dataflow.plan.losses import NODE_LOST, STATE_LOST, WAIT, NodeLost
 from agiledart_dataflow.plan.overload import Overload, overload_of
 from agiledart_dataflow.plan.parallelism_request import SCALE, is_valid_parallelism, limits_text
 from agiledart_dataflow.plan.paths import AUTO
+from agiledart_dataflow.plan.placement_rules import (
+    EXPECT,
+    NO_FIGURES,
+    NO_RULES,
+    PLACE,
+    figures_from,
+    rules_from,
+    written,
+)
 from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.plan.stage_plan import suggestion
+from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_parts import SourceParts
 from agiledart_dataflow.user_code.callables import code_of
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
@@ -212,21 +222,100 @@ class Topology(Graph):
             low, high: 1 ≤ low ≤ high ≤ 128.
         """
         where = call_site()
-        target = next((known_step for known_step in self.steps if known_step.name == step), None)
-        if target is None:
-            names = [known_step.name for known_step in self.steps]
-            raise where.error(
-                f"there is no step {step!r} to scale.{suggestion(step, names)} Steps so far: {', '.join(names) or 'none'}"
-            )
+        target = self._step_named(step, "scale", where)
         if not (type(low) is type(high) is int and is_valid_parallelism((low, high))):
             raise where.error(
                 f"{step!r} cannot scale from {low!r} to {high!r}: 1 to {MAX_PARALLELISM}, the lower one first"
             )
         if target.traits.runs_once:
             raise where.error(f"{step!r} runs once ({target.kind}) and cannot scale")
-        others = [option for option in target.options if option[0] != SCALE]
-        limits = (SCALE, limits_text((low, high)))
-        self.steps[target.index] = replace(target, options=tuple(sorted((*others, limits))))
+        self._set_option(target, SCALE, limits_text((low, high)))
+
+    def place(
+        self,
+        step: str,
+        *,
+        labels: Sequence[str] = (),
+        zone: str = "",
+        on: Sequence[str] = (),
+        together_with: Sequence[str] = (),
+        apart_from: Sequence[str] = (),
+    ) -> None:
+        """State which nodes may run a step, at its submission and whenever it moves. Rules of an earlier call are replaced.
+
+        Steps with different rules are stages of their own. Sources and sinks are pinned by `at=`, which may be `label:NAME`.
+
+        Args:
+            step: its name; the step must exist already.
+            labels: that a node must have (`agiledart agent --label gpu`), all of them.
+            zone: only nodes of this zone.
+            on: only these nodes, by name.
+            together_with: steps on whose nodes it must run, pairwise by instance number.
+            apart_from: steps with which it may share no node; `host:STEP` and `zone:STEP`: no host, or no zone.
+        """
+        where = call_site()
+        target = self._step_named(step, "place", where)
+        if target.traits.stage != "operator":
+            raise where.error(f"{step!r} is a {target.traits.stage}: pin it with at=, which may be 'label:NAME'")
+        if target.at:
+            raise where.error(f"{step!r} is pinned to {target.at}: leave out at=, or its rules")
+        try:
+            rules = rules_from(
+                step,
+                [known_step.name for known_step in self.steps],
+                labels=labels,
+                zone=zone,
+                on=on,
+                together_with=together_with,
+                apart_from=apart_from,
+            )
+        except ValueError as error:
+            raise where.error(str(error)) from None
+        self._set_option(target, PLACE, "" if rules == NO_RULES else written(rules))
+
+    def expect(
+        self,
+        step: str,
+        *,
+        ms: float | None = None,
+        rows_per_s: float | None = None,
+        selectivity: float | None = None,
+        bytes: float | None = None,  # noqa: A002
+    ) -> None:
+        """State expected figures of a step, by which it is placed until they are measured.
+
+        Args:
+            step: its name; the step must exist already.
+            ms: time for one row on a core of the reference speed; `agiledart nodes` shows the speed of each node.
+            rows_per_s: rows that a source emits.
+            selectivity: rows out for each row in.
+            bytes: of a row that leaves it.
+        """
+        where = call_site()
+        target = self._step_named(step, "expect figures of", where)
+        if rows_per_s is not None and target.traits.stage != "source":
+            raise where.error(f"{step!r} is no source: the rows of other steps follow from their selectivity")
+        try:
+            figures = figures_from(ms=ms, rows_per_s=rows_per_s, selectivity=selectivity, bytes=bytes)
+        except ValueError as error:
+            raise where.error(f"{step!r}: {error}") from None
+        self._set_option(target, EXPECT, "" if figures == NO_FIGURES else written(figures))
+
+    def _step_named(self, name: str, verb: str, where: CallSite) -> Step:
+        """Return the step with this name. Raises `TopologyError`, with a suggestion."""
+        target = next((known_step for known_step in self.steps if known_step.name == name), None)
+        if target is None:
+            names = [known_step.name for known_step in self.steps]
+            raise where.error(
+                f"there is no step {name!r} to {verb}.{suggestion(name, names)} Steps so far: {', '.join(names) or 'none'}"
+            )
+        return target
+
+    def _set_option(self, step: Step, name: str, text: str) -> None:
+        """Give a step an option in place of an earlier one; an empty text removes it."""
+        others = [option for option in step.options if option[0] != name]
+        options = (*others, (name, text)) if text else tuple(others)
+        self.steps[step.index] = replace(step, options=tuple(sorted(options)))
 
     @property
     def local_only(self) -> list[str]:

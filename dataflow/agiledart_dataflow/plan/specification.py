@@ -12,9 +12,10 @@ import msgspec
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.event_time.windows import Panes, Sliding, Window, read_window
 from agiledart_dataflow.plan.connectors import ConnectorSpecification
+from agiledart_dataflow.plan.placement_rules import ExpectedFigures, PlacementRules, figures_of, rules_of
 from agiledart_dataflow.plan.step_kinds import KEYED_PATH, StepKind, kind_named
 
-FORMAT = 2
+FORMAT = 3
 """Version of this form; a node refuses a version that it does not know. It grows with every change of the form of a specification,
 its digest above all, so that nodes of two versions report the versions in place of blaming the user's code."""
 
@@ -79,6 +80,16 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def option(self, name: str) -> str:
         """Return the text of an option; "" if the step does not have it."""
         return dict(self.options).get(name, "")
+
+    @property
+    def rules(self) -> PlacementRules:
+        """Rules about its nodes. Raises `TopologyError` for a text that no builder writes."""
+        return rules_of(dict(self.options))
+
+    @property
+    def expected(self) -> ExpectedFigures:
+        """Figures that its builder expects. Raises `TopologyError` as `rules`."""
+        return figures_of(dict(self.options))
 
     @property
     def side(self) -> str:

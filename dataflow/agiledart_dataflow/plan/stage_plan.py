@@ -10,6 +10,7 @@ from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.partitioning import Owners
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.plan.paths import AUTO, Paths
+from agiledart_dataflow.plan.placement_rules import NO_RULES, PlacementRules
 from agiledart_dataflow.state.owner_table import groups_of, next_owners, owners_by_key, owners_round_robin
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
@@ -58,6 +59,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         scales: the user gave it limits, and it may be scaled without a command.
         owners: owner table of this generation; empty where it can have one instance only.
         if_lost: policy when its node (of a source or sink) or its state is lost, see `losses`; "": the run waits.
+        rules: about its nodes; they name steps, not stages.
     """
 
     index: int
@@ -74,6 +76,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     scales: bool = False
     owners: Owners = b""
     if_lost: str = ""
+    rules: PlacementRules = NO_RULES
 
     def first_owners(self) -> Owners:
         """Return the owner table of the first generation."""

@@ -1,8 +1,8 @@
 """Logical graph → stages: which steps are fused, where the graph is cut, how rows pass from stage to stage.
 
 A stage is the unit of placement. The graph is cut at every shuffle edge (by key, into a union of several streams, into a step
-that runs once) and where the pinned node of the steps changes; sources and sinks are stages of their own. Steps inside a stage
-call each other directly.
+that runs once), and where the pinned node of the steps or the rules about their nodes change; sources and sinks are stages of
+their own. Steps inside a stage call each other directly.
 Source: spec of the dataflow, section 2.
 """
 
@@ -22,6 +22,7 @@ from agiledart_dataflow.plan.parallelism_request import (
 )
 from agiledart_dataflow.plan.paths import Paths
 from agiledart_dataflow.plan.paths import read as paths_read
+from agiledart_dataflow.plan.placement_rules import PLACE
 from agiledart_dataflow.plan.specification import PATHS, Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS
@@ -72,6 +73,7 @@ def plan_stages(
             high=high,
             scales=not isinstance(asked, int),
             if_lost=next((lost for step in steps if (lost := step.option(IF_LOST))), ""),
+            rules=head.rules,
         )
         stages.append(msgspec.structs.replace(stage, owners=stage.first_owners()))
     edges = _edges(specification, stages)
@@ -99,7 +101,8 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
             upstream = specification.steps[before]
             consumers = [consumer for consumer in specification.consumers(before) if not consumer.side]
             is_source = upstream.traits.stage == "source" or upstream.is_at_source
-            joins = not is_source and len(consumers) == 1 and step.at == upstream.at
+            has_same_nodes = step.at == upstream.at and step.option(PLACE) == upstream.option(PLACE)
+            joins = not is_source and len(consumers) == 1 and has_same_nodes
         if joins:
             group = group_of[step.inputs[0]]
         else:

@@ -46,6 +46,11 @@ class Blueprint:
     relayed_by: tuple[tuple[str, str], ...] = ()
 
     @property
+    def stage_plan(self) -> StagePlan:
+        """The plan, decoded."""
+        return msgspec.msgpack.decode(self.plan, type=StagePlan)
+
+    @property
     def sources(self) -> tuple[int, ...]:
         """Stages without an upstream stage."""
         fed = {below for _, below in self.edges}

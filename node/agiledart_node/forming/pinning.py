@@ -1,29 +1,55 @@
 """Nodes of pinned stages: lookup of the words after `@`."""
 
 from agiledart_dataflow.plan.paths import MODES
+from agiledart_dataflow.plan.placement_rules import AT_LABEL
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused, NodeContext, did_you_mean
 from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.surveyor import Surveyor
 from agiledart_node.records.records import Records
 
 MAX_LISTED = 20
 """Names that a refusal lists."""
 
 
-async def pinned_nodes(context: NodeContext, records: Records, blueprint: Blueprint) -> dict[int, Peer]:
+async def pinned_nodes(
+    context: NodeContext, records: Records, surveying: Surveyor, blueprint: Blueprint
+) -> dict[int, Peer]:
     """Return stage → the node that must run it.
 
     Raises:
-        CommandRefused: no node has this name, or one in `paths`; the text lists the known names.
+        CommandRefused: no node has this name or label, or a name in `paths`; the text lists the known ones.
     """
     pinned: dict[int, Peer] = {}
     for stage, word in enumerate(blueprint.pins):
-        if word is not None:
-            pinned[stage] = await node_at(context, records, word, blueprint.stages[stage].name)
+        name = blueprint.stages[stage].name
+        if word is not None and word.startswith(AT_LABEL):
+            pinned[stage] = await _labelled(context, surveying, word.removeprefix(AT_LABEL), name)
+        elif word is not None:
+            pinned[stage] = await node_at(context, records, word, name)
     for step, name in blueprint.relayed_by:
         _check_relay(context, step, name)
     return pinned
+
+
+async def _labelled(context: NodeContext, surveying: Surveyor, label: str, step: str) -> Peer:
+    """Return the nearest node with a label that takes work. Raises CommandRefused."""
+    config = context.config
+    known = list(context.nearest_of(context.known()))[: config.max_survey]
+    loads = await surveying.loads(known, config.report_timeout_ns)
+    order = [peer for peer in (context.me, *known) if peer.node in loads]
+    labels = sorted({name for _, load in loads.values() for name in load.labels})
+    able = [peer for peer in order if label in loads[peer.node][1].labels]
+    free = [peer for peer in able if not loads[peer.node][1].is_draining]
+    if free:
+        return free[0]
+    if able:
+        raise CommandRefused(
+            f"{step}: {able[0].name or able[0].node.short} has the label {label}, and takes no work: it is drained."
+        )
+    listed = f" Labels: {', '.join(labels[:MAX_LISTED])}" if labels else f" Start one: agiledart agent --label {label}"
+    raise CommandRefused(f"{step}: no node has the label {label!r}.{did_you_mean(label, labels)}{listed}", 2)
 
 
 def _check_relay(context: NodeContext, step: str, name: str) -> None:

@@ -12,6 +12,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
+from agiledart_node.context.display_names import display_names
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.forming.deployer import Deployment
@@ -20,6 +21,7 @@ from agiledart_node.forming.surveyor import Loads, Surveyor
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.data_paths import reasons_of
 from agiledart_node.records.signed_entries import signed_entries_for
+from agiledart_node.records.stage_rules import NodeTraits, has_rules, ruled_demand, unfulfilled
 from agiledart_node.wire.commands import CheckpointOrigin
 from agiledart_node.wire.formation_messages import NodeLoad
 from agiledart_placement.problem.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
@@ -75,7 +77,13 @@ class Planner:
             for peer in path:
                 nodes.setdefault(peer.node, peer)
         count = sum(stage.parallelism for stage in blueprint.stages)
+        plan = blueprint.stage_plan
+        is_ruled = has_rules(plan.stages)
+        if is_ruled:  # nodes that rules allow may lie anywhere
+            nodes |= {peer.node: peer for peer in self._context.known() if peer.node not in nodes}
         loads = await self._surveying.with_candidates(list(nodes.values()), count)
+        if is_ruled and (refusal := unfulfilled(plan, _traits(loads))):
+            raise CommandRefused(refusal, 2)
         for stage, peer in pinned.items():
             if peer.node not in loads:
                 raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")
@@ -114,13 +122,22 @@ class Planner:
                 blueprint.name in load.applications,
                 load.is_draining or node in full,
                 self._unfit(peer, load),
+                offers=load.labels,
                 candidates=tuple(peer.node for peer in load.candidates),
                 neighbours=tuple(peer.node for peer in load.neighbours),
+                zone=peer.zone,
+                host=peer.host,
             )
             for node, (peer, load) in sorted(loads.items())
         }
+        names = {peer.name: node for node, (peer, _) in loads.items() if peer.name}
+        plan = blueprint.stage_plan
         stages = tuple(
-            StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None)
+            ruled_demand(
+                StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None),
+                plan,
+                names,
+            )
             for number, stage in enumerate(blueprint.stages)
         )
         routes = tuple(tuple(peer.node for peer in path) for path in paths)
@@ -186,6 +203,13 @@ class Planner:
             planned[node] = planned.get(node, 0) + 1
         fits = (node for node, more in planned.items() if loads[node][1].operators + more <= balance)
         return {node: balance for node in fits if node not in pinned}
+
+
+def _traits(loads: Loads) -> list[NodeTraits]:
+    names = display_names(tuple(peer for peer, _ in loads.values()))
+    return [
+        NodeTraits(node, names[node], peer.zone, peer.host, load.labels) for node, (peer, load) in sorted(loads.items())
+    ]
 
 
 def could_fit(plan: Deployment, loads: Loads) -> bool:

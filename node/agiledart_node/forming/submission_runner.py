@@ -20,7 +20,7 @@ from agiledart_node.forming.blueprint import Blueprint, with_limits
 from agiledart_node.forming.deployer import Deployer, Deployment, NodeFull
 from agiledart_node.forming.host_checks import HostChecks
 from agiledart_node.forming.join_protocol import JoinProtocol, Paths
-from agiledart_node.forming.pinning import fed_sinks
+from agiledart_node.forming.pinning import fed_sinks, pinned_nodes
 from agiledart_node.forming.planner import Planner, Submission, could_fit
 from agiledart_node.forming.surveyor import Surveyor
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
@@ -111,6 +111,10 @@ class SubmissionRunner:
             del self.deploying[key]
             for peer in submission.pinned.values():
                 self._context.unwatch(peer)
+
+    async def pinned_nodes(self, blueprint: Blueprint) -> dict[int, Peer]:
+        """Return stage → the node that must run it; see `pinning.pinned_nodes`."""
+        return await pinned_nodes(self._context, self._records, self._surveying, blueprint)
 
     async def dry_run(
         self, blueprint: Blueprint, bundle: bytes, signed: bytes, pinned: dict[int, Peer]

@@ -96,6 +96,8 @@ def _sentence(why: Obstacle, home: str, use: NodeUse) -> str:
             return f"{home} is full: it has {use.text}, and takes {use.capacity} instances"
         case Obstacle.TAG:
             return f"{home} lacks a capability that it requires"
+        case Obstacle.RULE:
+            return f"a rule of the application forbids {home}"
         case Obstacle.BALANCE:
             return f"{home} has {use.text}: from {use.balanced} instances on, nodes with fewer are taken first"
         case Obstacle.SHARED:

@@ -20,6 +20,7 @@ from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused
+from agiledart_node.records.stage_rules import NodeTraits, broken_rule, partners
 from agiledart_recovery.attempts.generation_change import next_generation
 from agiledart_recovery.wire.names import InstanceId
 from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Plan, RegisterValue, StageChange
@@ -39,17 +40,24 @@ class NodeCapacity:
         free: number of instances that it can still take.
         is_closed: whether it is drained, or is leaving, and so accepts no instances.
         executors: number of executors to which a run may grow there; 0: unknown.
+        labels: abilities that its user gave it.
     """
 
     peer: Peer
     free: int
     is_closed: bool = False
     executors: int = 0
+    labels: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Return the node's name for people."""
         return self.peer.name or self.peer.node.short
+
+    @property
+    def traits(self) -> NodeTraits:
+        """Return the properties that rules ask for."""
+        return NodeTraits(self.peer.node, self.name, self.peer.zone, self.peer.host, self.labels)
 
 
 def stage_plan_of(value: RegisterValue) -> StagePlan:
@@ -86,17 +94,24 @@ def scaled(
     before = [host_of_instance.host for host_of_instance in value.plan.stage(str(stage.index))]
     hosts = before[:number]
     free = {host_of_instance.peer.node: host_of_instance.free for host_of_instance in capacities}
+    occupied = _occupied(value, plan, capacities)
     while len(hosts) < number:
-        hosts.append(_place(stage, hosts, capacities, free))
+        hosts.append(_place(after, after.stages[stage.index], hosts, capacities, free, occupied))
     return _with(value, after, {stage.index: hosts}, "scale", reason)
 
 
-def _place(stage: Stage, hosts: Sequence[Peer], capacities: Sequence[NodeCapacity], free: dict[NodeId, int]) -> Peer:
+def _place(
+    plan: StagePlan,
+    stage: Stage,
+    hosts: Sequence[Peer],
+    capacities: Sequence[NodeCapacity],
+    free: dict[NodeId, int],
+    occupied: Mapping[tuple[int, int], NodeTraits],
+) -> Peer:
     """Return the node for one more instance, and take it from the free capacity.
 
     First comes a host of the stage where the instance may have an executor of its own, then another node with one. Failing both,
-    it goes
-    where the fewest instances share an executor.
+    it goes where the fewest instances share an executor. Nodes that a rule of the application forbids are passed over.
     """
     here = Counter(peer.node for peer in hosts)
 
@@ -104,31 +119,74 @@ def _place(stage: Stage, hosts: Sequence[Peer], capacities: Sequence[NodeCapacit
         """Return how many instances would share an executor, beyond one."""
         return max(0.0, (here[candidate.peer.node] + 1) / candidate.executors - 1) if candidate.executors else 0.0
 
+    forbidden = ""
     for capacity in sorted(capacities, key=lambda candidate: (shared(candidate), not here[candidate.peer.node])):
         if free[capacity.peer.node] > 0:
-            free[capacity.peer.node] -= 1
-            return capacity.peer
+            rule = broken_rule(plan, stage, len(hosts), capacity.traits, occupied)
+            if not rule:
+                free[capacity.peer.node] -= 1
+                return capacity.peer
+            forbidden = forbidden or f" A rule forbids {capacity.name}: {stage.name} {rule}."
     raise InsufficientNodeCapacity(
-        f"No node has room for one more instance of {stage.name}: {_names(capacities) or 'none is known'}."
+        f"No node has room for one more instance of {stage.name}: {_names(capacities) or 'none is known'}.{forbidden}"
         " Start another agent, or stop something."
     )
 
 
-def moved(value: RegisterValue, name: str, to: NodeCapacity, reason: str) -> Plan | None:
+def _occupied(
+    value: RegisterValue, plan: StagePlan, capacities: Sequence[NodeCapacity]
+) -> dict[tuple[int, int], NodeTraits]:
+    """Return (stage, index) → node of all instances; of a node that did not answer, its zone and host only."""
+    traits = {capacity.peer.node: capacity.traits for capacity in capacities}
+    occupied = {}
+    for stage in plan.stages:
+        for index, assignment in enumerate(value.plan.stage(str(stage.index))):
+            peer = assignment.host
+            known = traits.get(peer.node) or NodeTraits(peer.node, peer.name or peer.node.short, peer.zone, peer.host)
+            occupied[stage.index, index] = known
+    return occupied
+
+
+def moved(
+    value: RegisterValue, name: str, to: NodeCapacity, reason: str, capacities: Sequence[NodeCapacity] = ()
+) -> Plan | None:
     """Return the plan in which a stage, or the instance `STAGE.N`, runs on a node; None when it does already.
+
+    Stages that must run together with it move, too.
+
+    Args:
+        capacities: nodes that answered, for rules about other stages.
 
     Raises:
         TopologyError: there is no such stage.
-        CommandRefused: there is no such instance; it is pinned, or a source or sink; or the node has no capacity.
+        CommandRefused: there is no such instance; it is pinned, or a source or sink; a rule forbids the node; or it has no
+            capacity.
     """
     plan = stage_plan_of(value)
     stage, index = _named(plan, name)
-    _refuse_pinned(stage)
-    before = [assignment.host for assignment in value.plan.stage(str(stage.index))]
-    hosts = [to.peer if index in (None, number) else host for number, host in enumerate(before)]
-    coming = sum(host.node != now.node for host, now in zip(hosts, before, strict=True))
-    if not coming:
+    places: dict[int, list[Peer]] = {}
+    coming = 0
+    occupied = _occupied(value, plan, (*capacities, to))
+    for linked in partners(plan, stage):
+        before = [assignment.host for assignment in value.plan.stage(str(linked.index))]
+        moving = [
+            number for number in range(linked.parallelism) if index is None or number == index % linked.parallelism
+        ]
+        if all(before[number].node == to.peer.node for number in moving):
+            continue
+        _refuse_pinned(linked)
+        hosts = [to.peer if number in moving else host for number, host in enumerate(before)]
+        coming += sum(host.node != now.node for host, now in zip(hosts, before, strict=True))
+        places[linked.index] = hosts
+        occupied |= {(linked.index, number): to.traits for number in moving}
+    if not places:
         return None
+    for number, hosts in places.items():
+        for place, host in enumerate(hosts):
+            if host.node == to.peer.node and (
+                rule := broken_rule(plan, plan.stages[number], place, to.traits, occupied)
+            ):
+                raise CommandRefused(f"A rule of {value.run.app} forbids {to.name}: {plan.stages[number].name} {rule}.")
     if to.is_closed:
         raise CommandRefused(
             f"{to.name} is drained or is leaving the ring, so it accepts no instances. See agiledart nodes."
@@ -137,7 +195,7 @@ def moved(value: RegisterValue, name: str, to: NodeCapacity, reason: str) -> Pla
         raise CommandRefused(
             f"{to.name} has room for {to.free} more instances, but {coming} of {name} would move there."
         )
-    return _with(value, plan, {stage.index: hosts}, "move", reason)
+    return _with(value, plan, places, "move", reason)
 
 
 def _named(plan: StagePlan, name: str) -> tuple[Stage, int | None]:
@@ -181,22 +239,43 @@ def drained(value: RegisterValue, node: NodeId, capacities: Sequence[NodeCapacit
     others = [assignment for assignment in capacities if assignment.peer.node != node]
     free = {assignment.peer.node: assignment.free for assignment in others}
     places: dict[int, list[Peer]] = {}
+    # Instances that leave bind no partner; each binds again at its new node.
+    occupied = {key: traits for key, traits in _occupied(value, plan, capacities).items() if traits.node != node}
     for stage in plan.stages:
         hosts = [assignment.host for assignment in value.plan.stage(str(stage.index))]
         if stage.kind != "operator" or stage.at or all(host.node != node for host in hosts):
             continue
         for number, host in enumerate(hosts):
             if host.node == node:
-                best = max(others, key=lambda capacity: free[capacity.peer.node], default=None)
-                if best is None or free[best.peer.node] <= 0:
-                    raise InsufficientNodeCapacity(
-                        f"No other node has room for {stage.name} of {value.run.app}: {_names(others) or 'no other node is known'}."
-                        " Start another agent, or stop something."
-                    )
+                best = _with_room(value, plan, stage, number, others, free, occupied)
                 free[best.peer.node] -= 1
                 hosts[number] = best.peer
+                occupied[stage.index, number] = best.traits
         places[stage.index] = hosts
     return _with(value, plan, places, "drain", reason) if places else None
+
+
+def _with_room(
+    value: RegisterValue,
+    plan: StagePlan,
+    stage: Stage,
+    number: int,
+    others: Sequence[NodeCapacity],
+    free: Mapping[NodeId, int],
+    occupied: Mapping[tuple[int, int], NodeTraits],
+) -> NodeCapacity:
+    """Return the node with the most free capacity that rules allow an instance. Raises InsufficientNodeCapacity."""
+    rules = {other.peer.node: broken_rule(plan, stage, number, other.traits, occupied) for other in others}
+    able = [other for other in others if free[other.peer.node] > 0 and not rules[other.peer.node]]
+    if able:
+        return max(able, key=lambda capacity: free[capacity.peer.node])
+    forbidden = next(
+        (f" A rule forbids {other.name}: {rule}." for other in others if (rule := rules[other.peer.node])), ""
+    )
+    raise InsufficientNodeCapacity(
+        f"No other node has room for {stage.name} of {value.run.app}: {_names(others) or 'no other node is known'}.{forbidden}"
+        " Start another agent, or stop something."
+    )
 
 
 def _names(capacities: Sequence[NodeCapacity]) -> str:

@@ -8,6 +8,7 @@ effect in one barrier, or none does. The register decides the outcome, so the an
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -148,6 +149,7 @@ class ChangeRequests:
                 0 if load.is_draining else max(0, load.capacity - load.operators),
                 load.is_draining,
                 load.max_executors,
+                load.labels,
             )
             for peer, load in (loads[node] for node in asked if node in loads)
         ]
@@ -220,7 +222,7 @@ def _with_plan(capacity: NodeCapacity, before: Plan, after: Plan) -> NodeCapacit
     """Return the free capacity of a node after a plan replaces another one."""
     node = capacity.peer.node
     free = 0 if capacity.is_closed else max(0, capacity.free + len(before.at(node)) - len(after.at(node)))
-    return NodeCapacity(capacity.peer, free, capacity.is_closed, capacity.executors)
+    return replace(capacity, free=free)
 
 
 def _one(value: RegisterValue, request: ChangeRequest, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
@@ -230,5 +232,5 @@ def _one(value: RegisterValue, request: ChangeRequest, capacities: Sequence[Node
     if request.kind == MOVE:
         if target is None:
             raise CommandRefused(f"Node {request.node.short} does not answer. Look at agiledart nodes.")
-        return moved(value, request.stage, target, reason)
+        return moved(value, request.stage, target, reason, capacities)
     return drained(value, request.node, capacities, reason)

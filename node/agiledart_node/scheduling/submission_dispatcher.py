@@ -21,7 +21,6 @@ from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.context.pending_requests import PeerRequest
 from agiledart_node.forming.blueprint import blueprint_of
 from agiledart_node.forming.deployer import DEPLOY_RESEND_INTERVALS
-from agiledart_node.forming.pinning import pinned_nodes
 from agiledart_node.forming.planner import MAX_EXECUTORS, Submission
 from agiledart_node.forming.submission_runner import Progress, SubmissionRunner, running_response
 from agiledart_node.records.application import (
@@ -130,7 +129,7 @@ class SubmissionDispatcher:
                 f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
             )
         delivery = _delivery_of(command, blueprint.name)
-        pinned = await pinned_nodes(context, self._records, blueprint)
+        pinned = await self._submissions.pinned_nodes(blueprint)
         if command.dry_run:
             context.reply(request, await self._submissions.dry_run(blueprint, command.bundle, signed, pinned))
             return

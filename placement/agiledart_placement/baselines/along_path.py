@@ -113,7 +113,9 @@ class AlongPath:
         state = request.hosts.get(host)
         leaves, neighbours = (state.candidates, state.neighbours) if state is not None else ((), ())
         all_candidates = (host, *leaves, *neighbours)
-        pools = ((STRICT, leaves), (STRICT, neighbours), (SHARED, all_candidates), (UNBALANCED, all_candidates))
+        pools = [(STRICT, leaves), (STRICT, neighbours), (SHARED, all_candidates), (UNBALANCED, all_candidates)]
+        if ledger.has_rules(stage):  # the nodes that rules allow may lie anywhere
+            pools += [(level, tuple(request.hosts)) for level in (STRICT, SHARED, UNBALANCED)]
         for level, pool in pools:
             with_capacity = [node for node in pool if ledger.has_capacity(node, stage, level)]
             if with_capacity:

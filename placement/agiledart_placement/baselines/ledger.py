@@ -29,7 +29,19 @@ class NoCapacity(OperationFailed):
 class Ledger:
     """Count of instances per node, including those of this placement; it decides which nodes are full."""
 
-    __slots__ = ("_applications", "_held", "_request", "_taken", "_use", "away", "nodes", "relaxed")
+    __slots__ = (
+        "_apart",
+        "_applications",
+        "_held",
+        "_request",
+        "_stages",
+        "_taken",
+        "_together",
+        "_use",
+        "away",
+        "nodes",
+        "relaxed",
+    )
 
     def __init__(self, request: PlacementRequest) -> None:
         self._request = request
@@ -41,6 +53,16 @@ class Ledger:
         self.nodes: dict[tuple[int, int], NodeId] = {}
         self.relaxed = STRICT
         self.away: dict[tuple[int, int], tuple[NodeId, Obstacle]] = {}
+        self._stages = {stage.stage: stage for stage in request.stages}
+        self._together: dict[int, list[int]] = {}
+        self._apart: dict[int, list[tuple[str, int]]] = {}
+        for stage in request.stages:
+            for other in stage.together_with:
+                self._together.setdefault(stage.stage, []).append(other)
+                self._together.setdefault(other, []).append(stage.stage)
+            for kind, other in stage.apart_from:
+                self._apart.setdefault(stage.stage, []).append((kind, other))
+                self._apart.setdefault(other, []).append((kind, stage.stage))
 
     def put_pinned(self) -> None:
         """Assign the nodes of all pinned stages. A source or sink counts for balance, not for the same-application rule."""
@@ -109,7 +131,43 @@ class Ledger:
             return Obstacle.SHARED
         if (stage.zone and stage.zone != state.zone) or state.availability <= 0:
             return Obstacle.TAG
-        return Obstacle.TAG if any(tag not in state.offers for tag in stage.needs) else None
+        if any(tag not in state.offers for tag in stage.needs):
+            return Obstacle.TAG
+        return Obstacle.RULE if self._breaks_rule(node, stage) else None
+
+    def _breaks_rule(self, node: NodeId, stage: StageDemand) -> bool:
+        """Return whether the next instance of a stage would break a rule about another stage on a node."""
+        if stage.stage not in self._together and stage.stage not in self._apart:
+            return False
+        index = sum(of == stage.stage for of, _ in self.nodes)
+        for other in self._together.get(stage.stage, ()):
+            partner = self.nodes.get((other, index % self._stages[other].parallelism))
+            if partner is not None and partner != node:
+                return True
+        apart = self._apart.get(stage.stage, ())
+        return any(
+            self._share(kind, node, placed)
+            for kind, other in apart
+            for (of, _), placed in self.nodes.items()
+            if of == other
+        )
+
+    def _share(self, kind: str, a: NodeId, b: NodeId) -> bool:
+        """Return whether two nodes are the same node, on one host, or in one zone."""
+        here, there = self._request.hosts.get(a), self._request.hosts.get(b)
+        if a == b or here is None or there is None or kind == "node":
+            return a == b
+        return here.host == there.host != "" if kind == "host" else here.zone == there.zone != ""
+
+    def has_rules(self, stage: StageDemand) -> bool:
+        """Return whether rules of the application bind a stage to chosen nodes."""
+        return bool(
+            stage.needs
+            or stage.zone
+            or stage.candidates is not None
+            or stage.stage in self._together
+            or stage.stage in self._apart
+        )
 
     def _lacks_resources(self, state: HostState, stage: StageDemand) -> bool:
         use = self._use.get(state.node, {})

@@ -27,6 +27,8 @@ class Obstacle(Enum):
     """The node's clock differs so much that other nodes would reject its signatures."""
     VERSION = "version"
     """The node runs another version of AgileDart, which does not know this specification."""
+    RULE = "rule"
+    """A rule of the application about its steps forbids the node."""
     COPIES = "copies"
     """The node takes the first instance of the stage; the other instances go to other nodes."""
 

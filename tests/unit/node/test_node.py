@@ -2,7 +2,7 @@
 
 import re
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 import pytest
@@ -38,6 +38,7 @@ from agiledart_node.wire.effects import (
     StopInstances,
 )
 from agiledart_node.wire.events import InstanceFinished, UserRequest
+from agiledart_node.wire.feed_messages import FeedMessage
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
     CollectJoins,
@@ -129,6 +130,7 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(BanMessage),
         *get_args(AuditMessage),
         *get_args(SecretMessage),
+        *get_args(FeedMessage),
         *get_args(RenewalMessage),
         *get_args(ChangeMessage),
         *get_args(DrainMessage),
@@ -334,7 +336,7 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
         return st.just(b"\1" * least)  # a hash
     if get_origin(kind) is Annotated:
         return _values(args[0])
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):
         return st.one_of(*map(_values, args))
     if kind is NoneType:
         return st.none()
