@@ -465,6 +465,18 @@ def taxi(
     return connector("taxi", seed=seed, count=count, start=beginning, speed=speed, at=at)
 
 
+def plugin(kind: str, path: str = "", *, at: str = "", **options: str | float | bool | None) -> Connector:
+    """Return a source or sink of another package, as it is written on a command line: `KIND:PATH?OPTION=VALUE`.
+
+    Args:
+        kind: name of the package's entry point.
+        path: text before the question mark.
+        at: node that reads or writes.
+        options: of that kind; those that are None are left out.
+    """
+    return connector(kind, path, at=at, **options)
+
+
 def records(rows: Sequence[T] | Callable[[], Iterable[T]], *, row_type: type[T] | None = None) -> Source[T]:
     """Return a source of rows of this process, or of a callable that returns them; for tests and `agiledart run`."""
     return records_source(rows, row_type)

@@ -298,6 +298,11 @@ def _city() -> City:
     return City()
 
 
+def medallions(seed: int) -> list[str]:
+    """Return the medallions of all taxis of a stream."""
+    return [name.partition(",")[0] for name in Fleet(_city(), RandomStream(seed, "taxi-trips")).names]
+
+
 def generate(
     seed: int = 1,
     count: int | None = None,

@@ -26,7 +26,8 @@ TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 CONNECT = ROOT / "docs" / "how-to" / "connect-your-data.md"
 WRONG = ROOT / "docs" / "how-to" / "when-something-is-wrong.md"
 PROVISIONING = ROOT / "docs" / "how-to" / "provisioning.md"
-PAGES = [README, *TUTORIALS, CONNECT, WRONG, PROVISIONING, ROOT / "docs" / "how-to" / "spark.md"]
+APPLICATIONS = ROOT / "docs" / "reference" / "applications.md"
+PAGES = [README, *TUTORIALS, CONNECT, WRONG, PROVISIONING, APPLICATIONS, ROOT / "docs" / "how-to" / "spark.md"]
 NOT_RUN = {
     ("README.md", "sudo apt-get install -y make"): "installs system packages",
     ("README.md", "sudo apt-get install -y mosquitto"): "installs system packages",
@@ -141,8 +142,9 @@ def test_the_blocks_of_a_page_run(page: Path, reader: tuple[Path, dict[str, str]
 
 
 @pytest.mark.slow
-def test_the_blocks_of_the_page_on_provisioning_run(tmp_path: Path) -> None:
-    for block in blocks_of(PROVISIONING):
+@pytest.mark.parametrize("page", [PROVISIONING, APPLICATIONS], ids=lambda page: page.name)
+def test_the_blocks_of_a_page_without_agents_run(page: Path, tmp_path: Path) -> None:
+    for block in blocks_of(page):
         block.run(tmp_path, environment_of(tmp_path))
 
 

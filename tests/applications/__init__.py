@@ -1,0 +1,1 @@
+"""The shipped applications, held against references of their own."""
