@@ -41,8 +41,7 @@ from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, code_of, split_address
-from agiledart_agent.sink_logs.feed_server import FeedServer
-from agiledart_agent.sink_logs.sink_log_server import SinkLogServer
+from agiledart_agent.sink_logs.log_services import LogServices
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.stored_set import StoredSet
 from agiledart_executor.user_code.software_version import software_version
@@ -59,7 +58,6 @@ from agiledart_node.context.config import NodeConfig
 from agiledart_node.hosting.ended_records import MAX_BYTES as ENDED_BYTES
 from agiledart_node.hosting.ended_records import MAX_RECORDS
 from agiledart_node.node import Node
-from agiledart_node.records.sink_directory import SharersFound, SinkFound
 from agiledart_node.wire.effects import (
     BansChanged,
     DropSnapshots,
@@ -73,7 +71,6 @@ from agiledart_node.wire.effects import (
     SignRenewal,
 )
 from agiledart_node.wire.events import BansFound, ClockRead, EndedRecordsFound, KeyPresented, TokenKnown
-from agiledart_node.wire.feed_messages import ChangeFeed, ReadFeeds
 from agiledart_overlay.wire.effects import (
     JoinCompleted,
     JoinFailed,
@@ -84,7 +81,6 @@ from agiledart_overlay.wire.effects import (
 )
 from agiledart_overlay.wire.events import JoinRing, LeaveRing
 from agiledart_recovery.recovery_config import RecoveryConfig
-from agiledart_sink_log.layout import damaged_in, ownerless_in
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.link import Link
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
@@ -164,24 +160,15 @@ class Agent:
         )  # fmt: skip
         self.relay_service = self._agent_links.relay_service
         self.runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
-        self.sink_logs = SinkLogServer(
+        self._log_services = LogServices(
             settings.state_dir,
             lambda: self.me,
             self._feed,
-            self._log.refused,
-            lambda text: self._log.warning("sink_log.trim_failed", text),
+            log,
             lambda *about: self._users.audit_refused_read(*about),
             lambda name, owner: self._log_ownership_proofs.of(name, owner),
         )
-        self.feeds = FeedServer(
-            settings.state_dir,
-            lambda: self.me,
-            self._feed,
-            self.sink_logs.find,
-            self._note_logs,
-            self._log.refused,
-            lambda *about: self._users.audit_refused_read(*about),
-        )
+        self.sink_logs = self._log_services.sink_logs
         self._keep_state()
         self._log_ownership_proofs = LogOwnershipProofs(settings.state_dir, identity.node_id, self.sink_logs.find)
         self._users: UserService = UserService(settings, identity, log, self, self._feed, self._verify_command)
@@ -205,11 +192,6 @@ class Agent:
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
-
-    def _note_logs(self) -> None:
-        """Register the logs and feeds of this node with the ring."""
-        self.sink_logs.note_logs()
-        self.feeds.note_feeds()
 
     def _keep_state(self) -> None:
         """Open the stores of run state on this disk: fragments of other nodes, and checkpoints that outlive their runs."""
@@ -255,8 +237,7 @@ class Agent:
         await self._agent_links.listen(
             {
                 "control": self._users.accept,
-                "sink_log": self.sink_logs.accept,
-                "feed": self.feeds.accept,
+                **self._log_services.accepting(),
                 "fragments": self.fragments.server.accept,
             }
         )
@@ -303,16 +284,8 @@ class Agent:
         self._renewal.open()
         self._spawn(self._renewal.check_forever())
         self._spawn(self.rejoin_monitor.check_forever())
-        for text in damaged_in(settings.state_dir):
-            self._log.warning("sink_log.damaged", text)
-        for text in self.feeds.damaged():
-            self._log.warning("feed.damaged", text)
-        for text in ownerless_in(settings.state_dir):
-            self._log.warning("sink_log.ownerless", text)
-        self._spawn(self.sink_logs.announce_forever(self.feeds.note_feeds))
-        self._spawn(self.feeds.expire_forever())
+        self._log_services.open(self._spawn)
         self._spawn(self.fragments.scrubbing.scrub_forever())
-        self._spawn(self.sink_logs.trim_forever())
 
     async def stop(self, *, drain: bool) -> None:
         """Leave the ring, with or without notice, and end everything that was started."""
@@ -333,8 +306,7 @@ class Agent:
         self.runs.close()
         await self._agent_links.close()
         self._users.close_links()
-        await self.feeds.close()
-        await self.sink_logs.close()
+        await self._log_services.close()
         await self._agent_links.stop_listening()
         await self._metrics_server.close()
         for task in list(self._tasks):
@@ -415,10 +387,7 @@ class Agent:
         return verify_command(self._identity.network, signed_command, check_signature, self._banned)
 
     def _register_effects(self, driver: Driver) -> None:
-        driver.on(SinkFound, self.sink_logs.found)
-        driver.on(ChangeFeed, self.feeds.change)
-        driver.on(ReadFeeds, self.feeds.read)
-        driver.on(SharersFound, self.sink_logs.sharers_found)
+        self._log_services.register(driver)
         driver.on(BansChanged, self._bans_changed)
         driver.on(KeepEndedRecords, lambda effect: self._spawn(self._stored_ends.keep(effect.records)))
         driver.on(KeyDecision, self._registrar.on_key_checked)
@@ -449,7 +418,7 @@ class Agent:
     def _links_of_peers(self) -> tuple[Link, ...]:
         """Return the links of agents and users."""
         mine = self.links.links() if self.links is not None else ()
-        return (*mine, *self._users.links(), *self.sink_logs.links(), *self.feeds.links())
+        return (*mine, *self._users.links(), *self._log_services.links())
 
     def _meet(self, event: KeyPresented) -> bool:
         self._feed(event)

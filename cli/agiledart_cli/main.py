@@ -65,6 +65,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "Run PySpark jobs on the results in sink logs."),
     "spark": ("agiledart_cli.verbs.spark_servers:spark", "Stop the Spark that --keep-spark left running."),
+    "feed": ("agiledart_cli.verbs.feeds:feed", "Manage feeds: logs that take rows from Spark, for applications."),
     "pipeline": ("agiledart_cli.verbs.pipeline:pipeline", "Keep tables up to date from sink logs, with Spark."),
     "experiment": (
         "agiledart_cli.verbs.experiment:experiment",
@@ -86,7 +87,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Change them while rows flow": ("scale", "move", "drain", "checkpoint"),
     "Look closer": ("top", "explain", "place", "doctor", "nodes", "route"),
     "Permissions": ("identity", "token", "share", "secret", "ban", "unban", "bans", "audit"),
-    "Work with the results": ("analytics", "spark"),
+    "Work with the results": ("analytics", "pipeline", "feed", "spark"),
     "Experiments": ("experiment", "simulate"),
     "This program": ("config", "plugins", "completion"),
 }

@@ -131,7 +131,7 @@ class Feed:
             FeedStages.add: as it says.
         """
         if self._known(query, batch) is not None:
-            return  # the batch is published: what is staged for it again is not needed
+            return  # the batch is published already
         self._check_rows(schema, body, rows)
         self.stages.add(query, batch, part, piece, body, rows)
 
@@ -141,11 +141,11 @@ class Feed:
             fields = self._checked_fields(schema)
             self._decoders = {schema: (decoder := row_decoder(fields))}
         try:
-            found = len(decoder.decode(body))
+            count = len(decoder.decode(body))
         except (msgspec.MsgspecError, ValueError, ArithmeticError) as error:
             raise SchemaMismatch(f"A row does not fit the schema that its writer names: {error}") from None
-        if found != rows:
-            raise SchemaMismatch(f"A piece holds {found:,} rows and not the {rows:,} that its writer names.")
+        if count != rows:
+            raise SchemaMismatch(f"A piece holds {count:,} rows and not the {rows:,} that its writer names.")
 
     def _checked_fields(self, schema: bytes) -> list[dict[str, object]]:
         """Return the fields of a writer's schema. Raises `SchemaMismatch` when the feed has others."""
@@ -171,7 +171,7 @@ class Feed:
             SchemaMismatch: the feed has another schema.
             OperationFailed, OSError: the disk refuses; the batch is not published and can be published later.
         """
-        self._settle()
+        self._finish_interrupted()
         if (known := self._known(query, batch)) is not None:
             self.stages.drop(query, batch)
             return known, True
@@ -200,7 +200,7 @@ class Feed:
             self._root, self.name, options, schema, list(fields), application, 1, self._wall_ns, owner=self.owner
         )
 
-    def _settle(self) -> None:
+    def _finish_interrupted(self) -> None:
         """Finish or forget a batch that an agent was publishing when it ended."""
         path = self.folder / "publishing.json"
         if not path.exists():
@@ -232,9 +232,9 @@ class Feed:
 
     def _remember(self, query: str, published: PublishedRange) -> None:
         ledger = self._ledger()
-        ranges = [*ledger.queries.get(query, []), published][-MAX_BATCHES:]
-        queries = {name: kept for name, kept in ledger.queries.items() if name != query}
-        queries[query] = ranges
+        newest = [*ledger.queries.get(query, []), published][-MAX_BATCHES:]
+        queries = {name: ranges for name, ranges in ledger.queries.items() if name != query}
+        queries[query] = newest
         while len(queries) > MAX_QUERIES:
             del queries[next(iter(queries))]
         written = _Published(self._wall_ns() // 1_000_000, queries)

@@ -83,10 +83,10 @@ def row_decoder(fields: Sequence[dict[str, object]]) -> "msgspec.msgpack.Decoder
 def _decoded(kind: object, nullable: bool, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f"a type has more than {MAX_DEPTH} levels")
-    found = _nested(kind, depth) if isinstance(kind, dict) else _SCALARS.get(kind if isinstance(kind, str) else "")
-    if found is None:
+    python_type = _nested(kind, depth) if isinstance(kind, dict) else _SCALARS.get(str(kind))
+    if python_type is None:
         raise ValueError(f"{str(kind)[:100]} is no type of a field")
-    return found | None if nullable else found
+    return python_type | None if nullable else python_type
 
 
 def _nested(kind: dict[str, Any], depth: int) -> Any:

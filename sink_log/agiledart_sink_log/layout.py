@@ -222,11 +222,11 @@ def damaged_in(root: Path) -> Iterator[str]:
 
 def ownerless_in(root: Path) -> Iterator[str]:
     """Return a sentence about each log of an agent without an owner."""
-    for _, found in logs_in(root):
-        if not found.owner and not found.application.startswith(FEED_PREFIX):
+    for _, log in logs_in(root):
+        if not log.owner and not log.application.startswith(FEED_PREFIX):
             yield (
-                f"the log {found.name} has no owner yet: every submitter may read it until an admin, or who has the scope of "
-                f"{found.application or 'its application'}, has that write to it again"
+                f"the log {log.name} has no owner yet: every submitter may read it until an admin, or who has the scope of "
+                f"{log.application or 'its application'}, has that write to it again"
             )
 
 

@@ -148,7 +148,7 @@ class FeedServer:
         return LinkHandler(lambda _, kind, body: self._take(connection, kind, body), self._closed)
 
     def _closed(self, link: Link, reason: str) -> None:
-        # What the writer has asked for is carried out: a publication in a thread cannot be taken back.
+        # Its requests are carried out: a publication in a thread cannot be stopped.
         self._connections.pop(link, None)
         if reason not in ORDINARY_ENDS:
             self._count_refused(reason, link.remote)

@@ -99,7 +99,9 @@ def token() -> None:
     show_default=True,
     help="How long the membership lasts.",
 )
-@click.option("--scope", default="", metavar="app:NAME|sink:NAME", help="Only for this application or sink.")
+@click.option(
+    "--scope", default="", metavar="app:NAME|sink:NAME|feed:NAME", help="Only for this application, sink or feed."
+)
 @click.option(
     "--quota",
     callback=quota_of,
