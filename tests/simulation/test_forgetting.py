@@ -2,13 +2,17 @@
 
 from typing import Self
 
+import msgspec
+
+from agiledart_dataflow.plan.connectors import ConnectorSpecification
+from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_node.records.application import KEPT_MS
 from agiledart_node.wire.commands import Forget, ListApplications, Status
-from agiledart_node.wire.effects import ForgetRun
+from agiledart_node.wire.effects import EndSourceSessions, ForgetRun
 from agiledart_node.wire.events import ClockRead, RunsFound
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
 
@@ -23,9 +27,12 @@ class Forgetting(Mesh):
         super()._on_effect(peer, effect)
         if isinstance(effect, ForgetRun):
             self.gone.append((peer.name, effect.application, effect.version))
+        elif isinstance(effect, EndSourceSessions):
+            self.ended_sessions += [(peer.name, session.step, session.index) for session in effect.sessions]
 
     def build(self) -> Self:
         self.gone: list[tuple[str, str, int]] = []
+        self.ended_sessions: list[tuple[str, str, int]] = []
         return super().build()
 
 
@@ -83,3 +90,35 @@ def test_a_folder_of_an_ended_run_is_removed_although_unreadable() -> None:
     assert mesh.world.run_until(lambda: bool(mesh.gone), 60 * SECOND)
     mesh.world.run_for(60 * SECOND)
     assert mesh.gone == [("a2", "taxi", 1)], "once, and nothing of which the ring says nothing"
+
+
+def from_broker(name: str) -> Specification:
+    """The pipeline, whose source at a2 reads from a broker, and whose sink is at a3."""
+    specification = pipeline(name, "a2", "a3")
+    source = msgspec.structs.replace(
+        specification.steps[0], connector=ConnectorSpecification("mqtt", "//b/t", (), "a2")
+    )
+    return msgspec.structs.replace(specification, steps=(source, *specification.steps[1:]))
+
+
+def test_the_host_of_a_source_ends_its_session_with_the_application() -> None:
+    mesh = Forgetting(3, 5).build()
+    mesh.answer(mesh.ask("a1", submission(from_broker("taxi")), principal=OWNER))
+    mesh.finish("taxi", 1)
+    mesh.world.run_for(2 * SECOND)
+    assert mesh.ended_sessions == [("a2", "trips", 0)]
+
+
+def test_any_agent_ends_the_sessions_of_a_forgotten_application_whose_hosts_are_gone() -> None:
+    mesh = Forgetting(3, 7).build()
+    mesh.answer(mesh.ask("a1", submission(from_broker("taxi")), principal=OWNER))
+    mesh.world.run_for(2 * SECOND)
+    hosts = mesh.hosts("taxi")
+    asked = next(name for name in ("a1", "a4", "a5", "a6", "a7") if name not in hosts)
+    for name in hosts:
+        mesh.crash(name)
+    mesh.world.run_for(120 * SECOND)
+    assert mesh.status(asked, "taxi")["state"] == "failed"
+    mesh.ended_sessions.clear()
+    assert mesh.answer(mesh.ask(asked, Forget("taxi"), principal=OWNER)) == {"name": "taxi", "version": 1}
+    assert mesh.ended_sessions == [(asked, "trips", 0)]

@@ -8,40 +8,16 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Container
 from typing import Final
 
 import msgspec
 
 from agiledart_agent.executors.bare_process import executor_environment
 from agiledart_agent.settings import AgentSettings
-from agiledart_connectors.mqtt.broker_session import EndedSession, SessionRequest
-from agiledart_dataflow.plan.connectors import KEEPS_SESSIONS
-from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_dataflow.plan.specification import Specification
-from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_kernel.codec import Codec
-from agiledart_kernel.node_id import NodeId
+from agiledart_connectors.mqtt.broker_session import SessionRequest
 
 SECONDS: Final = 120.0
 """Time for one process; it tries again while a broker is away."""
-
-_PLAN: Codec[StagePlan] = Codec(StagePlan)
-_SPECIFICATION: Codec[Specification] = Codec(Specification)
-
-
-def sessions_of(part: DeploymentPart, network: bytes, homes: Container[NodeId]) -> tuple[EndedSession, ...]:
-    """Return the sources of a run at these nodes for which a broker may keep a session."""
-    steps = {step.index: step for step in _SPECIFICATION.decode(part.specification).sources}
-    stages = _PLAN.decode(part.plan).stages
-    sessions = []
-    for (stage, index), peer in sorted(part.places().items()):
-        step = steps.get(stages[stage].steps[0])
-        if step is None or step.connector is None or step.connector.kind not in KEEPS_SESSIONS:
-            continue
-        if peer.node in homes:
-            sessions.append(EndedSession(step.connector, network, part.application, step.name, index))
-    return tuple(sessions)
 
 
 async def end_sessions(settings: AgentSettings, request: SessionRequest) -> list[str]:

@@ -16,7 +16,7 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog, PrintedLines
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.code_check import check_in_subprocess
-from agiledart_agent.executors.ended_sessions import end_sessions, sessions_of
+from agiledart_agent.executors.ended_sessions import end_sessions
 from agiledart_agent.executors.ended_sink_files import publish_ended_files
 from agiledart_agent.executors.executor_credentials import ExecutorCredentials
 from agiledart_agent.executors.executor_listener import ExecutorEvents
@@ -32,7 +32,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
 from agiledart_connectors.credentials import ProvisionedSecrets
-from agiledart_connectors.mqtt.broker_session import SessionRequest
+from agiledart_connectors.mqtt.broker_session import EndedSession, SessionRequest
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_executor.user_code.crash_report import PendingCall
@@ -213,15 +213,15 @@ class ExecutorService:
 
     async def _end_sessions(self, pool: ExecutorPool, effect: EndSourceSessions) -> None:
         """End the sessions of a run's sources at their brokers, once no process here uses them."""
-        part = effect.part
-        homes = (self._identity.node_id, *effect.lost)
-        sessions = sessions_of(part, self._identity.network, homes)
-        if not sessions:
-            return
-        await pool.until_gone(part.application, part.version)
-        secrets = self._secrets.provisioned(part.application, part.signed_command)
+        application, version = effect.application, effect.version
+        sessions = tuple(
+            EndedSession(session.connector, self._identity.network, application, session.step, session.index)
+            for session in effect.sessions
+        )
+        await pool.until_gone(application, version)
+        secrets = self._secrets.provisioned(application, effect.signed_command)
         for text in await end_sessions(self._settings, SessionRequest(sessions, secrets)):
-            self._log.warning("source.session_left", text, application=part.application, version=part.version)
+            self._log.warning("source.session_left", text, application=application, version=version)
 
     def _pass_barrier(self, effect: InjectBarriers) -> None:
         begin = BeginEpoch(effect.epoch, effect.before, effect.after, effect.holds)

@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.counts.statistics import PASSED_ROWS
-from agiledart_dataflow.plan.connectors import KEEPS_SESSIONS
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
-from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
@@ -22,12 +20,12 @@ from agiledart_node.hosting.hosted_application import (
     planned_for,
     report_key,
 )
-from agiledart_node.records.application import FINISHED, SPECIFICATION_CODEC
+from agiledart_node.hosting.source_sessions import sessions_at
+from agiledart_node.records.application import FINISHED
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import (
     DrainLocalSources,
-    EndSourceSessions,
     PrepareExecutors,
     StartInstances,
     StartLocalSources,
@@ -339,15 +337,11 @@ class ApplicationHost:
         self.on_capacity_changed()
 
     def _end_sessions(self, hosted: HostedApplication) -> None:
-        """Let brokers forget the sessions of its sources."""
-        try:
-            sources = SPECIFICATION_CODEC.decode(hosted.part.specification).sources
-        except RemoteProtocolError:
-            return
-        if any(source.connector is not None and source.connector.kind in KEEPS_SESSIONS for source in sources):
-            known = {peer.node for peer in self._context.known()}
-            lost = tuple(peer.node for peer in hosted.part.nodes if peer.node not in known)
-            self._context.emit(EndSourceSessions(hosted.part, lost))
+        """Let brokers forget the sessions of its sources here, and of those at nodes that are gone."""
+        known = {peer.node for peer in self._context.known()}
+        lost = {peer.node for peer in hosted.part.nodes if peer.node not in known}
+        if (request := sessions_at(hosted.part, {self._context.me.node} | lost)) is not None:
+            self._context.emit(request)
 
     def why_closed(self, hosted: HostedApplication) -> str:
         """Return why it ended here, as long as that is remembered; empty: it has finished."""

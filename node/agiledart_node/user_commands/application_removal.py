@@ -1,12 +1,13 @@
 """The `forget` command removes an ended application from `list`; applications that ended long ago are removed automatically.
 
-The record stays, as small as possible: the number of the last version must not be reused, because hosts remember what they
-closed. Any user may take the name from then on.
+Sessions that brokers still keep for its sources are ended from the agent that removes it. The record stays, as small as possible:
+the number of the last version must not be reused, because hosts remember what they closed. Any user may take the name from then on.
 """
 
 from agiledart_kernel.permissions import Principal
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.hosting.source_sessions import sessions_of
 from agiledart_node.records.application import ApplicationRecord, forgotten
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
@@ -64,6 +65,8 @@ class ApplicationRemoval:
         changed = await self._records.change(record.name, record.version, change)
         if changed is None or not changed.is_forgotten:
             return False
+        if (request := sessions_of(record)) is not None:  # no host may have been left to end them
+            self._context.emit(request)
         await self._records.remove_name(record.name)
         _, latest = await self._records.application(record.name)
         if latest is not None and not latest.is_forgotten:  # submitted again meanwhile

@@ -6,6 +6,9 @@ from the numbers of `UserRequest`. All other effects have no answer.
 
 from typing import Any
 
+import msgspec
+
+from agiledart_dataflow.plan.connectors import ConnectorSpecification
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom, SnapshotChain
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
@@ -291,16 +294,29 @@ class StopInstances(Effect, frozen=True, gc=False):
     version: int
 
 
+class SourceSession(msgspec.Struct, frozen=True, gc=False):
+    """Instance of a source for which its system may keep a session.
+
+    Args:
+        connector: names the system.
+        step, index: the source's name and the number of the instance.
+    """
+
+    connector: ConnectorSpecification
+    step: str
+    index: int
+
+
 class EndSourceSessions(Effect, frozen=True, gc=False):
     """Let the systems that sources read from forget what they keep for a run that has ended for good.
 
-    Args:
-        part: of the run.
-        lost: its nodes that this node does not know any more: their sources' sessions are ended from here.
+    `signed_command`: the user's, already verified.
     """
 
-    part: DeploymentPart
-    lost: tuple[NodeId, ...] = ()
+    application: str
+    version: int
+    sessions: tuple[SourceSession, ...]
+    signed_command: bytes = b""
 
 
 class ReadTap(Effect, frozen=True, gc=False):

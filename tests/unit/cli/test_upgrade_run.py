@@ -6,10 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.errors import CommandRefusedError
-from agiledart_cli.verbs.state.upgrade_run import MAX_STARTS, UpgradeRun, UpgradeTask
+from agiledart_cli.verbs.state.upgrade_run import MAX_STARTS, UpgradeRun, UpgradeTask, place_of
 from agiledart_cli.verbs.state.upgrade_worker import carried_out
-from agiledart_node.wire.commands import Checkpoints, ControlRefusal, ExportCheckpoint, Status, Stop, Submit
+from agiledart_node.wire.commands import (
+    Checkpoints,
+    ControlRefusal,
+    ExportCheckpoint,
+    RemoveCheckpoint,
+    Status,
+    Stop,
+    Submit,
+)
 from tests.unit.cli.fake_agent import FakeAgent
 
 
@@ -38,7 +47,9 @@ def test_a_new_version_that_runs_is_the_end(tmp_path: Path) -> None:
 
 def test_a_refused_stop_leaves_the_old_version_running(tmp_path: Path) -> None:
     def reply(command: Any) -> list[Any]:
-        return [ControlRefusal(0, "no node can keep it.")] if isinstance(command, Stop) else status("running")
+        if isinstance(command, Stop):
+            return [ControlRefusal(0, "no node can keep it.")]
+        return [{"retained": []}] if isinstance(command, Checkpoints) else status("running")
 
     with (
         FakeAgent(tmp_path, reply) as agent,
@@ -46,6 +57,26 @@ def test_a_refused_stop_leaves_the_old_version_running(tmp_path: Path) -> None:
     ):
         UpgradeRun(task(tmp_path), print).finish()
     assert Stop("taxi", False, "taxi.before-v4") in agent.asked
+
+
+@pytest.mark.parametrize(("committed", "removed"), [(9, []), (10, [RemoveCheckpoint("taxi.before-v4")])])
+def test_an_end_that_was_requested_before_is_waited_for_unless_the_run_has_gone_on(
+    tmp_path: Path, committed: int, removed: list[Any]
+) -> None:
+    """An agent was killed after the checkpoint was made; the run has ended with it, or goes on from the epoch before."""
+    row = {"name": "taxi.before-v4", "attempt": 2, "epoch": 9}
+
+    def reply(command: Any) -> list[Any]:
+        if isinstance(command, Stop):
+            return [ControlRefusal(0, "There is a checkpoint taxi.before-v4 already")]
+        if isinstance(command, Status):
+            return [status("running")[0] | {"epoch": {"attempt": 2, "committed": committed}}]
+        return [{"retained": [row]}]
+
+    with FakeAgent(tmp_path, reply) as agent:
+        with ControlClient(place_of(str(tmp_path / "control.sock"))) as client:
+            assert UpgradeRun(task(tmp_path), print).step(client) is None
+        assert [command for command in agent.asked if isinstance(command, RemoveCheckpoint)] == removed
 
 
 def test_a_failed_new_version_names_the_retained_state(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.checkpoint_transfer import checkpoint_file, matched, upload
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
-from agiledart_node.wire.commands import CheckpointOrigin, Checkpoints, Status, Stop, Submit
+from agiledart_node.wire.commands import CheckpointOrigin, Checkpoints, RemoveCheckpoint, Status, Stop, Submit
 
 MAX_NAME_LENGTH: Final = 40
 PAUSE_SECONDS: Final = 0.05
@@ -180,11 +180,29 @@ class UpgradeRun:
             return True
         except CommandRefusedError as error:
             status = self._status(client)
-            if status["version"] == task.version and status["state"] not in FINAL_STATES:
+            if (
+                status["version"] == task.version
+                and status["state"] not in FINAL_STATES
+                and not self._ends(client, status)
+            ):
                 raise CommandRefusedError(
                     f"{str(error).rstrip('.')}. {task.name} v{task.version} runs on unchanged.", error.exit_code
                 ) from None
             return False
+
+    def _ends(self, client: ControlClient, status: dict[str, Any]) -> bool:
+        """Return whether the old version is ending with its checkpoint already, by a request of before.
+
+        A checkpoint is stale when the run has committed more since: a node was lost before the end was written. It is removed.
+        """
+        name = self._task.checkpoint
+        row = next((row for row in client.ask(Checkpoints(""))["retained"] if row["name"] == name), None)
+        if row is None:
+            return False
+        epoch = status.get("epoch") or {}
+        if (epoch.get("attempt", 0), epoch.get("committed", 0)) > (row["attempt"], row["epoch"]):
+            client.ask(RemoveCheckpoint(name))
+        return True
 
     def _start(self, client: ControlClient) -> None:
         """Submit the new version from the checkpoint, unless another process has done so."""

@@ -7,7 +7,7 @@ import msgspec
 
 from agiledart_cli.agent_place import mesh_agents
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_cli.output import print_message
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.state.checkpoint_transfer import checkpoint_file, matched, print_matched
@@ -72,7 +72,7 @@ def upgraded(client: ControlClient, task: UpgradeTask) -> dict[str, Any]:
     print_message(f"  {task.name} v{task.version}: a last checkpoint, then v{task.version + 1} continues from it")
     status = carried_out(task, lambda text: print_message(f"  {text}"))
     begin = task.checkpoint.rpartition("v")[0] + "v"
-    with contextlib.suppress(CommandRefusedError):
+    with contextlib.suppress(CommandRefusedError, NoAgentError):  # this agent may be lost; another has carried it out
         for row in client.ask(Checkpoints(task.name))["retained"]:
             if row["name"].startswith(begin) and row["name"] != task.checkpoint:
                 client.ask(RemoveCheckpoint(row["name"]))
