@@ -15,10 +15,12 @@ like a node that never had anything of the run.
 import asyncio
 import contextlib
 import os
-import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -29,9 +31,22 @@ from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.names import is_application_name
 from agiledart_node.wire.effects import DropSnapshots, ForgetPart, ForgetRun, KeepFile, RetainSnapshots
 from agiledart_node.wire.events import RunsFound, StoredFile
-from agiledart_sink_log.plain_files import path_below
+from agiledart_sink_log.plain_files import path_below, read_plain, remove_tree
 
 FOLDER = "runs"
+MAX_FILE_BYTES: Final = 256 << 20
+"""Longest file of a run: a part has the users' code and the plan."""
+
+PASS_SECONDS: Final = 0.5
+"""Time for what is no snapshot: votes wait behind it."""
+
+DELETION_SECONDS: Final = 5.0
+"""Time of one pass over the folders that leave; the agent's end waits for it."""
+
+MAX_SNAPSHOTS_LISTED: Final = 20_000
+"""Names in a folder of snapshots that one pass looks at; users' code may put any number there."""
+
+_TRASH: Final = ".leaving"
 _NAMES = ("part", "voter", "life", "record")
 _ENDING = "ending"
 
@@ -70,6 +85,10 @@ class RunStore:
         self._loop = asyncio.get_running_loop()
         self._leaving: set[Path] = set()
         self._clearing = DeletionRetry(self._thread, self._clear)
+        self._deleting_thread = ThreadPoolExecutor(1, "deleting")
+        self._deleting = DeletionRetry(
+            self._deleting_thread, lambda: remove_tree(self._root / _TRASH, DELETION_SECONDS)
+        )
         self.ending: list[ForgetRun] = []
         self.refused = 0
         self._takes = True
@@ -82,19 +101,22 @@ class RunStore:
             application, _, version = folder.name.rpartition(".")
             if version.isdecimal() and is_application_name(application):
                 if not _is_known(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
-                if (ending := self._ending(folder)) is not None:
+                    self._leaving.add(folder)
+                elif (ending := self._ending(folder)) is not None:
                     self.ending.append(ForgetRun(application, int(version), *ending))
-                elif folder.exists():
+                else:
                     folders.append((application, int(version)))
                     read = self._read(folder)
                     files += (StoredFile(application, int(version), name, raw) for name, raw in read.items())
+        self._thread.submit(self._clearing.work)
         return RunsFound(tuple(files), folders=tuple(folders))
 
     def _ending(self, folder: Path) -> tuple[tuple[bytes, ...], str] | None:
         """Return snapshots and reason of a run that is over and whose end is not carried out yet. None: no such end is recorded."""
         try:
-            return _END.decode(verified_content((folder / _ENDING).read_bytes(), self._run_of(folder / _ENDING)))
+            return _END.decode(
+                verified_content(read_plain(folder / _ENDING, MAX_FILE_BYTES), self._run_of(folder / _ENDING))
+            )
         except (OSError, DamagedFile, msgspec.MsgspecError):
             return None
 
@@ -104,7 +126,7 @@ class RunStore:
         for name in _NAMES:
             path = folder / name
             try:
-                contents[name] = verified_content(path.read_bytes(), self._run_of(path))
+                contents[name] = verified_content(read_plain(path, MAX_FILE_BYTES), self._run_of(path))
             except FileNotFoundError:
                 continue
             except (OSError, DamagedFile) as error:
@@ -121,7 +143,7 @@ class RunStore:
         path = self._folder(effect.application, effect.version) / effect.name
 
         def work() -> None:
-            self._leaving.discard(path.parent)
+            self._leaving = {left for left in self._leaving if left != path.parent and path.parent not in left.parents}
             (path.parent / _ENDING).unlink(missing_ok=True)  # the run is not over
             try:
                 _write(path, add_checksum(effect.content, self._run_of(path)))
@@ -144,9 +166,12 @@ class RunStore:
         wanted = {digest.hex() for digest in effect.digests}
 
         def work() -> None:
-            for path in folder.glob("[0-9a-f]*"):
-                if path.name not in wanted and not _is_later(path, (effect.attempt, effect.epoch)):
-                    path.unlink(missing_ok=True)
+            for name in _names_in(folder):
+                path = folder / name
+                if name[:1] != "." and name not in wanted and not _is_later(path, (effect.attempt, effect.epoch)):
+                    self._leaving.discard(path) if remove_tree(path, PASS_SECONDS) else self._leaving.add(path)
+            if self._leaving:
+                self._clearing.work()
 
         self._thread.submit(work)
 
@@ -156,7 +181,7 @@ class RunStore:
 
         def work() -> None:
             for digest in effect.digests:
-                (folder / digest.hex()).unlink(missing_ok=True)
+                remove_tree(folder / digest.hex(), PASS_SECONDS)
 
         self._thread.submit(work)
 
@@ -167,8 +192,7 @@ class RunStore:
         def work() -> None:
             for name in ("part", "record"):
                 (folder / name).unlink(missing_ok=True)
-            for name in EXECUTOR_FOLDERS:
-                shutil.rmtree(folder / name, ignore_errors=True)
+            self._leave(*(folder / name for name in EXECUTOR_FOLDERS))
 
         self._thread.submit(work)
 
@@ -193,20 +217,29 @@ class RunStore:
         with contextlib.suppress(RuntimeError):  # the agent ends; its next start sweeps
             self._thread.submit(lambda: None if _is_known(folder) else self._leave(folder))
 
-    def _leave(self, folder: Path) -> None:
-        self._leaving.add(folder)
+    def _leave(self, *folders: Path) -> None:
+        self._leaving.update(folders)
         self._clearing.work()
 
     def _clear(self) -> bool:
+        """Move folders out of the way at once, so that the run may come back; a thread of its own deletes what was moved."""
+        trash = self._root / _TRASH
         for folder in tuple(self._leaving):
-            shutil.rmtree(folder, ignore_errors=True)
-            if not folder.exists():
-                self._leaving.discard(folder)
+            if os.path.lexists(folder):
+                try:
+                    trash.mkdir(mode=0o700, exist_ok=True)
+                    os.replace(folder, trash / f"{time.time_ns()}")
+                except OSError:
+                    continue
+            self._leaving.discard(folder)
+        with contextlib.suppress(RuntimeError):  # the agent ends; its next start deletes
+            self._deleting_thread.submit(self._deleting.work)
         return not self._leaving
 
     def close(self) -> None:
         """Finish the requested writes and stop."""
         self._thread.shutdown(wait=True)
+        self._deleting_thread.shutdown(wait=True)
 
     def _folder(self, application: str, version: int) -> Path:
         return path_below(self._root, f"{application}.{version}")
@@ -228,6 +261,14 @@ class RunStore:
 def _is_known(folder: Path) -> bool:
     """Return whether this node stores anything of the run of this folder: a part, a vote, an attempt, or an end to carry out."""
     return any((folder / name).exists() for name in (*_NAMES, _ENDING))
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, MAX_SNAPSHOTS_LISTED)]
+    except OSError:
+        return []
 
 
 def _is_later(path: Path, checkpoint: tuple[int, int]) -> bool:

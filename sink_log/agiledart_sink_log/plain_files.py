@@ -11,9 +11,8 @@ import os
 import re
 import stat
 import time
-from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from agiledart_kernel.errors import OperationFailed
 
@@ -25,7 +24,6 @@ MAX_WALKED: Final = 20_000
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NUMBERS: Final = count()
 
 
 def path_below(root: Path, *names: str) -> Path:
@@ -77,7 +75,15 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def bytes_below(directory: str, max_entries: int = MAX_WALKED) -> int:
+class Usage(NamedTuple):
+    """Bytes of all files below a folder, and the number of entries; a lower bound unless `is_whole`."""
+
+    size: int
+    entries: int
+    is_whole: bool
+
+
+def usage_below(directory: str, max_entries: int = MAX_WALKED) -> Usage:
     """Return the size of all files below a folder. Links count themselves; behind `max_entries` it counts no more."""
     total = seen = 0
     waiting = [directory]
@@ -85,30 +91,35 @@ def bytes_below(directory: str, max_entries: int = MAX_WALKED) -> int:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
+                    if seen >= max_entries:
+                        return Usage(total, seen, is_whole=False)
                     seen += 1
-                    if seen > max_entries:
-                        return total
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     else:
                         total += entry.stat(follow_symlinks=False).st_size
         except OSError:
             continue  # trimmed at this moment, or a path too long for the kernel
-    return total
+    return Usage(total, seen, is_whole=True)
+
+
+def bytes_below(directory: str, max_entries: int = MAX_WALKED) -> int:
+    """Return the size of all files below a folder, as far as `usage_below` counts."""
+    return usage_below(directory, max_entries).size
 
 
 def remove_tree(folder: Path, seconds: float) -> bool:
     """Delete a file, or a folder and all below it, as far as that goes in this time.
 
-    Folders below move to the top first: so neither the depth of the tree nor the length of its paths matters, and two descriptors
-    are enough. Closed folders are opened before.
+    It goes down and up by descriptors, of which two are open: neither the depth of the tree nor the length of its paths matters.
+    Closed folders are opened before. Where users' code moves a folder meanwhile, the walk ends.
 
     Returns:
         Whether nothing is left.
     """
     until = time.monotonic() + seconds
     try:
-        top = _open_folder(str(folder), None)
+        held = _open_folder(str(folder), None)
     except FileNotFoundError:
         return True
     except NotADirectoryError:
@@ -117,18 +128,55 @@ def remove_tree(folder: Path, seconds: float) -> bool:
         return not os.path.lexists(folder)
     except OSError:
         return False
+    path: list[tuple[str, int, int]] = []  # the way down: name below, device and inode of the folder above
     try:
-        while names := _clear_files(top, until):
-            for name in names:
-                if time.monotonic() > until or not _flatten(name, top, until):
+        while time.monotonic() < until:
+            below = _clear_files(held, until)
+            if below is not None:
+                above = os.fstat(held)
+                inner = _open_folder(below, held)
+                os.close(held)
+                held = inner
+                path.append((below, above.st_dev, above.st_ino))
+            elif path:
+                name, device, inode = path.pop()
+                outer = os.open("..", _FOLDER, dir_fd=held)
+                os.close(held)
+                held = outer
+                status = os.fstat(held)
+                if (status.st_dev, status.st_ino) != (device, inode):
                     return False
+                os.rmdir(name, dir_fd=held)
+            else:
+                folder.rmdir()
+                return True
+        if path:  # so deep that the time is over: the next call begins with the half that was not reached
+            with contextlib.suppress(OSError):
+                _move_up(held, folder)
     except OSError:
         return False
     finally:
-        os.close(top)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+        os.close(held)
     return not os.path.lexists(folder)
+
+
+def _move_up(deep: int, top: Path) -> None:
+    """Move the folders of a folder to the top of its tree. Raises OSError."""
+    names = [
+        name
+        for name in os.listdir(deep)[:MAX_WALKED]
+        if stat.S_ISDIR(os.stat(name, dir_fd=deep, follow_symlinks=False).st_mode)
+    ]
+    held = _open_folder(str(top), None)
+    try:
+        for name in names:
+            os.rename(name, f".{time.time_ns()}", src_dir_fd=deep, dst_dir_fd=held)
+    finally:
+        os.close(held)
+
+
+def _is_folder(name: str, parent: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
 
 
 def _open_folder(name: str, parent: int | None) -> int:
@@ -142,28 +190,13 @@ def _open_folder(name: str, parent: int | None) -> int:
     return os.open(name, _FOLDER, dir_fd=parent)
 
 
-def _clear_files(folder: int, until: float) -> list[str]:
-    """Delete the files of a folder and return the names of its folders. Raises OSError, TimeoutError too."""
-    folders = []
+def _clear_files(folder: int, until: float) -> str | None:
+    """Delete the files of a folder, up to its first folder, and return that one's name. Raises OSError, TimeoutError too."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if time.monotonic() > until:
                 raise TimeoutError
             if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            else:
-                os.unlink(entry.name, dir_fd=folder)
-    return folders
-
-
-def _flatten(name: str, top: int, until: float) -> bool:
-    """Delete the files of a folder in `top`, move its folders to `top`, and remove it. Return whether it is gone."""
-    folder = _open_folder(name, top)
-    try:
-        for inner in _clear_files(folder, until):
-            os.close(_open_folder(inner, folder))  # a folder moves only when it may be written
-            os.rename(inner, f".{time.time_ns()}.{next(_NUMBERS)}", src_dir_fd=folder, dst_dir_fd=top)
-    finally:
-        os.close(folder)
-    os.rmdir(name, dir_fd=top)
-    return True
+                return entry.name
+            os.unlink(entry.name, dir_fd=folder)
+    return None

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,7 @@ from agiledart_node.wire.checkpoint_effects import (
 from agiledart_node.wire.checkpoint_messages import CheckpointInfo
 from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, ReadCheckpoint, UploadCheckpoint
 from agiledart_recovery.wire.names import RunId
+from agiledart_sink_log.plain_files import open_plain, plain_size
 
 R = TypeVar("R")
 
@@ -93,7 +95,7 @@ class CheckpointService:
         """
         path = snapshot_path(run_folder(self._state_dir, run.app, run.version), digest)
         try:
-            return path, 0, path.stat().st_size
+            return path, 0, plain_size(path)
         except OSError:
             return self.store.look_up(digest, node)
 
@@ -227,7 +229,7 @@ class CheckpointService:
         if reason := _refusal(principal, known):
             raise NotAllowed(reason, why_not(principal, "export", reason, command.name, known.owner))
         try:
-            size = path.stat().st_size
+            size = plain_size(path)
             left = max(0, size - command.offset)
             data = await self._on_disk(lambda: _read(path, command.offset, min(left, MAX_UPLOAD_CHUNK_BYTES)))
         except OSError as error:
@@ -309,7 +311,7 @@ def _digest(text: str) -> bytes:
 
 
 def _read(path: Path, offset: int, size: int) -> bytes:
-    with path.open("rb") as file:
+    with open(open_plain(path, os.O_RDONLY), "rb") as file:
         file.seek(offset)
         return file.read(size)
 

@@ -20,6 +20,7 @@ from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
+from agiledart_agent.metrics.sink_log_sizes import SinkLogSizes
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
@@ -51,8 +52,6 @@ from agiledart_node.wire.commands import (
 )
 from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import UserRequest
-from agiledart_sink_log.layout import logs_in
-from agiledart_sink_log.plain_files import bytes_below
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
 
 
@@ -107,6 +106,7 @@ class UserService:
     ) -> None:
         self._verify = verify
         self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
+        self._log_sizes = SinkLogSizes(settings.state_dir)
         self._control = ControlApi(
             self._asked, log.refused, Principal("admin", "", identity.public_key), self._turned_away
         )
@@ -357,7 +357,7 @@ class UserService:
                 answers=sink_logs.answered,
                 rows_sent=sink_logs.rows_sent,
                 bytes_sent=sink_logs.bytes_sent,
-                disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
+                disk=self._log_sizes.look(),
             ),
             recovery=self._recovery(node),
             executors=tuple((e.application, e.process.pid) for e in parts.executors),

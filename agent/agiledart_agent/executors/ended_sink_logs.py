@@ -4,6 +4,7 @@ The snapshot of a sink, which the run's register names, says up to where each pa
 """
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, read_sna
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.effects import CommitLogs, ForgetRun
 from agiledart_sink_log.late_commit import commit_late
+
+MAX_SINK_SNAPSHOT_BYTES: Final = 64 << 20
+"""Longest snapshot of a sink that the agent takes into memory."""
 
 _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
 
@@ -37,7 +41,7 @@ def committed_in(state_dir: Path, effect: CommitLogs | ForgetRun) -> tuple[list[
     folder = run_folder(state_dir, effect.application, effect.version)
     for digest in effect.digests:
         try:
-            _, blocks = read_snapshot(folder, digest)
+            _, blocks = read_snapshot(folder, digest, MAX_SINK_SNAPSHOT_BYTES)
             if len(blocks) > 2:
                 outputs.append(CommittedOutput(_ENDS.decode(blocks[1]), blocks[2].decode()))
         except (DamagedSnapshot, OperationFailed, msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from agiledart_agent.executors.protected_paths import protected_paths
 from agiledart_agent.executors.quotas import Quotas, user_code_bounds
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
+from agiledart_agent.executors.work_owners import WorkOwners
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
@@ -134,6 +136,7 @@ class ExecutorService:
             application_ended,
         )
         self._secrets = SecretStore(settings.state_dir, identity.key)
+        self._work_owners = WorkOwners(settings.state_dir)
         self._quotas = Quotas(settings, user_code_bounds(settings).memory_bytes)
         self._printed = PrintedLines()
         self._credentials = ExecutorCredentials(settings, identity, self._secrets, verifier, admit, self._printed.add)
@@ -319,8 +322,12 @@ class ExecutorService:
         if text := await asyncio.to_thread(log_write_refusal_text, part, home, root):
             return "owner", text
         about = (part.application, part.version, part.signed_command, tuple(slots), self.processes)
-        text = await asyncio.to_thread(self._quotas.refusal, *about)
-        return ("quota", f"{text}.") if text else ("", "")
+        if text := await asyncio.to_thread(self._quotas.refusal, *about):
+            return "quota", f"{text}."
+        is_used = any(executor.application == part.application for executor in self.processes)
+        claim = partial(self._work_owners.claim, part.application, part.owner, is_used=is_used)
+        text = await asyncio.to_thread(claim)
+        return ("owner", f"{text[:1].upper()}{text[1:]}.") if text else ("", "")
 
     async def _check_code(self, effect: CheckCode) -> None:
         if effect.stages and self._pool is not None:

@@ -23,6 +23,7 @@ from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_sink_log.plain_files import open_plain, remove_tree
 
 FOLDER: Final = "fragments"
 MAX_STORE_BYTES: Final = 2 << 30
@@ -30,6 +31,9 @@ MAX_STORE_BYTES: Final = 2 << 30
 
 FREE_SHARE: Final = 0.2
 """Largest share of the free space that one fragment may take: the disk is not there for others."""
+
+DELETION_SECONDS: Final = 0.2
+"""Longest time at a start for something that is no fragment."""
 
 _MAGIC: Final = b"ADARTFR1"
 _LENGTH: Final = struct.Struct(">I")
@@ -85,8 +89,7 @@ class FragmentFileStore:
             try:
                 header = _read_header(path)
             except (OSError, FragmentUnavailable):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+                remove_tree(path, DELETION_SECONDS)
                 continue
             self._sizes[header.about.key] = header.about.size
             headers.append(header)
@@ -168,7 +171,7 @@ class FragmentFileStore:
     def read(self, about: FragmentDescriptor, offset: int, length: int) -> bytes:
         """Return some bytes of a fragment. Raises `FragmentUnavailable`."""
         try:
-            with self._path(about.key).open("rb") as file:
+            with open(open_plain(self._path(about.key), os.O_RDONLY), "rb") as file:
                 file.seek(len(_MAGIC))
                 (header,) = _LENGTH.unpack(file.read(_LENGTH.size))
                 file.seek(len(_MAGIC) + _LENGTH.size + header + offset)
@@ -241,7 +244,7 @@ class FragmentWriter:
 
 
 def _read_header(path: Path) -> FragmentFileHeader:
-    with path.open("rb") as file:
+    with open(open_plain(path, os.O_RDONLY), "rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise FragmentUnavailable("missing", "not a fragment")
         raw = file.read(_LENGTH.size)
@@ -252,6 +255,6 @@ def _read_header(path: Path) -> FragmentFileHeader:
             header = _HEADER.decode(file.read(length))
         except RemoteProtocolError:
             raise FragmentUnavailable("missing", "no header") from None
-        if path.stat().st_size != len(_MAGIC) + _LENGTH.size + length + header.about.size:
+        if os.fstat(file.fileno()).st_size != len(_MAGIC) + _LENGTH.size + length + header.about.size:
             raise FragmentUnavailable("missing", "the file was cut short")
     return header

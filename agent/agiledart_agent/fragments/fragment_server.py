@@ -6,6 +6,7 @@ a byte, after which the incomplete fragment is dropped.
 """
 
 import asyncio
+import os
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.names import RunId
+from agiledart_sink_log.plain_files import open_plain
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
 
 MAX_LINKS: Final = 64
@@ -292,7 +294,7 @@ class FragmentServer:
 
 
 def _part_of(path: Path, offset: int, size: int) -> bytes:
-    with path.open("rb") as file:
+    with open(open_plain(path, os.O_RDONLY), "rb") as file:
         file.seek(offset)
         data = file.read(size)
     if len(data) != size:

@@ -5,6 +5,8 @@ meanwhile.
 """
 
 import asyncio
+import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -20,7 +22,7 @@ from agiledart_agent.fragments.fragment_scrubber import FragmentScrubber
 from agiledart_agent.fragments.fragment_server import Find, FragmentServer
 from agiledart_agent.state_files.deletion_retry import DeletionRetry
 from agiledart_agent.state_files.durable_file import write_durably
-from agiledart_executor.snapshots.snapshot_file import run_folder, snapshot_path
+from agiledart_executor.snapshots.snapshot_file import MAX_SNAPSHOT_FILE_BYTES, run_folder, snapshot_path
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
@@ -40,6 +42,7 @@ from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import InstanceSnapshot
+from agiledart_sink_log.plain_files import open_plain, read_plain
 
 MAX_CUT: Final = 4
 """Snapshots whose fragments are kept in memory while they are sent."""
@@ -226,17 +229,29 @@ class FragmentService:
         self._feed(FragmentStored(key, peer))
 
 
-def _whole(path: Path, digest: bytes) -> bytes | None:
+def _whole(path: Path, digest: bytes, size: int) -> bytes | None:
+    """Return a snapshot of this size; None when something else is there. Users' code may put anything in its place."""
     try:
-        raw = path.read_bytes()
+        raw = read_plain(path, size)
     except OSError:
         return None
     return raw if sha256(raw).digest() == digest else None
 
 
+def _is_whole(path: Path, digest: bytes) -> bool:
+    """Return whether the file is the snapshot, without taking it into memory."""
+    try:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_SNAPSHOT_FILE_BYTES:
+                return False
+            return hashlib.file_digest(file, "sha256").digest() == digest
+    except OSError:
+        return False
+
+
 def _is_here(path: Path, effect: FindSnapshot) -> bool:
     """Return whether a snapshot is on this disk; one that the register holds is written first. Raises OSError."""
-    if _whole(path, effect.digest) is not None:
+    if _is_whole(path, effect.digest):
         return True
     if sha256(effect.content).digest() != effect.digest:
         return False
@@ -246,7 +261,7 @@ def _is_here(path: Path, effect: FindSnapshot) -> bool:
 
 
 def _encode_file(path: Path, snapshot: InstanceSnapshot, secret: bytes) -> list[bytes]:
-    raw = _whole(path, snapshot.digest)
+    raw = _whole(path, snapshot.digest, snapshot.length - SEAL_BYTES)
     if raw is None or len(raw) + SEAL_BYTES != snapshot.length:
         raise OperationFailed(f"{path} is not the snapshot that was saved")
     return cut(sealed(raw, snapshot.digest, secret), snapshot.m, len(snapshot.replica_nodes))

@@ -21,7 +21,7 @@ import msgspec
 from crc32c import crc32c
 
 from agiledart_kernel.errors import AgileDartError, OperationFailed
-from agiledart_sink_log.plain_files import path_below
+from agiledart_sink_log.plain_files import open_plain, path_below
 
 FOLDER: Final = "runs"
 """Folder of all runs, below the working directory of an executor, which is the state directory of its agent."""
@@ -33,6 +33,9 @@ PIECE_BYTES: Final = 1 << 20
 """Size of a piece: small parts are joined to it and large ones are cut to it, so a reader holds only one piece in memory."""
 
 _GOES_ON: Final = 1 << 31
+
+MAX_SNAPSHOT_FILE_BYTES: Final = 64 << 30
+"""Longest snapshot that is read; users' code may put a sparse file of any length in its place."""
 
 MAX_HEADER_BYTES: Final = 1 << 20
 """Longest header in bytes."""
@@ -194,7 +197,7 @@ class SnapshotWriter:
 def read_header(path: Path) -> SnapshotHeader:
     """Read the header of the snapshot in a file, without its blocks; raises `DamagedSnapshot`."""
     try:
-        with path.open("rb") as file:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
             return read_header_at(file, str(path))
     except OSError as error:
         raise DamagedSnapshot(f"{path}: its header cannot be read ({error})") from None
@@ -233,7 +236,7 @@ class StoredBlock:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            with self._path.open("rb") as file:
+            with open(open_plain(self._path, os.O_RDONLY), "rb") as file:
                 for offset, length in self._places:
                     file.seek(offset)
                     yield file.read(length)
@@ -245,7 +248,9 @@ class StoredBlock:
         return b"".join(self)
 
 
-def stored_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[StoredBlock]]:
+def stored_snapshot(
+    run: Path, digest: bytes, max_bytes: int = MAX_SNAPSHOT_FILE_BYTES
+) -> tuple[SnapshotHeader, list[StoredBlock]]:
     """Verify the snapshot with this digest and return its header and blocks; only one piece at a time is in memory.
 
     Raises:
@@ -254,7 +259,9 @@ def stored_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[Stor
     """
     path = snapshot_path(run, digest)
     try:
-        with path.open("rb") as file:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
+            if (size := os.fstat(file.fileno()).st_size) > max_bytes:
+                raise DamagedSnapshot(f"{path} has {size:,} bytes, and {max_bytes:,} at most are read")
             pieces_read = _SnapshotPieces(file, str(path))
             places: list[list[tuple[int, int]]] = [[]]
             for offset, piece, goes_on in pieces_read:
@@ -268,9 +275,11 @@ def stored_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[Stor
     return pieces_read.header, [StoredBlock(path, pieces) for pieces in places[:-1]]
 
 
-def read_snapshot(run: Path, digest: bytes) -> tuple[SnapshotHeader, list[bytes]]:
+def read_snapshot(
+    run: Path, digest: bytes, max_bytes: int = MAX_SNAPSHOT_FILE_BYTES
+) -> tuple[SnapshotHeader, list[bytes]]:
     """Read a snapshot like `stored_snapshot`, with its blocks in memory."""
-    header, blocks = stored_snapshot(run, digest)
+    header, blocks = stored_snapshot(run, digest, max_bytes)
     return header, [block.whole() for block in blocks]
 
 

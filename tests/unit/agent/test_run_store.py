@@ -1,12 +1,14 @@
 """The files of a run on a node's disk: one that is damaged, or another node's, is left out, and that is said with its name."""
 
 import asyncio
+import errno
 import os
 import resource
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +196,7 @@ def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch:
     """The process may have no descriptor left for a look into the folder."""
     monkeypatch.setattr(deletion_retry, "AGAIN_SECONDS", 0.02)
     folder = kept(tmp_path, "n1")
+    trash = folder.parent / ".leaving"
     snapshot_path(folder, bytes(32)).parent.mkdir()
     snapshot_path(folder, bytes(32)).touch()
 
@@ -205,13 +208,14 @@ def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch:
         try:
             store.forget(ForgetRun("app", 1))
             await asyncio.get_running_loop().run_in_executor(store._thread, int)  # it was tried
-            assert folder.exists()
+            await asyncio.get_running_loop().run_in_executor(store._deleting_thread, int)
+            assert os.access(trash, os.F_OK)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
             os.close(held)
         async with asyncio.timeout(30):
-            while folder.exists():  # each attempt is made by the thread
-                await asyncio.get_running_loop().run_in_executor(store._thread, int)
+            while trash.exists():  # each attempt is made by the thread
+                await asyncio.get_running_loop().run_in_executor(store._deleting_thread, int)
         store.close()
 
     asyncio.run(work())
@@ -222,11 +226,18 @@ def test_a_run_that_is_stored_again_is_not_removed(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(deletion_retry, "AGAIN_SECONDS", 0.0)
     folder = kept(tmp_path, "n1")
 
+    make = Path.mkdir
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name == ".leaving":
+            raise OSError(errno.ENOSPC, "no space")
+        make(path, *arguments, **options)
+
     async def work() -> None:
         store = RunStore(tmp_path, "n1", lambda event: None)
         loop = asyncio.get_running_loop()
         with monkeypatch.context() as struck:
-            struck.setattr(shutil, "rmtree", lambda path, ignore_errors: None)
+            struck.setattr(Path, "mkdir", refuse)
             store.forget(ForgetRun("app", 1))
             store.keep(KeepFile(1, "app", 1, "life", b"2"))
             await loop.run_in_executor(store._thread, int)
