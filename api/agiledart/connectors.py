@@ -31,6 +31,8 @@ def csv(
     places: int | None = None,
     roll_bytes: str | None = None,
     roll_age: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a CSV file as source (plain, or packed by gzip, bzip2, xz or Zstandard) or as sink.
@@ -54,6 +56,9 @@ def csv(
         places: sink: most decimal places of numbers; by default all, so that they are read back equal.
         roll_bytes, roll_age: sink: begin a new file (`NAME-00001.csv`, …) at this size, like `64MiB`, or age, like `1h`; files
             that are complete lose the ending `.part`.
+        rejected: sink: for rows that it or its system cannot take: `count` (the default; the first few are reported), `fail`
+            (the application ends), or `dead_letter` (also written to the file `dead_letters`).
+        dead_letters: sink: file of the node for rejected rows.
         at: node that reads or writes the file.
     """
     return connector(
@@ -74,6 +79,8 @@ def csv(
         places=places,
         roll_bytes=roll_bytes,
         roll_age=roll_age,
+        rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
     )
 
@@ -109,6 +116,8 @@ def jsonl(
     zone: str | None = None,
     roll_bytes: str | None = None,
     roll_age: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a file of JSON objects, one per line, as source (plain or gzip) or as sink.
@@ -126,6 +135,8 @@ def jsonl(
         zone=zone,
         roll_bytes=roll_bytes,
         roll_age=roll_age,
+        rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
     )
 
@@ -156,9 +167,15 @@ def lines(
     )
 
 
-def stdout(*, format: str | None = None, at: str = "") -> Connector:  # noqa: A002  the option's name on the command line
-    """Return a sink to standard output, as `csv` (default) or `jsonl`."""
-    return connector("stdout", format=format, at=at)
+def stdout(
+    *,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    rejected: str | None = None,
+    dead_letters: str | None = None,
+    at: str = "",
+) -> Connector:
+    """Return a sink to standard output, as `csv` (default) or `jsonl`. `rejected`, `dead_letters`: as for `csv`."""
+    return connector("stdout", format=format, rejected=rejected, dead_letters=dead_letters, at=at)
 
 
 def log(
@@ -169,6 +186,8 @@ def log(
     max_age: str | None = None,
     segment_bytes: str | None = None,
     key: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a sink that writes a log on the node's disk; readers with a grant, such as Spark, follow it over the network.
@@ -180,6 +199,7 @@ def log(
         max_age: age above which rows are removed, like `12h` (default 7d).
         segment_bytes: size of one file; rows are removed file by file (default 16MiB, at most a quarter of a partition's share).
         key: a field: rows with equal values go to one partition, in order. Without it batches alternate between partitions.
+        rejected, dead_letters: as for `csv`.
         at: node that stores the log.
     """
     return connector(
@@ -190,6 +210,8 @@ def log(
         max_age=max_age,
         segment_bytes=segment_bytes,
         key=key,
+        rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
     )
 
@@ -210,6 +232,8 @@ def mqtt(
     client: str | None = None,
     version: int | None = None,
     malformed: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return messages of an MQTT broker as source or sink. Needs `agiledart[mqtt]`.
@@ -228,6 +252,7 @@ def mqtt(
         client: identifier; by default a new one at each start.
         version: 5 (the default) or 3 for 3.1.1.
         malformed: source: as for `csv`.
+        rejected, dead_letters: sink: as for `csv`.
         at: node that reads or writes.
     """
     kind, colon, path = url.partition(":")
@@ -249,6 +274,8 @@ def mqtt(
         client=client,
         version=version,
         malformed=malformed,
+        rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
     )
 
@@ -270,6 +297,8 @@ def kafka(
     cert: str | None = None,
     cert_key: str | None = None,
     malformed: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return messages of a topic of Kafka as source or sink. Needs `agiledart[kafka]`.
@@ -289,6 +318,7 @@ def kafka(
         sasl: mechanism of authentication: `plain` (the default), `scram-sha-256`, `scram-sha-512`.
         ca, cert, cert_key: PEM files of the node, for `kafkas:`.
         malformed: source: as for `csv`.
+        rejected, dead_letters: sink: as for `csv`.
         at: node that reads or writes.
     """
     kind, colon, path = url.partition(":")
@@ -311,6 +341,8 @@ def kafka(
         cert=cert,
         cert_key=cert_key,
         malformed=malformed,
+        rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
         **more,
     )
@@ -325,6 +357,8 @@ def sql(
     key: str | None = None,
     create: bool | None = None,
     malformed: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a table of a database as source or sink, through SQLAlchemy. Needs `agiledart[sql]` and the database's driver.
@@ -337,10 +371,21 @@ def sql(
         key: sink: columns, separated by commas, that identify a row: a row replaces an earlier one with the same key.
         create: sink: create a missing table from the fields of the rows.
         malformed: source: as for `csv`.
+        rejected, dead_letters: sink: as for `csv`.
         at: node that reads or writes.
     """
     return connector(
-        "sql", name, table=table, cursor=cursor, poll=poll, key=key, create=create, malformed=malformed, at=at
+        "sql",
+        name,
+        table=table,
+        cursor=cursor,
+        poll=poll,
+        key=key,
+        create=create,
+        malformed=malformed,
+        rejected=rejected,
+        dead_letters=dead_letters,
+        at=at,
     )
 
 
@@ -360,6 +405,7 @@ def http(
     key: str | None = None,
     malformed: str | None = None,
     rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a source of rows that clients post here (`listen=True`), or a sink that posts rows to a server.
@@ -373,10 +419,10 @@ def http(
         body: sink: `array` (the default) of rows as JSON, or `row`: each row a request of its own.
         template: sink: text of a request of each row, where `{field}` stands for a value; `@FILE` reads it from a file.
         headers: sink: further headers; a value `credential:NAME` is that of a file of the node.
-        rejected: sink: `count` (the default) or `fail` for rows that the server refuses.
         credentials: name of a file of the node with the bearer token; never in the URL.
         ca: sink: a PEM file of authorities. `cert`, `key`: source: of this server.
         malformed: source: as for `csv`.
+        rejected, dead_letters: sink: as for `csv`.
         at: node that reads or writes.
     """
     kind, colon, path = url.partition(":")
@@ -397,6 +443,7 @@ def http(
         key=key,
         malformed=malformed,
         rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
         **{f"header.{name}": value for name, value in (headers or {}).items()},
     )
@@ -412,6 +459,8 @@ def influx(
     org: str | None = None,
     credentials: str | None = None,
     batch: int | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a sink of points of InfluxDB, or of another server with its line protocol.
@@ -425,6 +474,7 @@ def influx(
         org: of version 2.
         credentials: name of a file of the node with the token.
         batch: greatest number of points of a request, default 1,000.
+        rejected, dead_letters: as for `csv`.
         at: node that writes.
     """
     kind, colon, path = url.partition(":")
@@ -440,6 +490,8 @@ def influx(
         org=org,
         credentials=credentials,
         batch=batch,
+        rejected=rejected,
+        dead_letters=dead_letters,
         at=at,
     )
 
@@ -488,12 +540,23 @@ def parquet(
     speed: float | None = None,
     roll_bytes: str | None = None,
     roll_age: str | None = None,
+    rejected: str | None = None,
+    dead_letters: str | None = None,
     at: str = "",
 ) -> Connector:
     """Return a Parquet file (as source also a folder or a pattern), whose columns have the names of the rows' fields. Needs
     `agiledart[columns]`. Arguments as for `csv`.
     """
-    return connector("parquet", path, speed=speed, roll_bytes=roll_bytes, roll_age=roll_age, at=at)
+    return connector(
+        "parquet",
+        path,
+        speed=speed,
+        roll_bytes=roll_bytes,
+        roll_age=roll_age,
+        rejected=rejected,
+        dead_letters=dead_letters,
+        at=at,
+    )
 
 
 def batches(make: Callable[[], Iterable[Any]], *, row_type: type[T] | None = None) -> Source[T]:

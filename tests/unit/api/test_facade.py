@@ -10,6 +10,8 @@ import pytest
 import agiledart
 from agiledart import Pane, Source, Topology, collect, mean_of, records, tumbling
 from agiledart.testing import run_local
+from agiledart_connectors import catalogue
+from agiledart_connectors.rejections import check_policy
 
 HEAVY = ("cryptography", "uvloop", "rich", "click", "pyspark", "pyarrow", "asyncio", "ssl", "prometheus_client")
 
@@ -68,3 +70,33 @@ def test_several_collecting_sinks_are_distinguished_by_name() -> None:
     stream.filter(lambda n: n % 2, name="is-odd").sink("odd", collect)
     stream.sink("all", collect)
     assert run_local(topology) == {"all": [1, 2, 3], "odd": [1, 3]}
+
+
+SINKS: dict[str, Any] = {
+    "csv": agiledart.csv("a.csv", rejected="fail"),
+    "jsonl": agiledart.jsonl("a.jsonl", rejected="fail"),
+    "parquet": agiledart.parquet("a.parquet", rejected="fail"),
+    "stdout": agiledart.stdout(rejected="fail"),
+    "log": agiledart.log("a", rejected="fail"),
+    "mqtt": agiledart.mqtt("mqtt://broker/a", rejected="fail"),
+    "mqtts": agiledart.mqtt("mqtts://broker/a", rejected="fail"),
+    "kafka": agiledart.kafka("kafka://broker:9092/a", rejected="fail"),
+    "kafkas": agiledart.kafka("kafkas://broker:9092/a", rejected="fail"),
+    "sql": agiledart.sql("plant", table="a", rejected="fail"),
+    "http": agiledart.http("http://server/a", rejected="fail"),
+    "https": agiledart.http("https://server/a", rejected="fail"),
+    "influx": agiledart.influx("influx://server/a", measurement="m", rejected="fail"),
+    "influxs": agiledart.influx("influxs://server/a", measurement="m", rejected="fail"),
+    "ws": agiledart.plugin("ws", "//server/a", rejected="fail"),
+    "wss": agiledart.plugin("wss", "//server/a", rejected="fail"),
+}
+
+
+def test_each_sink_takes_a_policy_for_rejected_rows() -> None:
+    taking = {kind for kind in catalogue.SINKS if kind not in ("null", "collect")}
+    assert taking == set(SINKS)
+    for kind, connector in SINKS.items():
+        assert connector.kind == kind
+        assert check_policy(connector) == "fail"
+    letters = agiledart.csv("a.csv", rejected="dead_letter", dead_letters="letters.jsonl")
+    assert check_policy(letters) == "dead_letter"
