@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agiledart_experiments.registry import SHARE, Experiment
-from agiledart_experiments.report import ExperimentReport, Row
+from agiledart_experiments.report import ORIGINS, ExperimentReport, Row
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -30,7 +30,7 @@ def check_plot(file: str) -> None:
 
 
 def plot(experiment: Experiment, report: ExperimentReport, file: str) -> None:
-    """Draw one line for each figure and series over the experiment's x axis; published values are dashed."""
+    """Draw one line for each figure and series over the experiment's x axis; values to compare with are dashed."""
     check_plot(file)
     from matplotlib.figure import Figure
 
@@ -41,10 +41,11 @@ def plot(experiment: Experiment, report: ExperimentReport, file: str) -> None:
         for name in experiment.y:
             label = ", ".join((name, *group))
             line = axes.plot(*_points(rows, experiment.x, name), marker="o", label=label)[0]
-            published = _points(rows, experiment.x, f"{name}_published")
-            if published[0] and published not in shown:
-                shown[published] = None
-                axes.plot(*published, linestyle="--", marker="x", color=line.get_color(), label=f"{label}, published")
+            for ending, origin in ORIGINS.items():
+                theirs = _points(rows, experiment.x, f"{name}_{ending}")
+                if theirs[0] and theirs not in shown:
+                    shown[theirs] = None
+                    axes.plot(*theirs, linestyle="--", marker="x", color=line.get_color(), label=f"{label}, {origin}")
     if experiment.is_log:
         axes.set_xscale("log")
     if experiment.unit != SHARE:

@@ -426,6 +426,7 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
         "experiment": experiment.name,
         "answers": experiment.answers,
         "source": experiment.source,
+        "command": settings.command(experiment.name),
         "seed": settings.seed,
         "scale": settings.scale,
         "parameters": dict(report.parameters),

@@ -7,6 +7,10 @@ from typing import Any
 Row = dict[str, Any]
 """One line of figures: names to numbers, or to None where a figure does not exist."""
 
+ORIGINS = {"published": "printed", "model": "model", "other_run": "other run"}
+"""Ending of a column with a value to compare with → where the value comes from: printed in the paper, a formula, an independent
+run of the same rules."""
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -75,6 +79,23 @@ class Settings:
     def is_paper(self) -> bool:
         """Return whether the run has the published sizes."""
         return self.scale == "paper"
+
+    def command(self, experiment: str) -> str:
+        """Return the command that repeats a run of this experiment with these settings."""
+        options: dict[str, Any] = {
+            "seed": self.seed,
+            "scale": self.scale,
+            "sizes": ",".join(map(str, self.sizes)),
+            "policy": self.policy,
+            "fault": self.fault,
+            "runs": self.runs,
+            "replica-nodes": self.replica_nodes,
+            "code": self.code,
+        }
+        words = [f"--{name} {value}" for name, value in options.items() if value or name == "seed"]
+        return " ".join(
+            ("agiledart experiment run", experiment, *words, *(["--again"] if self.again else []), "-o json")
+        )
 
     def sizes_or(self, usual: tuple[int, ...]) -> tuple[int, ...]:
         """Return the requested sizes in ascending order, or the usual sizes when none were requested."""

@@ -57,7 +57,7 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
         ),
         Goal(
             "region scope: at most 10 % more than the specification's number",
-            all(row["surplus"] <= 0.1 * row["schedulers_published"] for row in rows if row["scope"] == "region"),
+            all(row["surplus"] <= 0.1 * row["schedulers_model"] for row in rows if row["scope"] == "region"),
         ),
         Goal(
             "at most 5 % of the look-ups miss a scheduler with spare capacity",
@@ -91,7 +91,7 @@ def _row(options: RunOptions, rate: str, figures: RunFigures) -> Row:
         "submitted": rate,
         "applications": options.applications,
         "schedulers": figures.schedulers,
-        "schedulers_published": wanted,
+        "schedulers_model": wanted,
         "surplus": figures.schedulers - wanted,
         "surplus_reasons": _reasons(figures, wanted),
         "lookup_hops_mean": round(sum(figures.hops) / max(1, lookups), 3),

@@ -169,3 +169,24 @@ def test_p12_the_nearest_node_with_room(full: list[str], worked: str | None) -> 
     assert (mapping.alarms == [0]) == (worked is None)
     if worked is not None:
         assert problem.names[mapping.node[0]] == worked
+
+
+def test_the_node_of_a_pinned_operator_ranks_the_others_by_its_measured_delays() -> None:
+    """By coordinates B is nearer to A than C; A measured otherwise, and A is full."""
+    places: dict[str, Point] = {"A": (0, 0, 0), "B": (1, 0, 0), "C": (2, 0, 0)}
+    delays = {("A", "B"): 9, ("A", "C"): 4, ("B", "C"): 5}
+    network = {
+        "format": "agiledart-network/1",
+        "nodes": [{"name": name, "position_ms": list(at), "capacity": {"slots": 1}} for name, at in places.items()],
+        "links": [{"from": a, "to": b, "delay_ms": delay} for (a, b), delay in delays.items()],
+    }
+    operators = [{"name": "s", "on": ["A"], "demand": {"slots": 1}, "rate": 1}, {"name": "o", "demand": {"slots": 1}}]
+    topology = {"format": "agiledart-topology/1", "operators": operators, "streams": [{"from": "s", "to": "o"}]}
+    problem = Problem(oracle_request(network, topology))
+    graph = SpaceGraph(problem, [SpacePosition(at) for at in places.values()])
+    MopaRelaxation(graph).relax_all()
+    mapping = SpaceMapping(graph)
+    mapping.map_all()
+    assert [problem.names[node] for node in mapping.where()] == ["A", "C"]
+    graph.at[1] = (0.1, 0.0, 0.0)
+    assert [problem.names[node] for node in mapping.nearest(1, graph.at[1])] == ["A", "B", "C"]

@@ -14,6 +14,7 @@ from agiledart_placement.files.network_file import NetworkDescription, read_netw
 from agiledart_placement.files.topology_file import TOPOLOGY_FORMAT, TopologyDescription, read_topology
 from agiledart_placement.instances.compute_continuum import loaded_topology, operation_graph, supervisor_bed
 from agiledart_placement.instances.delay_tables import continents
+from agiledart_placement.instances.manufacturing import factory, manufacturing
 from agiledart_placement.instances.operator_trees import SMALL, operator_tree, tree_topology
 from agiledart_placement.instances.random_delays import CHAIN, FAT, equal_nodes, unit_operators
 from agiledart_placement.instances.tag_and_count import eight_workers, tag_and_count
@@ -164,6 +165,14 @@ GALLERY: dict[str, GalleryProblem] = {
     ),
     "test-bed-r3": GalleryProblem(
         "22 instances (T-R3)", "score", _bed("R3"), 0.6592125112565247, 0.09363387716588162, PROGRAMME
+    ),
+    "manufacturing": GalleryProblem(
+        "twelve steps of a factory on 3 gateways, a server and 3 hosts (Hochreiner et al.)",
+        "usage",
+        lambda: (factory(1), manufacturing()),
+        381.0852959169749,
+        381.0852959169749,
+        PROGRAMME,
     ),
     "continents": GalleryProblem(
         "a tree of 6 on 226 nodes in three clusters",

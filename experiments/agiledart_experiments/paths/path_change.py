@@ -15,7 +15,7 @@ from agiledart_shuffle.graph import LinkGraph
 POLICIES: dict[str, EstimateMemory] = {"paper": STATIONARY, "kl": FORGETTING, "planned": CHANGING}
 """Policies to compare, each with the memory of its estimates: how long outcomes count."""
 
-PUBLISHED: dict[tuple[int, str], tuple[int, int, int]] = {
+OTHER_RUN: dict[tuple[int, str], tuple[int, int, int]] = {
     (25, "paper"): (899, 3867, 509),
     (25, "kl"): (544, 1419, 479),
     (36, "paper"): (1293, 4752, 991),
@@ -60,7 +60,7 @@ def run(settings: Settings) -> ExperimentReport:
     }
     notes = [
         "slots of regret in the 1,000 packets before the change, and in the 1,000 after it",
-        "published: an independent simulator on other networks of the same sizes",
+        "other_run: an independent simulator on other networks of the same sizes",
     ]
     if measured:
         of = {row["policy"]: row["regret_mean"] for row in rows if row["network"] == "grenoble50"}
@@ -82,9 +82,9 @@ def _measure(nodes: int, policy: str, memory: EstimateMemory, count: int, seed: 
         before.append(sum(trial.regret[:PACKETS]))
         (worse if number % 2 else better).append(sum(trial.regret[PACKETS:]))
     row: Row = {"network": f"{nodes}/{shape_of(nodes)[1]}", "nodes": nodes, "policy": policy}
-    published = PUBLISHED.get((nodes, policy), (None, None, None))
-    for name, values, value in zip(_FIGURES, (before, worse, better), published, strict=True):
-        row |= {name: round(mean(values), 1), f"{name}_ci95": round(ci95(values), 1), f"{name}_published": value}
+    theirs = OTHER_RUN.get((nodes, policy), (None, None, None))
+    for name, values, value in zip(_FIGURES, (before, worse, better), theirs, strict=True):
+        row |= {name: round(mean(values), 1), f"{name}_ci95": round(ci95(values), 1), f"{name}_other_run": value}
     return row | {"regret_mean": None, "delay_mean": None, "delay_optimal": None, "networks": count}
 
 
@@ -126,7 +126,7 @@ def _replayed(measured: list[Replay], policy: str, memory: EstimateMemory, seed:
         delays.append(mean(trial.delays))
         best.append(mean([delay - regret for delay, regret in zip(trial.delays, trial.regret, strict=True)]))
     row: Row = {"network": "grenoble50", "nodes": measured[0].network.graph.nodes, "policy": policy}
-    row |= dict.fromkeys(f"{name}{part}" for name in _FIGURES for part in ("", "_ci95", "_published"))
+    row |= dict.fromkeys(f"{name}{part}" for name in _FIGURES for part in ("", "_ci95", "_other_run"))
     return row | {
         "regret_mean": round(mean(regrets), 1),
         "delay_mean": round(mean(delays), 2),

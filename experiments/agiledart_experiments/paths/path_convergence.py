@@ -1,6 +1,6 @@
 """Experiment `path-convergence`: excess delay over the best path, from the first fifty to the last hundred of 1,000 packets.
 
-The published values come from an independent simulator (specification of the shuffle, T7): figure 23 prints no values.
+The values `_other_run` come from an independent simulator (specification of the shuffle, T7): figure 23 prints no values.
 """
 
 from agiledart_experiments.paths.figures import mean, trial_of
@@ -10,7 +10,7 @@ from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 POLICIES = ("planned", "paper", "ts", "next-hop", "end-to-end")
 WINDOWS = ((1, 50), (51, 200), (201, 500), (501, 900), (901, 1000))
 
-PUBLISHED: dict[tuple[int, str], tuple[float, ...]] = {
+OTHER_RUN: dict[tuple[int, str], tuple[float, ...]] = {
     (25, "end-to-end"): (2.36, 0.88, 0.74, 0.69, 0.69),
     (36, "paper"): (3.46, 2.17, 1.31, 0.83, 0.68),
     (36, "ts"): (3.48, 1.03, 0.41, 0.22, 0.16),
@@ -47,7 +47,7 @@ def run(settings: Settings) -> ExperimentReport:
     }
     notes = (
         "slots a packet beyond the best path's mean delay",
-        "published: an independent simulator on other networks of the same sizes; the paper's figure prints no numbers",
+        "other_run: an independent simulator on other networks of the same sizes; the paper's figure prints no numbers",
     )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
@@ -59,10 +59,10 @@ def _measure(nodes: int, policy: str, count: int, seed: int) -> Row:
         trial.send(PACKETS)
         sums = [total + regret for total, regret in zip(sums, trial.regret, strict=True)]
     row: Row = {"nodes": nodes, "links": shape_of(nodes)[1], "policy": policy}
-    published = PUBLISHED.get((nodes, policy), (None,) * len(WINDOWS))
-    for (first, last), value in zip(WINDOWS, published, strict=True):
+    theirs = OTHER_RUN.get((nodes, policy), (None,) * len(WINDOWS))
+    for (first, last), value in zip(WINDOWS, theirs, strict=True):
         row[f"excess_{first}_{last}"] = round(mean(sums[first - 1 : last]) / count, 3)
-        row[f"excess_{first}_{last}_published"] = value
+        row[f"excess_{first}_{last}_other_run"] = value
     return row | {"networks": count}
 
 

@@ -1,6 +1,6 @@
 """Experiment `path-exchange`: regret when nodes announce their costs to go rarely, and some announcements are lost.
 
-It runs the distributed planner with the paper's index, C = 0.2. The published values come from an independent simulator
+It runs the distributed planner with the paper's index, C = 0.2. The values `_other_run` come from an independent simulator
 (specification of the shuffle, §7) with 200 networks, whose nodes never announce at once; the paper prints no values. Agents
 announce at once when a cost changed by 10 %.
 """
@@ -44,7 +44,7 @@ MODES = (
     Mode("every 10, at once, half lost", 10, CHANGE, 0.5),
 )
 
-PUBLISHED = {25: (389, 395, 417, 432), 36: (617, 663, 779, 837), 64: (1006, 1154, 1523, 1750)}
+OTHER_RUN = {25: (389, 395, 417, 432), 36: (617, 663, 779, 837), 64: (1006, 1154, 1523, 1750)}
 
 
 def run(settings: Settings) -> ExperimentReport:
@@ -59,14 +59,14 @@ def run(settings: Settings) -> ExperimentReport:
             settings.progress(f"{nodes} nodes, {mode.name}")
             trials = [_trial(networks(number), mode, settings.seed, number) for number in range(count)]
             totals[mode.name] = [regret for regret, _ in trials]
-            published = PUBLISHED[nodes][place] if place < len(PUBLISHED[nodes]) else None
+            theirs = OTHER_RUN[nodes][place] if place < len(OTHER_RUN[nodes]) else None
             rows.append(
                 {
                     "nodes": nodes,
                     "links": shape_of(nodes)[1],
                     "told": mode.name,
                     "regret_mean": round(mean(totals[mode.name]), 1),
-                    "regret_mean_published": published,
+                    "regret_mean_other_run": theirs,
                     "regret_ci95": round(ci95(totals[mode.name]), 1),
                     "announcements_a_packet": round(mean([sent for _, sent in trials]) / PACKETS, 2),
                     "networks": count,

@@ -1,6 +1,6 @@
 """Experiment `path-lookahead`: regret of the paper's rule when nodes see only a limited number of links ahead.
 
-The published values come from an independent simulator (specification of the shuffle, T6): figure 17c prints no values.
+The values `_other_run` come from an independent simulator (specification of the shuffle, T6): figure 17c prints no values.
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 HOPS = (1, 2, 4, 6)
 """Numbers of links ahead to run, in addition to all links."""
 
-PUBLISHED = {25: (1523, 1201, 977, 896, 876), 36: (3109, 2746, 2223, 1823, 1290), 64: (5603, 5053, 4221, 3722, 2079)}
+OTHER_RUN = {25: (1523, 1201, 977, 896, 876), 36: (3109, 2746, 2223, 1823, 1290), 64: (5603, 5053, 4221, 3722, 2079)}
 
 PAPER = ((25, 36, 64), 100)
 SMALL = ((25, 36, 64), 12)
@@ -30,11 +30,11 @@ def run(settings: Settings) -> ExperimentReport:
         networks = partial(grid_of_nodes, nodes, settings.seed)
         longest = 2 * (shape_of(nodes)[0] - 1)
         before: list[float] | None = None
-        for hops, published in zip((*HOPS, longest), PUBLISHED[nodes], strict=True):
+        for hops, theirs in zip((*HOPS, longest), OTHER_RUN[nodes], strict=True):
             settings.progress(f"{hops} links ahead on {count} networks of {nodes} nodes")
             policy = "paper" if hops == longest else f"lookahead-{hops}"
             totals = regrets(policy, networks, count, PACKETS, settings.seed)
-            rows.append(_row(nodes, hops, hops == longest, published, totals))
+            rows.append(_row(nodes, hops, hops == longest, theirs, totals))
             if before is not None:
                 goals.append(_goal(nodes, hops, before, totals))
             before = totals
@@ -43,14 +43,14 @@ def run(settings: Settings) -> ExperimentReport:
     return ExperimentReport(parameters, tuple(rows), tuple(goals), notes)
 
 
-def _row(nodes: int, hops: int, is_all: bool, published: int, totals: list[float]) -> Row:
+def _row(nodes: int, hops: int, is_all: bool, theirs: int, totals: list[float]) -> Row:
     return {
         "nodes": nodes,
         "links": shape_of(nodes)[1],
         "hops": hops,
         "is_all": is_all,
         "regret_mean": round(mean(totals), 1),
-        "regret_mean_published": published,
+        "regret_mean_other_run": theirs,
         "regret_ci95": round(ci95(totals), 1),
         "networks": len(totals),
     }

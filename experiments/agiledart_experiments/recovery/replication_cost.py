@@ -28,8 +28,8 @@ STATE_BYTES = 1_000_000
 EDGE, LOCAL = 100 * MEGABIT, 1_000 * MEGABIT
 CLOSE = 0.15
 
-PUBLISHED = {4: (32.0, 1.6), 8: (64.0, 1.067), 16: (128.0, 0.914)}
-"""Published seconds for copies and for fragments of 100 MB, by n. Source: the model of the appendix."""
+MODEL = {4: (32.0, 1.6), 8: (64.0, 1.067), 16: (128.0, 0.914)}
+"""Seconds of the model for copies and for fragments of 100 MB, by n. Source: the formula of the appendix."""
 
 
 class OperatorRow(NamedTuple):
@@ -61,7 +61,7 @@ def run(settings: Settings) -> ExperimentReport:
     }
     notes = (
         "copies_cpu_seconds is n times the measured CPU of one operator; coded is one operator, sealing, cutting and joining",
-        f"published seconds are for a state of 100 MB; measured seconds are for {state / 1e6:.0f} MB and scaled to 100 MB",
+        f"seconds of the model are for a state of 100 MB; measured seconds are for {state / 1e6:.0f} MB and scaled to 100 MB",
     )
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
@@ -99,7 +99,7 @@ def _row(n: int, once: float, data: bytes, state: int) -> Row:
     copies = max(arrivals([Transfer(0, state)] * n, EDGE, EDGE, 0.0))
     coded = max(arrivals([Transfer(0, -(-state // m))] * n, LOCAL, LOCAL, 0.0))
     scale = 1e8 / state
-    published = PUBLISHED.get(n)
+    model = MODEL.get(n)
     return {
         "n": n,
         "m": m,
@@ -110,8 +110,8 @@ def _row(n: int, once: float, data: bytes, state: int) -> Row:
         "coded_bytes": n * -(-state // m),
         "copies_seconds": round(copies * scale, 3),
         "coded_seconds": round(coded * scale, 3),
-        "copies_seconds_published": published and published[0],
-        "coded_seconds_published": published and published[1],
+        "copies_seconds_model": model and model[0],
+        "coded_seconds_model": model and model[1],
     }
 
 
@@ -127,10 +127,10 @@ def _coded(data: bytes, m: int, n: int) -> None:
 
 def _goals(rows: list[Row]) -> tuple[Goal, ...]:
     ratio = {row["n"]: row["cpu_ratio"] for row in rows}
-    published_rows = [row for row in rows if row["copies_seconds_published"]]
+    model_rows = [row for row in rows if row["copies_seconds_model"]]
     near = all(
-        abs(row[f"{scheme}_seconds"] / row[f"{scheme}_seconds_published"] - 1) <= CLOSE
-        for row in published_rows
+        abs(row[f"{scheme}_seconds"] / row[f"{scheme}_seconds_model"] - 1) <= CLOSE
+        for row in model_rows
         for scheme in ("copies", "coded")
     )
     return (

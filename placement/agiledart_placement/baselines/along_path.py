@@ -7,7 +7,9 @@ the last node of a path is a host like the others. When capacity is short and ru
 and overflow candidates together by operator count. The spec would fill the host completely first, which the balance rule was
 meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless the node
 is busy with other applications: rows that leave a node and come back cross two links for nothing. When no node lies between
-source and sink, two steps stay with the sink and two with the source, for the same reason.
+source and sink, two steps stay with the sink and two with the source, for the same reason; instances of other applications there
+take their places. Before the balance rule is relaxed, an instance may go to a candidate of another host of the paths: the spec
+asks the host's own candidates only, and many sinks that are near each other on the ring fill these together.
 """
 
 from itertools import takewhile
@@ -72,7 +74,7 @@ class AlongPath:
         by_host: list[list[StageDemand]] = [[] for _ in hosts]
         others = [other for other in request.paths if other[-1] == path[-1] and other[0] != path[0]]
         alone = takewhile(lambda stage: not any(reach.feeds(other[0], stage.stage) for other in others), stages)
-        at_ends = _steps_at_ends(path, stages, list(alone))
+        at_ends = _steps_at_ends(request, path, stages, list(alone))
         for position, stage in enumerate(stages):
             if stage.stage in at_ends:
                 continue
@@ -108,12 +110,22 @@ class AlongPath:
         """Return another node for an instance that its host does not take (rule 3).
 
         Candidates are ranked by load: the leaf set of the host first, then its neighbourhood set, then both and the host with fewer
-        rules.
+        rules. Before the balance rule goes, all nodes off the paths that reported their load are candidates: the leaf set of one
+        host may be full while those of the other hosts are empty.
         """
         state = request.hosts.get(host)
         leaves, neighbours = (state.candidates, state.neighbours) if state is not None else ((), ())
         all_candidates = (host, *leaves, *neighbours)
-        pools = [(STRICT, leaves), (STRICT, neighbours), (SHARED, all_candidates), (UNBALANCED, all_candidates)]
+        on_paths = frozenset(node for path in request.paths for node in path)
+        off_paths = tuple(node for node in request.hosts if node not in on_paths)
+        pools = [
+            (STRICT, leaves),
+            (STRICT, neighbours),
+            (SHARED, all_candidates),
+            (SHARED, off_paths),
+            (UNBALANCED, all_candidates),
+            (UNBALANCED, off_paths),
+        ]
         if ledger.has_rules(stage):  # the nodes that rules allow may lie anywhere
             pools += [(level, tuple(request.hosts)) for level in (STRICT, SHARED, UNBALANCED)]
         for level, pool in pools:
@@ -124,10 +136,13 @@ class AlongPath:
         raise no_capacity(stage, index, request)
 
 
-def _steps_at_ends(path: tuple[NodeId, ...], stages: list[StageDemand], alone: list[StageDemand]) -> dict[int, NodeId]:
+def _steps_at_ends(
+    request: PlacementRequest, path: tuple[NodeId, ...], stages: list[StageDemand], alone: list[StageDemand]
+) -> dict[int, NodeId]:
     """Return the steps that stay on the source's or the sink's node because no node lies between: stage → node.
 
-    The last steps stay with the sink and the first ones with the source, so rows cross one link.
+    The last steps stay with the sink and the first ones with the source, so rows cross one link. Instances of other applications
+    on these nodes take places of such steps: without this, each end of a short path would exceed its balanced share.
 
     Args:
         path: from the source's node to the sink's.
@@ -136,8 +151,9 @@ def _steps_at_ends(path: tuple[NodeId, ...], stages: list[StageDemand], alone: l
     """
     if len(path) != 2:
         return {}
-    last = stages[-END_STEPS:]
-    first = alone[: min(END_STEPS, len(stages) - len(last))]
+    at_source, at_sink = (max(0, END_STEPS - request.hosts[node].operators) for node in path)
+    last = stages[len(stages) - min(at_sink, len(stages)) :]
+    first = alone[: min(at_source, len(stages) - len(last))]
     return {stage.stage: path[0] for stage in first} | {stage.stage: path[1] for stage in last}
 
 

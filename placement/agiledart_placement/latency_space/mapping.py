@@ -1,11 +1,16 @@
 """Mapping of virtual positions to nodes: to the nearest one with room for the operator.
 
-Source: spec of placement §3, algorithm 1 of Rizou et al.; the present node counts as having room.
+Source: spec of placement §3, algorithm 1 of Rizou et al.; the present node counts as having room. Departs: an operator that shares
+the point of a pinned one has the other nodes ranked by the delays that the pinned one's node measured. The paper ranks them by
+coordinates, whose errors decide the result when that node is full.
 """
 
 from agiledart_placement.evaluation.movable_assignment import over, shares
 from agiledart_placement.latency_space.points import Point, distance
 from agiledart_placement.latency_space.space_graph import SpaceGraph
+
+SAME_POINT_MS = 1e-6
+"""Points that are nearer to each other than this are one."""
 
 Alarm = list[int]
 """Operators for which no node had room."""
@@ -27,9 +32,12 @@ class SpaceMapping:
         self._owners: list[dict[int, int]] = [{} for _ in problem.nodes]
         self.alarms: Alarm = []
         self.migrations = 0
+        self._pinned: dict[Point, int] = {}
+        """Node of the pinned operators at a point."""
         for unit, nodes in enumerate(graph.candidates):
             if len(nodes) == 1:
                 self.put(unit, nodes[0])
+                self._pinned[graph.at[unit]] = nodes[0]
 
     def put(self, unit: int, node: int) -> None:
         """Move an operator to a node."""
@@ -71,8 +79,15 @@ class SpaceMapping:
         return next(self.node[u] for u, unit in enumerate(self.graph.units) if instance in unit)
 
     def nearest(self, unit: int, point: Point) -> list[int]:
-        """Return the candidates of an operator, nearest to a point first; a node's height adds to its distance."""
+        """Return the candidates of an operator, nearest to a point first; a node's height adds to its distance.
+
+        From the point of a pinned operator, distances are the delays of its node.
+        """
         positions = self.graph.positions
+        here = next((node for other, node in self._pinned.items() if distance(other, point) < SAME_POINT_MS), None)
+        if here is not None:
+            delay = self.graph.problem.delay
+            return sorted(self.graph.candidates[unit], key=lambda node: (delay[here][node] + delay[node][here], node))
         return sorted(
             self.graph.candidates[unit],
             key=lambda node: (distance(positions[node].point, point) + positions[node].height_ms, node),

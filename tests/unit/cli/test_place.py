@@ -255,3 +255,16 @@ def test_without_the_extra_odp_names_the_installation(files: Files, monkeypatch:
     code, table, _ = files.place("--compare", "--strategies", "odp,hybrid")
     assert code == 0
     assert "odp needs HiGHS" in table
+
+
+def test_strategies_with_one_outcome_share_a_label_in_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["place", "--example"]) == 0
+    files = ["--network", "network.json", "--topology", "topology.json", "--objective", "usage"]
+    assert run_cli(["place", *files, "--compare", "--strategies", "hill_climbing,mopa,random", "--plot", "p.svg"]) == 0
+    picture = Path("p.svg").read_text()
+    assert picture.count("<!-- hill_climbing") == 2, "once in each of the two pictures"
+    assert "<!-- crosses: not feasible -->" in picture

@@ -145,7 +145,7 @@ def test_operators_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_schedulers_are_compared_with_the_number_that_the_rule_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulers, "SMALL", (40, 2, (4,)))
     report = find("schedulers").run(Settings(3))
-    assert {(row["scope"], row["submitted"]): row["schedulers_published"] for row in report.rows} == {
+    assert {(row["scope"], row["submitted"]): row["schedulers_model"] for row in report.rows} == {
         ("zone", "all at once"): 2,
         ("zone", "one a second"): 2,
         ("region", "all at once"): 1,

@@ -38,7 +38,7 @@ def test_every_experiment_can_be_drawn(name: str, tmp_path: Path) -> None:
     for words in (experiment.x, experiment.unit, f"{experiment.name}: ", *experiment.y):
         assert f"<!-- {words}" in picture, words
     assert f"<!-- {experiment.y[0]}, " in picture
-    assert ", published -->" in picture
+    assert ", printed -->" in picture
     assert (f"{experiment.y[0]}, {', '.join(['second'] * len(experiment.series))} -->" in picture) == bool(
         experiment.series
     )
@@ -46,7 +46,7 @@ def test_every_experiment_can_be_drawn(name: str, tmp_path: Path) -> None:
 
 def test_the_same_published_values_are_drawn_once(tmp_path: Path) -> None:
     picture = drawn(EXPERIMENTS["schedulers"], tmp_path)
-    assert picture.count(", published -->") == 1
+    assert picture.count(", printed -->") == 1
 
 
 def test_every_axis_but_shares_begins_at_zero(tmp_path: Path) -> None:

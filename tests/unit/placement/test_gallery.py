@@ -31,7 +31,7 @@ def test_no_heuristic_exceeds_the_bound(name: str) -> None:
     assert minimised(problem.objective, problem.value) >= minimised(problem.objective, problem.bound) - 1e-9
 
 
-@pytest.mark.parametrize("name", ["example", "tag-and-count", "tag-and-count-available"])
+@pytest.mark.parametrize("name", ["example", "tag-and-count", "tag-and-count-available", "manufacturing"])
 def test_proven_optima_are_proven_again(name: str) -> None:
     pytest.importorskip("highspy", reason='odp needs the extra: pip install "agiledart[placement]"')
     from agiledart_placement.integer_programme.odp import Odp

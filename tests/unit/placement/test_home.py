@@ -59,3 +59,27 @@ def test_a_step_placed_off_its_path_has_a_reason_and_no_row_comes_back() -> None
     passed = [node for node, before in zip(nodes, [None, *nodes], strict=False) if node != before]
     assert len(passed) == len(set(passed)), "no node is visited twice"
     assert set(placement.away) <= {(1, 0), (2, 0), (3, 0)}
+
+
+def test_instances_of_others_take_places_of_steps_at_the_ends() -> None:
+    """Without this, nodes at both ends of many short paths hold more than their balanced share."""
+    busy_source = place(*[1] * 6, sink=B, host=HostState(A, operators=1, candidates=(B, C, D)))
+    assert [node for (_, _), node in sorted(busy_source.nodes.items())].count(A) == 2, "the source and one step"
+    busy_sink = place(*[1] * 6, sink=B, host=HostState(B, operators=1, candidates=(A, C, D)))
+    assert [node for (_, _), node in sorted(busy_sink.nodes.items())].count(B) == 2, "the sink and one step"
+
+
+def test_candidates_of_other_hosts_come_before_the_balance_rule_goes() -> None:
+    """All nodes near the host are full, those near another host of the path are idle."""
+    near, far = NodeId.from_hex("51"), NodeId.from_hex("61")
+    hosts = {
+        A: HostState(A),
+        B: HostState(B, 2, candidates=(near,)),
+        C: HostState(C, 2, candidates=(far,)),
+        near: HostState(near, 2),
+        far: HostState(far),
+    }
+    request = chain(1, source=A, sink=C)
+    placement = AlongPath().place(PlacementRequest(request.stages, request.edges, ((A, B, C),), hosts))
+    assert placement.nodes[1, 0] == far
+    assert "balance" not in placement.relaxed

@@ -29,15 +29,24 @@ def draw(comparison: Comparison, file: str) -> None:
 
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.5))
     for axis, metric, label in zip(axes, ("usage", "availability"), ("network usage", "availability"), strict=True):
-        for result in comparison.results:
-            if result.evaluation is None:
-                continue
-            metrics = result.evaluation.metrics
-            y = metrics.usage if metric == "usage" else metrics.availability
-            axis.scatter(metrics.response_ms, y, marker="o" if result.is_feasible else "x")
-            axis.annotate(result.strategy, (metrics.response_ms, y), fontsize=7)
+        for (x, y, is_feasible), names in _points(comparison, metric).items():
+            axis.scatter(x, y, marker="o" if is_feasible else "x")
+            axis.annotate("\n".join(names), (x, y), fontsize=7)
         axis.set_xlabel("response time, ms")
         axis.set_ylabel(label)
     figure.suptitle("crosses: not feasible")
     figure.savefig(file, bbox_inches="tight")
     pyplot.close(figure)
+
+
+def _points(comparison: Comparison, metric: str) -> dict[tuple[float, float, bool], list[str]]:
+    """Return the strategies at each point (response time, metric, feasible); those that agree share a label."""
+    points: dict[tuple[float, float, bool], list[str]] = {}
+    for result in comparison.results:
+        if result.evaluation is None:
+            continue
+        metrics = result.evaluation.metrics
+        y = metrics.usage if metric == "usage" else metrics.availability
+        names = points.setdefault((round(metrics.response_ms, 3), round(y, 6), result.is_feasible), [])
+        names += [] if result.strategy in names else [result.strategy]
+    return points
