@@ -18,6 +18,7 @@ from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.hosting.ended_records import EndedRecords
 from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.hosting.load_reporter import LoadReporter
+from agiledart_node.live_placement.placement_queries import PlacementQueries
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.merged_applications import applications
 from agiledart_node.records.record_kind import NAMES, NODE_NAMES, merge_of
@@ -99,6 +100,7 @@ class NodeParts:
         self.ended_records = EndedRecords(context, records)
         self._connect_recovery()
         self.status_queries = StatusQueries(context, records, hosting, surveying, watching)
+        self.placement_queries = PlacementQueries(context, self.status_queries, watching, surveying)
         self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
         self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, verifier)
         self.status_queries.on_ended_long_ago = self.application_removal.forget_old

@@ -16,6 +16,7 @@ from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, duration, output_option, paint, print_json, print_table
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import BEGUN_STATES, FINAL_STATES, waiting_text
+from agiledart_cli.verbs.placement.explained_placement import placement
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
@@ -39,14 +40,15 @@ STATES = {"let-go": "dropped", "rolled-back": "rolled back"}
 """State of a change in the response → its text."""
 
 
-@click.group(short_help="Explain waiting, scaling decisions, routes and the cost of failures.")
+@click.group(short_help="Explain waiting, scaling decisions, placement, routes and the cost of failures.")
 def explain() -> None:
-    """Explain what an application waits for, scaling decisions, routes and the cost of failures.
+    """Explain what an application waits for, scaling decisions, its placement, routes and the cost of failures.
 
     \b
     Example:
       agiledart explain waiting frequent-routes
       agiledart explain scaling frequent-routes
+      agiledart explain placement frequent-routes
       agiledart explain recovery frequent-routes
       agiledart explain route frequent-routes
     """
@@ -314,3 +316,6 @@ def _circuit_line(circuit: Mapping[str, Any]) -> list[str]:
         f"{circuit['bytes_per_second'] / 1000:.0f} kB/s",
         "in use" if circuit["in_use"] else "late" if circuit["late"] else "",
     ]
+
+
+explain.add_command(placement)

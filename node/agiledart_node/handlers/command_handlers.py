@@ -67,6 +67,7 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
         commands.ExplainRecovery: lambda request, command, principal: status_queries.recovery(
             request, command.name, principal
         ),
+        commands.ExplainPlacement: parts.placement_queries.explain,
         commands.ExplainScaling: lambda request, command, principal: status_queries.scaling(
             request, command.name, command.stage, principal
         ),

@@ -44,7 +44,7 @@ def advice(
 ) -> list[ScalingStageRow]:
     """Return a row for each stage, in the order of the plan."""
     known_measures = {
-        stage.index: known for stage in plan.stages if (known := _interval_measures(stage, reports)) is not None
+        stage.index: known for stage in plan.stages if (known := interval_measures(stage, reports)) is not None
     }
     greedy = {
         stage.index: _is_greedy(stage, known_measures, reports) for stage in plan.stages if stage.kind == "source"
@@ -60,7 +60,7 @@ def stage_states(plan: StagePlan, reports: Reports, held: Collection[str]) -> li
         held: stages to which a user gave a number.
     """
     known_measures = {
-        stage.index: known for stage in plan.stages if (known := _interval_measures(stage, reports)) is not None
+        stage.index: known for stage in plan.stages if (known := interval_measures(stage, reports)) is not None
     }
     greedy = {
         stage.index: _is_greedy(stage, known_measures, reports) for stage in plan.stages if stage.kind == "source"
@@ -98,7 +98,8 @@ def _state(
     )
 
 
-def _interval_measures(stage: Stage, reports: Reports) -> list[IntervalMeasures] | None:
+def interval_measures(stage: Stage, reports: Reports) -> list[IntervalMeasures] | None:
+    """Return the measures of all instances of a stage; None: one of them has none."""
     measures = [measures_of(reports.get((stage.index, index), {})) for index in range(stage.parallelism)]
     known = [each_measures for each_measures in measures if each_measures is not None]
     return known if len(known) == len(measures) else None

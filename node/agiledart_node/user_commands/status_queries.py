@@ -141,7 +141,7 @@ class StatusQueries:
         reports: dict[tuple[int, int], dict[str, Any]] = {}
         silent: list[Peer] = []
         if not record.is_final and record.nodes:
-            reports, silent = await self._reports(record)
+            reports, silent = await self.live_reports(record)
         names = record.names()
         statuses = await self.statuses([record])
         summary = record.summary or (summary_of(record.specification, reports) if reports else {})
@@ -224,7 +224,7 @@ class StatusQueries:
                 request, ScalingResponse(record.name, record.version, record.state, policy, [], changes, [])
             )
             return
-        reports, silent = await self._reports(record)
+        reports, silent = await self.live_reports(record)
         names = record.names()
         status = (await self.statuses([record])).get(record.name)
         rows = advice(plan, specification, reports, policy_named(policy))
@@ -272,10 +272,11 @@ class StatusQueries:
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """Return the figures of a running application; empty when none of its nodes answers."""
-        reports, _ = await self._reports(record)
+        reports, _ = await self.live_reports(record)
         return summary_of(record.specification, reports) if reports else {}
 
-    async def _reports(self, record: ApplicationRecord) -> tuple[dict[tuple[int, int], dict[str, Any]], list[Peer]]:
+    async def live_reports(self, record: ApplicationRecord) -> tuple[dict[tuple[int, int], dict[str, Any]], list[Peer]]:
+        """Return the reports of an application's instances, and the hosts that did not answer."""
         answers = await self._context.requests.ask_all(
             record.hosts(),
             lambda number, _: QueryReports(number, record.name, record.version),

@@ -166,6 +166,16 @@ class ExplainScaling(Message, frozen=True, gc=False, tag=215):
     stage: str = ""
 
 
+class ExplainPlacement(Message, frozen=True, gc=False, tag=244):
+    """Explain where an application runs: its objective now, and what other hosts would change.
+
+    `objective`: a metric, such as `usage`; "": response time.
+    """
+
+    name: str
+    objective: Annotated[str, msgspec.Meta(max_length=32)] = ""
+
+
 class ExplainRecovery(Message, frozen=True, gc=False, tag=226):
     """Explain the costs of a failure for an application: the properties of its steps that decide them."""
 
@@ -441,6 +451,7 @@ Command = (
     | RenewUserMembership
     | Forget
     | ExplainScaling
+    | ExplainPlacement
     | ExplainRecovery
     | Checkpoints
     | ExportCheckpoint
@@ -479,6 +490,7 @@ VERB_BY_COMMAND: dict[type, str] = {
     Tokens: "tokens",
     RenewUserMembership: "renew",
     ExplainScaling: "explain",
+    ExplainPlacement: "explain",
     ExplainRecovery: "explain",
     Checkpoints: "checkpoint",
     ExportCheckpoint: "export",

@@ -23,6 +23,7 @@ from agiledart_node.wire.checkpoint_responses import (
     RetainedCheckpointRow,
 )
 from agiledart_node.wire.feed_responses import FeedsResponse
+from agiledart_node.wire.placement_responses import PlacementResponse
 
 
 class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -744,6 +745,7 @@ RESPONSES: dict[str, type[msgspec.Struct]] = {
     "secrets": SecretsResponse,
     "feeds": FeedsResponse,
     "explain-scaling": ScalingResponse,
+    "explain-placement": PlacementResponse,
     "explain-recovery": RecoveryFactsResponse,
     "checkpoint": CheckpointsResponse,
     "checkpoint-export": ExportResponse,

@@ -63,7 +63,7 @@ def read_topology(document: object, file: str) -> TopologyDescription:
         given.append((stream.optional("rate"), stream.number("bytes", 1.0)))
         stream.end()
     reader.end()
-    loads = _loads(stages, rates, edges, given)
+    loads = stream_loads(stages, rates, edges, given)
     return TopologyDescription(file, name, stages, on, tuple(edges), loads, rates)
 
 
@@ -95,7 +95,7 @@ def _stage(operator: DocumentReader, number: int, numbers: Mapping[str, int]) ->
     )
 
 
-def _loads(
+def stream_loads(
     stages: Sequence[StageDemand],
     rates: Sequence[float],
     edges: Sequence[tuple[int, int]],

@@ -52,7 +52,7 @@ def capacity(name: str, free: int = 4, *labels: str) -> NodeCapacity:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (PlacementRules(labels=("tpu",)), r"no node fulfils the rule 'needs the label tpu'. Did you mean gpu\? Labels: camera \(n3\); gpu"),
+        (PlacementRules(labels=("tpu",)), r"the rule 'needs the label tpu'. Did you mean gpu\? Labels: camera \(n3\); gpu"),
         (PlacementRules(zone="attics"), r"'only zone attics'. Did you mean attic\? Known zones: attic, cellar"),
         (PlacementRules(labels=("camera",), zone="attic"), r"its other rules allow \(n3\) fulfils the rule 'only zone attic'"),
         (PlacementRules(on=("n2",), labels=("gpu",)), r"\(n1, n3\) fulfils the rule 'only on n2'"),

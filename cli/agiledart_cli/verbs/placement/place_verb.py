@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.options import agent_options
+from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, GOOD, WATCH, output_option, print_json, print_message, print_table
 from agiledart_kernel.errors import ConfigurationError
 
@@ -23,8 +23,13 @@ LIVE = "live"
     "--save-network", "saves", metavar="FILE", help="With --network live: write the network to this file, too."
 )
 @click.option(
-    "--topology", "topologies", metavar="FILE", multiple=True, help="Topology (JSON); several share the nodes."
+    "--topology",
+    "topologies",
+    metavar="FILE|FILE.py:NAME|APP",
+    multiple=True,
+    help="Topology: JSON, a function in Python, or a running application; several share the nodes.",
 )
+@set_option
 @click.option("--strategy", metavar="NAME|FILE.py:CLASS", default=None, help="Strategy; default: hybrid.")
 @click.option("--compare", "compares", is_flag=True, help="Run several strategies and print one table.")
 @click.option("--strategies", metavar="NAME,…", default="", help="With --compare: only these strategies.")
@@ -68,7 +73,8 @@ def place(context: click.Context, /, **options: Any) -> int:
       agiledart place --network network.json --topology topology.json --strategy hybrid
       agiledart place --network network.json --topology topology.json --objective response --compare
       agiledart place --network network.json --topology topology.json --compare --seeds 1-20 -o csv
-      agiledart place --network live --save-network mesh.json --topology topology.json --compare
+      agiledart place --network live --save-network mesh.json --topology frequent-routes --objective response --compare
+      agiledart place --network mesh.json --topology taxi.py:frequent_routes --strategy hybrid
       agiledart place --strategy mine.py:Mine --check
     """
     if context.invoked_subcommand is not None:
@@ -109,10 +115,21 @@ def _network(options: dict[str, Any]) -> Any:
     return load_network(options["network"], amounts("--capacity", options["capacity"]))
 
 
+def _topologies(text: str, options: dict[str, Any], network: Any) -> list[Any]:
+    from agiledart.placement.loading import load_topologies
+    from agiledart_cli.verbs.placement.live_inputs import built_topology, is_application, running_topology
+
+    if ":" in text:
+        return [built_topology(text, options["settings"], network)]
+    if is_application(text):
+        return [running_topology(text, options["agent"], options["identity"])]
+    return load_topologies(text, options["network"])
+
+
 def _request(options: dict[str, Any]) -> Any:
     from dataclasses import replace
 
-    from agiledart.placement.loading import load_document, load_topologies
+    from agiledart.placement.loading import load_document
     from agiledart_placement.files.result_file import read_start
     from agiledart_placement.files.topology_file import joined_request
     from agiledart_placement.problem.problem import Problem
@@ -120,7 +137,7 @@ def _request(options: dict[str, Any]) -> Any:
     network = _network(options)
     for note in network.notes:
         print_message(f"note: {note}", colour=WATCH)
-    topologies = [topology for file in options["topologies"] for topology in load_topologies(file, options["network"])]
+    topologies = [topology for text in options["topologies"] for topology in _topologies(text, options, network)]
     request = joined_request(network, topologies, is_exclusive=options["exclusive"])
     if options["start"]:
         start = read_start(load_document(options["start"]), options["start"], network, Problem(request))

@@ -1,0 +1,266 @@
+"""Answer to `explain placement`: the asked agent collects loads and reports, and judges the placement as it is now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.plan.delivery import SAVING
+from agiledart_dataflow.plan.placement_rules import PlacementRules
+from agiledart_dataflow.plan.specification import Specification
+from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Principal
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.forming.network_of_loads import network_of_loads
+from agiledart_node.forming.surveyor import Loads, Surveyor
+from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.live_placement.measured_topology import MeasuredTopology, measured_topology, rates_of
+from agiledart_node.live_placement.placement_explanation import MovableUnit, PlacementExplanation, RuleOf, explained
+from agiledart_node.records.application import SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.records.summary import statistics_of
+from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.commands import ExplainPlacement
+from agiledart_node.wire.placement_responses import (
+    AlternativeRow,
+    PlacedLinkRow,
+    PlacedStageRow,
+    PlacedUnitRow,
+    PlacementResponse,
+)
+from agiledart_placement.files.network_file import NetworkDescription, network_document
+from agiledart_placement.files.topology_file import joined_request, topology_document
+from agiledart_placement.problem.objective import SINGLE, Objective, unknown_name
+from agiledart_placement.problem.problem import SLOTS
+from agiledart_placement.problem.request import HostState, PlacementRequest
+
+MAX_HOSTS: Final = 48
+"""Nodes that an explanation looks at: the hosts of the application, then the nearest others."""
+
+DEFAULT_OBJECTIVE: Final = "response"
+
+Instances = Mapping[tuple[int, int], NodeId]
+
+
+class PlacementQueries:
+    """Explains placements."""
+
+    def __init__(
+        self, context: NodeContext, status_queries: StatusQueries, watching: ApplicationWatcher, surveying: Surveyor
+    ) -> None:
+        self._context, self._status_queries = context, status_queries
+        self._watching, self._surveying = watching, surveying
+
+    async def explain(self, request: int, command: ExplainPlacement, principal: Principal) -> None:
+        """Answer `explain placement`. Raises CommandRefused."""
+        objective = _objective(command.objective)
+        record = await self._status_queries.record(command.name, principal, "explain")
+        record = await self._watching.refresher.refreshed(record)
+        if record.is_final or not record.nodes:
+            raise CommandRefused(f"{record.name} is {record.state}: only what runs is measured.")
+        plan, specification = _decoded(record)
+        reports, silent = await self._status_queries.live_reports(record)
+        loads = await self._loads(record)
+        now = {(place.stage, place.index): record.nodes[place.node].node for place in record.assignment}
+        network = without_own_instances(network_of_loads(loads), now)
+        speeds = {copy: network.hosts[node].speed for copy, node in now.items() if node in network.hosts}
+        measured = measured_topology(record.name, plan, specification, reports, speeds, network.ids)
+        names = {**record.names(), **{node: state.name for node, state in network.hosts.items()}}
+        missing = sorted({names[node] for node in now.values() if node not in network.hosts})
+        evaluation = None
+        if not missing:
+            placement_request = joined_request(network, [measured.description])
+            movable = [stage.index for stage in plan.stages if not stays(stage)]
+            evaluation = explained(placement_request, now, movable, objective, _rules_of(plan, network))
+        notes = [*network.notes, *measured.notes]
+        if missing:
+            notes.append(f"{', '.join(missing)}: runs an instance, and its figures are missing, so nothing is computed")
+        self._context.reply(
+            request,
+            _response(record, objective, plan, measured, network, now, names, evaluation, reports, notes, silent),
+        )
+
+    async def _loads(self, record: ApplicationRecord) -> Loads:
+        """Return loads of the application's hosts and of the nodes nearest to this one, with their round trips."""
+        known = {peer.node: peer for peer in self._context.known()}
+        peers = {peer.node: known.get(peer.node, peer) for peer in record.hosts()}
+        for peer in self._context.nearest_of(self._context.known()):
+            if len(peers) < MAX_HOSTS:
+                peers.setdefault(peer.node, peer)
+        timeout = self._context.config.report_timeout_ns
+        return await self._surveying.loads(list(peers.values()), timeout, wants_round_trips=True)
+
+
+def _objective(name: str) -> Objective:
+    if name and name not in SINGLE:
+        raise CommandRefused(f"objective {name!r}: {unknown_name(name, SINGLE)}", 2)
+    if name in ("cost", "power"):
+        raise CommandRefused(f"objective {name}: nodes report no prices and no watts.", 2)
+    return Objective(name or DEFAULT_OBJECTIVE)
+
+
+def _decoded(record: ApplicationRecord) -> tuple[StagePlan, Specification]:
+    try:
+        plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
+        return plan, SPECIFICATION_CODEC.decode(record.specification)
+    except (msgspec.MsgspecError, RemoteProtocolError):
+        raise CommandRefused(
+            f"The plan of {record.name} cannot be read; another version of agiledart made it."
+        ) from None
+
+
+def without_own_instances(network: NetworkDescription, now: Instances) -> NetworkDescription:
+    """Return the network as if the application did not run: its instances are placed anew, so they must not count twice."""
+    own: dict[NodeId, int] = {}
+    for node in now.values():
+        own[node] = own.get(node, 0) + 1
+
+    def freed(state: HostState) -> HostState:
+        used = dict(state.used)
+        used[SLOTS] = max(0.0, used.get(SLOTS, 0.0) - own.get(state.node, 0))
+        return replace(state, used=used)
+
+    return replace(network, hosts={node: freed(state) for node, state in network.hosts.items()})
+
+
+def _rules_of(plan: StagePlan, network: NetworkDescription) -> RuleOf:
+    def rule_of(instance: tuple[int, int], node: NodeId) -> str:
+        state = network.hosts[node]
+        rule = plan.stages[instance[0]].rules.broken_by(state.name, state.zone, state.offers)
+        return rule or f"{state.name} is drained or leaving"
+
+    return rule_of
+
+
+def stays(stage: Stage) -> str:
+    """Return why a stage never moves while rows flow; empty: it may."""
+    if stage.kind != "operator":
+        return f"it is a {stage.kind}: it stays on the node that has its data"
+    return f"it is pinned to {stage.at} by its topology" if stage.at else ""
+
+
+def _response(
+    record: ApplicationRecord,
+    objective: Objective,
+    plan: StagePlan,
+    measured: MeasuredTopology,
+    network: NetworkDescription,
+    now: Instances,
+    names: Mapping[NodeId, str],
+    evaluation: PlacementExplanation | None,
+    reports: Mapping[tuple[int, int], Mapping[str, Any]],
+    notes: Sequence[str],
+    silent: Sequence[Peer],
+) -> PlacementResponse:
+    latencies = LatencyHistogram()
+    for report in reports.values():
+        statistics = statistics_of(report)
+        if statistics is not None and statistics.latency:
+            latencies.merge(LatencyHistogram.from_plain(statistics.latency))
+    summary = latencies.summary() if latencies.samples else None
+    metrics = {} if evaluation is None else {name: round(value, 6) for name, value in evaluation.metrics.items()}
+    return PlacementResponse(
+        record.name,
+        record.version,
+        record.state,
+        objective.name,
+        None if evaluation is None else round(evaluation.value, 6),
+        metrics,
+        metrics.get("response"),
+        None if summary is None else summary.p50,
+        None if summary is None else summary.p99,
+        [] if evaluation is None else list(evaluation.violations),
+        _stage_rows(plan, measured, now, names),
+        [] if evaluation is None else _unit_rows(plan, record, evaluation, names),
+        [] if evaluation is None else _link_rows(plan, now, names, joined_request(network, [measured.description])),
+        [names[peer.node] for peer in silent],
+        list(notes),
+        network_document(network),
+        topology_document(_with_pins(measured, plan, now, names)),
+    )
+
+
+def _stage_rows(
+    plan: StagePlan, measured: MeasuredTopology, now: Instances, names: Mapping[NodeId, str]
+) -> list[PlacedStageRow]:
+    description = measured.description
+    return [
+        PlacedStageRow(
+            stage.name,
+            stage.kind,
+            [names[now[stage.index, number]] for number in range(stage.parallelism) if (stage.index, number) in now],
+            round(description.stages[stage.index].execution_ms, 6),
+            measured.time_sources[stage.index],
+            round(rates_of(description.loads, description.edges, stage.index), 3),
+            measured.rate_sources[stage.index],
+            rule_texts(stage.rules),
+        )
+        for stage in plan.stages
+    ]
+
+
+def rule_texts(rules: PlacementRules) -> list[str]:
+    """Return rules about a stage's nodes in words."""
+    texts = [f"needs the label {label}" for label in rules.labels]
+    texts += [f"only zone {rules.zone}"] if rules.zone else []
+    texts += [f"only on {', '.join(rules.on)}"] if rules.on else []
+    texts += [f"together with {step}" for step in rules.together_with]
+    return texts + [f"shares no {kind} with {step}" for kind, step in rules.apart_from]
+
+
+def _unit_rows(
+    plan: StagePlan, record: ApplicationRecord, evaluation: PlacementExplanation, names: Mapping[NodeId, str]
+) -> list[PlacedUnitRow]:
+    advice_only = (
+        "" if record.by_epoch else f"it is not saved by epochs, so this is advice only (submit it with {SAVING})"
+    )
+    return [
+        PlacedUnitRow(
+            [_instance_name(plan.stages[stage], index) for stage, index in unit.instances],
+            names[unit.node],
+            advice_only,
+            _alternative_rows(plan, unit, names),
+        )
+        for unit in evaluation.units
+    ]
+
+
+def _instance_name(stage: Stage, index: int) -> str:
+    return stage.name if stage.parallelism == 1 else f"{stage.name}.{index}"
+
+
+def _alternative_rows(plan: StagePlan, unit: MovableUnit, names: Mapping[NodeId, str]) -> list[AlternativeRow]:
+    return [
+        AlternativeRow(names[other.node], round(other.value, 6), round(other.change, 6), list(other.forbidden))
+        for other in unit.alternatives
+    ]
+
+
+def _link_rows(
+    plan: StagePlan, now: Instances, names: Mapping[NodeId, str], request: PlacementRequest
+) -> list[PlacedLinkRow]:
+    assert request.network is not None
+    crossed: dict[tuple[NodeId, NodeId], bool] = {}
+    for edge in plan.edges:
+        for (above, _), a in now.items():
+            for (below, _), b in now.items():
+                if (above, below) == (edge.source, edge.target) and a != b:
+                    crossed[a, b] = True
+    rows = []
+    for a, b in crossed:
+        figures = request.network.link(a, b)
+        rows.append(PlacedLinkRow(names[a], names[b], figures.delay_ms, figures.source.value))
+    return rows
+
+
+def _with_pins(measured: MeasuredTopology, plan: StagePlan, now: Instances, names: Mapping[NodeId, str]) -> Any:
+    """Return the topology with sources, sinks and pinned stages on their nodes, as `agiledart place` must leave them."""
+    on = tuple(
+        (names[now[stage.index, 0]],) if stays(stage) and (stage.index, 0) in now else places
+        for stage, places in zip(plan.stages, measured.description.on, strict=True)
+    )
+    return replace(measured.description, on=on)

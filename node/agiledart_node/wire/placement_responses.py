@@ -1,0 +1,99 @@
+"""Response of `explain placement`."""
+
+from typing import Any
+
+import msgspec
+
+
+class AlternativeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another host of an instance.
+
+    Args:
+        node: its name.
+        value: of the objective with the instance there; change: against now; below 0 is better, of availability above 0.
+        forbidden: rules and capacities that would be broken there; empty: it may run there.
+    """
+
+    node: str
+    value: float
+    change: float
+    forbidden: list[str] = []
+
+
+class PlacedUnitRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Instances that can only move together, most often one.
+
+    Args:
+        instances: `STAGE` or `STAGE.N`.
+        node: where they run now.
+        stays: why they do not move while rows flow; empty: they may.
+        alternatives: the best other hosts, at most 3; empty when they stay.
+    """
+
+    instances: list[str]
+    node: str
+    stays: str = ""
+    alternatives: list[AlternativeRow] = []
+
+
+class PlacedStageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measures of a stage that its placement rests on.
+
+    Args:
+        nodes: of its instances, in their order.
+        ms: time for one row on a core of the reference speed; rows_per_s: rows that leave it (a sink: that enter it).
+        ms_source, rows_source: `measured`, `expected` (`topology.expect`) or `unknown`: the default stands for it.
+        rules: about its nodes, in words.
+    """
+
+    name: str
+    kind: str
+    nodes: list[str]
+    ms: float
+    ms_source: str
+    rows_per_s: float
+    rows_source: str
+    rules: list[str] = []
+
+
+class PlacedLinkRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Delay of a link that rows cross now, one way. `source`: `measured` (half a round trip) or `estimated` (by coordinates)."""
+
+    source_node: str
+    target_node: str
+    delay_ms: float
+    source: str
+
+
+class PlacementResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Response to `explain placement`: the placement now, and what other hosts would change.
+
+    Args:
+        objective: name of the aim; `value`: now; null: an instance runs on a node of which figures are missing.
+        metrics: of the placement now, by name.
+        predicted_ms: response time by delays and times, null as `value`; measured_ms: median at the sinks since the run began,
+            measured_p99_ms: 99 % of the rows were faster; null: rows carry no time of reading.
+        violations: broken rules and capacities, in words.
+        stages, units, links: see their types.
+        silent_nodes: nodes that did not report in time.
+        notes: remarks about figures that are missing.
+        network, topology: the same as documents of `agiledart place`.
+    """
+
+    name: str
+    version: int
+    state: str
+    objective: str
+    value: float | None
+    metrics: dict[str, float]
+    predicted_ms: float | None
+    measured_ms: float | None
+    measured_p99_ms: float | None
+    violations: list[str]
+    stages: list[PlacedStageRow]
+    units: list[PlacedUnitRow]
+    links: list[PlacedLinkRow]
+    silent_nodes: list[str]
+    notes: list[str]
+    network: dict[str, Any]
+    topology: dict[str, Any]
