@@ -253,6 +253,12 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return data_paths_of([stage.kind for stage in self.stages], self.edges, hosts) if self.assignment else []
 
     @property
+    def stage_edges(self) -> list[tuple[str, str]]:
+        """Return the edges of the plan as names of stages; parallel edges of two stages stand once."""
+        named = [(self.stages[source].name, self.stages[target].name) for source, target in self.edges]
+        return list(dict.fromkeys(named))
+
+    @property
     def placement(self) -> dict[str, list[str]]:
         """Stage → names of its nodes in the order of its instances; ids where names collide or are empty."""
         names_by_id = display_names(self.nodes)

@@ -168,6 +168,7 @@ class StatusQueries:
             lost=sum(loss.rows for loss in record.losses),
             losses=[(loss.attempt, loss.source, loss.rows) for loss in record.losses],
             waiting=[] if record.is_final else _waiting(record, row, stages, silent_nodes),
+            edges=record.stage_edges,
         )
         self._context.reply(request, body)
 

@@ -361,6 +361,7 @@ class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
         lost: lower limit of the rows that existed only in the source log of a lost node. `losses`: (attempt, source, rows).
         waiting: causes for which it, or a part of it, waits, the gravest first; empty when nothing waits, or for another
             reason than those that nodes measure.
+        edges: pairs of stage names, in the order of the plan: rows leave the first and enter the second.
     """
 
     run: str
@@ -382,6 +383,7 @@ class StatusResponse(ApplicationRow, frozen=True, kw_only=True):
     lost: int = 0
     losses: list[tuple[int, str, int]] = []
     waiting: list[WaitingRow] = []
+    edges: list[tuple[str, str]] = []
 
 
 class StopResponse(Response, frozen=True):

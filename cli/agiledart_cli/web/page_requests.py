@@ -1,0 +1,105 @@
+"""Requests of the page beside its stream of events: output, samples of rows, explanations, and stop."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agiledart_cli.control_client import ControlClient
+from agiledart_cli.errors import NoAgentError
+from agiledart_cli.failure_costs import with_costs
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_node.wire.commands import (
+    Checkpoints,
+    Command,
+    ExplainRecovery,
+    ExplainScaling,
+    Logs,
+    Stop,
+    Tap,
+)
+
+STOP_SECONDS = 600.0
+"""Longest silence of an agent that drains an application."""
+
+MAX_NAME = 256
+MAX_POSITIONS = 1_024
+
+
+class PageRequests:
+    """Answers the requests of all viewers over one connection, one after the other.
+
+    Args:
+        connect: opens a connection to the agent.
+        may_write: whether the page may change something; else it only reads.
+    """
+
+    def __init__(self, connect: Callable[[], ControlClient], may_write: bool) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._client: ControlClient | None = None
+        self.may_write = may_write
+
+    def read(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Return the answer to a question. Raises an `AgileDartError` with a text for the user."""
+        name = _text(body, "name")
+        match what:
+            case "logs":
+                return self._ask(Logs(name, _positions(body)))
+            case "tap":
+                return self._ask(Tap(name, _text(body, "step"), _positions(body)))
+            case "scaling":
+                return self._ask(ExplainScaling(name))
+            case "recovery":
+                return with_costs(self._ask(ExplainRecovery(name)))
+            case "checkpoints":
+                return self._ask(Checkpoints(name))
+            case _:
+                raise ConfigurationError("The page asked for what this version does not know; reload it.")
+
+    def write(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Carry out a change. Raises an `AgileDartError` with a text for the user."""
+        if not self.may_write:
+            raise OperationFailed("This page only reads. Start it with:  agiledart web --write")
+        if what != "stop":
+            raise ConfigurationError("The page asked for a change that this version does not know; reload it.")
+        command = Stop(_text(body, "name"), now=body.get("now") is True)
+        client = self._connect()  # a connection of its own: draining may take minutes
+        try:
+            return client.ask(command, timeout=STOP_SECONDS)
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _ask(self, command: Command) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            try:
+                return self._client.ask(command)
+            except NoAgentError:
+                self._client.close()
+                self._client = None
+                raise
+
+
+def _text(body: Mapping[str, Any], key: str) -> str:
+    value = body.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+        raise ConfigurationError(f"The page sent no {key}; reload it.")
+    return value
+
+
+def _positions(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return how far the page has read, by node."""
+    after = body.get("after") or {}
+    if not isinstance(after, dict) or len(after) > MAX_POSITIONS:
+        raise ConfigurationError("The page sent positions that are none; reload it.")
+    if not all(isinstance(value, int) and abs(value) < 1 << 63 for value in after.values()):
+        raise ConfigurationError("The page sent positions that are none; reload it.")
+    return {str(key): value for key, value in after.items()}

@@ -1,0 +1,169 @@
+"""`agiledart web` in front of real agents; where there is a Chromium, it shows the page."""
+
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.mesh import Mesh, cli, mesh, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+CODE = """
+from typing import NamedTuple
+
+from agiledart import Sink, Source, Topology
+
+
+class Reading(NamedTuple):
+    at: int
+    text: str
+
+
+def build(readings: Source[Reading], report: Sink[Reading], name: str = "rooms") -> Topology:
+    topology = Topology(name)
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
+    rows.filter(lambda reading: reading.at >= 0, name="kept").sink("report", report)
+    return topology
+"""
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture(scope="module")
+def ring() -> Iterator[Mesh]:
+    with mesh(3) as made:
+        yield made
+
+
+@contextmanager
+def page(ring: Mesh, *words: str) -> Iterator[str]:
+    """Start `agiledart web`; yields the address that it prints."""
+    program = [sys.executable, "-m", "agiledart_cli.main", "web", "--no-open", *words]
+    process = subprocess.Popen(
+        [*program, "--agent", str(ring.agents[0].state_dir)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        assert process.wait(20) == 143
+
+
+def submit(ring: Mesh, folder: Path, name: str) -> None:
+    (folder / "rooms.py").write_text(CODE)
+    (folder / "rows.csv").write_text("".join(f"{number * 10},{HOSTILE}\n" for number in range(12_000)))
+    told = cli(
+        "submit", "rooms.py:build", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a1",
+        "--set", f"report=log:{name}@a2", "--set", f"name={name}", "--agent", str(ring.agents[0].state_dir), cwd=folder,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+
+class Browser:
+    """Requests of a browser without a browser."""
+
+    def __init__(self, address: str) -> None:
+        self._host, token = address.removeprefix("http://").split("/#")
+        status, headers, _ = self.post("/session", {"token": token})
+        assert status == 200
+        self._cookie = headers["Set-Cookie"].partition(";")[0]
+
+    def post(self, path: str, body: Any) -> tuple[int, Any, Any]:
+        connection = http.client.HTTPConnection(self._host, timeout=60)
+        headers = {"Origin": f"http://{self._host}", "Cookie": getattr(self, "_cookie", "")}
+        connection.request("POST", path, json.dumps(body), headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, json.loads(answer.read())
+
+    def events(self, application: str = "") -> Iterator[dict[str, Any]]:
+        connection = http.client.HTTPConnection(self._host, timeout=60)
+        connection.request("GET", f"/events?application={application}", headers={"Cookie": self._cookie})
+        for line in connection.getresponse():
+            if line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
+
+
+def test_rates_and_rows_of_a_running_application_arrive(ring: Mesh, tmp_path: Path) -> None:
+    submit(ring, tmp_path, "measured")
+    with page(ring) as address:
+        browser = Browser(address)
+        for event in browser.events("measured"):
+            steps = {line["step"]: line for line in event["details"].get("measured", {}).get("steps", ())}
+            if steps and (steps["kept"]["out_rate"] or 0) > 0:
+                break
+        assert sorted(row["name"] for row in event["nodes"]) == ["a1", "a2", "a3"]
+        assert event["details"]["measured"]["edges"] == [["readings", "kept"], ["kept", "report"]]
+
+        def rows() -> list[Any]:
+            status, _, told = browser.post("/read/tap", {"name": "measured", "step": "kept", "after": {}})
+            assert status == 200
+            return list(told["rows"])
+
+        assert wait_for(rows, 30, "a sample of rows")[0]["row"]["text"] == HOSTILE
+        assert browser.post("/read/recovery", {"name": "measured"})[0] == 200
+        status, _, told = browser.post("/write/stop", {"name": "measured"})
+        assert (status, "only reads" in told["error"]) == (409, True)
+    with page(ring, "--write") as address:
+        browser = Browser(address)
+        status, _, told = browser.post("/write/stop", {"name": "measured", "now": True})
+        assert (status, told["state"]) == (200, "stopped")
+
+
+def test_a_page_of_an_agent_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    told = cli("web", "--no-open", "--agent", str(tmp_path / "none"))
+    assert told.returncode == 3
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None or find_spec("playwright") is None,
+    reason="no Chromium or Playwright here (Debian: apt install chromium; pip install playwright)",
+)
+def test_chromium_shows_the_mesh_hostile_texts_and_a_killed_node(ring: Mesh, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    submit(ring, tmp_path, "shown")
+    with page(ring) as address, sync_playwright() as drivers:
+        browser = drivers.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        tab = browser.new_page(viewport={"width": 380, "height": 800})
+        complaints: list[str] = []
+        asked: list[str] = []
+        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(address)
+        tab.get_by_role("heading", name="3 nodes").wait_for(timeout=30_000)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 380
+        tab.get_by_role("link", name="Applications").click()
+        tab.get_by_role("region", name="Applications").get_by_role("link", name="shown").click()
+        tab.get_by_role("img", name="Graph of shown").wait_for(timeout=30_000)
+        tab.goto(address.partition("#")[0] + "#/tap/shown/kept")
+        tab.get_by_text(HOSTILE).first.wait_for(timeout=30_000)
+        assert tab.title() == "shown · AgileDart"
+        assert tab.locator("img[src=x]").count() == 0
+        tab.get_by_role("link", name="Mesh").click()
+        ring.agent("a3").kill()
+        tab.get_by_text("gone for").or_(tab.get_by_text("does not answer")).first.wait_for(timeout=60_000)
+        assert complaints == []
+        origin = address.partition("/#")[0]
+        assert all(url.startswith(origin) for url in asked)
+        browser.close()

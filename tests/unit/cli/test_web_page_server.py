@@ -1,0 +1,317 @@
+"""The page's server on a real port, in front of an agent that is a double."""
+
+import gzip
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_cli.web import page_server
+from agiledart_cli.web.mesh_watcher import MeshWatcher
+from agiledart_cli.web.page_requests import PageRequests
+from agiledart_cli.web.page_server import FILES, MAX_BODY, PageServer
+from agiledart_node.wire.commands import Command, ListApplications, Logs, Nodes, Status, Stop
+from tests.unit.connectors.reading import until
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
+
+
+def node(name: str) -> dict[str, Any]:
+    return {
+        "name": name, "node_id": f"{hash(name) & 0xFFFF:032x}", "incarnation": 1, "address": "", "zone": "", "host": "",
+        "is_this_node": name == "a1", "rtt_ms": 1.0, "answers": True, "instances": 1, "capacity": 4, "applications": [],
+    }  # fmt: skip
+
+
+class FakeAgent:
+    """Answers as an agent would; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Command] = []
+        self.nodes = ["a1", "a2"]
+        self.rows_in = 0
+        self.is_away = False
+        self.open_connections = 0
+
+    def connect(self) -> Any:
+        if self.is_away:
+            raise NoAgentError("No agent answers at a1.")
+        self.open_connections += 1
+        return FakeClient(self)
+
+    def ask(self, command: Command) -> Any:
+        if self.is_away:
+            raise NoAgentError("The connection to the agent at a1 was lost.")
+        self.asked.append(command)
+        match command:
+            case Nodes():
+                return {"nodes": [node(name) for name in self.nodes], "known": len(self.nodes)}
+            case ListApplications():
+                return {"applications": [{"name": HOSTILE, "version": 1, "state": "running", "reason": ""}]}
+            case Status():
+                self.rows_in += 10
+                return self.status()
+            case Logs():
+                return {"name": HOSTILE, "state": "running", "lines": [], "after": {"a1": 7}, "silent_nodes": []}
+            case Stop():
+                return {"name": HOSTILE, "version": 1, "state": "stopped", "summary": {}}
+        raise CommandRefusedError("unknown", 1)
+
+    def status(self) -> dict[str, Any]:
+        step = {"rows_in": self.rows_in, "rows_out": self.rows_in}
+        instance = {"index": 0, "node": "a1", "busy_ns": 0, "queued_rows": 0, "steps": {"in": step}}
+        return {
+            "name": HOSTILE, "version": 1, "state": "running", "waiting": [], "silent_nodes": [], "edges": [],
+            "stages": [{"name": "in", "kind": "source", "instances": [instance]}],
+            "summary": {"records_in": self.rows_in, "paced": True, "latency_ms": {"out": {"p50": 1.0, "p99": 2.0}}},
+        }  # fmt: skip
+
+
+class FakeClient:
+    def __init__(self, agent: FakeAgent) -> None:
+        self._agent = agent
+
+    def ask(self, command: Command, **_: Any) -> Any:
+        return self._agent.ask(command)
+
+    def close(self) -> None:
+        self._agent.open_connections -= 1
+
+
+@pytest.fixture
+def agent() -> FakeAgent:
+    return FakeAgent()
+
+
+@pytest.fixture
+def start(agent: FakeAgent) -> Iterator[Callable[..., PageServer]]:
+    started: list[PageServer] = []
+
+    def made(may_write: bool = False) -> PageServer:
+        watcher = MeshWatcher(agent.connect)
+        server = PageServer(0, watcher, PageRequests(agent.connect, may_write), time.monotonic)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        started.append(server)
+        return server
+
+    yield made
+    for server in started:
+        server.shutdown()
+        server.server_close()
+        server.watcher.close()
+
+
+@pytest.fixture
+def server(start: Callable[..., PageServer]) -> PageServer:
+    return start()
+
+
+def ask(
+    server: PageServer, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    port = server.server_address[1]
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    sent = {"Origin": f"http://127.0.0.1:{port}", "Host": f"127.0.0.1:{port}"}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    text = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, path, text, sent)
+    answer = connection.getresponse()
+    return answer.status, answer.headers, answer.read()
+
+
+def session_of(server: PageServer) -> str:
+    token = server.address.partition("#")[2]
+    status, headers, _ = ask(server, "POST", "/session", {"token": token})
+    assert status == 200
+    return headers["Set-Cookie"].partition(";")[0]
+
+
+class Viewer:
+    """A browser that follows the events."""
+
+    def __init__(self, server: PageServer, cookie: str, application: str = "") -> None:
+        port = server.server_address[1]
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        query = f"?application={application}" if application else ""
+        self.socket.sendall(
+            f"GET /events{query} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n".encode()
+        )
+        self._file = self.socket.makefile("rb")
+
+    def event(self) -> dict[str, Any]:
+        for line in self._file:
+            if line.startswith(b"data: "):
+                return dict(json.loads(line.removeprefix(b"data: ")))
+        raise AssertionError("the stream has ended")
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()
+
+
+def test_the_files_of_the_page_load_nothing_from_elsewhere_and_are_small(server: PageServer) -> None:
+    total = 0
+    for path in FILES:
+        status, headers, body = ask(server, "GET", path)
+        assert status == 200
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        text = body.replace(b"http://www.w3.org/", b"")
+        assert b"http://" not in text
+        assert b"https://" not in text
+        total += len(gzip.compress(body))
+    assert total <= 80_000
+    shipped = {entry.name for entry in (files("agiledart_cli.web") / "static").iterdir()}
+    assert shipped == {name for name, _ in FILES.values()}
+
+
+def test_a_request_without_a_session_gets_no_answer_and_asks_no_agent(server: PageServer, agent: FakeAgent) -> None:
+    assert ask(server, "GET", "/events")[0] == 401
+    assert ask(server, "GET", "/events", Cookie="agiledart-1=x")[0] == 401
+    assert ask(server, "POST", "/read/logs", {"name": "app"})[0] == 401
+    assert agent.asked == []
+
+
+def test_the_address_works_once(server: PageServer) -> None:
+    token = server.address.partition("#")[2]
+    assert ask(server, "POST", "/session", {"token": token})[0] == 200
+    status, _, body = ask(server, "POST", "/session", {"token": token})
+    assert status == 403
+    assert b"used already" in body
+
+
+@pytest.mark.parametrize("token", [None, 1, "x", ["x"]])
+def test_a_wrong_token_is_refused(server: PageServer, token: Any) -> None:
+    assert ask(server, "POST", "/session", {"token": token})[0] == 403
+
+
+def test_another_name_of_this_machine_is_refused(server: PageServer) -> None:
+    cookie = session_of(server)
+    for path in ("/", "/events"):
+        assert ask(server, "GET", path, Host="rebound.example", Cookie=cookie)[0] == 421
+
+
+def test_requests_of_other_pages_are_refused(server: PageServer) -> None:
+    cookie = session_of(server)
+    body = {"name": "app"}
+    assert ask(server, "POST", "/read/logs", body, Cookie=cookie)[0] == 200
+    assert ask(server, "POST", "/read/logs", body, Cookie=cookie, Origin="http://evil.example")[0] == 403
+    assert ask(server, "POST", "/read/logs", body, Cookie=cookie, Sec_Fetch_Site="cross-site")[0] == 403
+    assert ask(server, "GET", "/events", Cookie=cookie, Sec_Fetch_Site="cross-site")[0] == 401
+
+
+def test_a_viewer_sees_nodes_applications_and_rates(server: PageServer, agent: FakeAgent) -> None:
+    viewer = Viewer(server, session_of(server), "app")
+    first = viewer.event()
+    assert [row["name"] for row in first["nodes"]] == ["a1", "a2"]
+    assert first["applications"][0]["name"] == HOSTILE
+    assert (first["may_write"], first["away_s"]) == (False, None)
+    second = viewer.event()
+    assert second["applications"][0]["figures"]["in_rate"] > 0
+    viewer.close()
+
+
+def test_a_node_that_has_gone_is_shown_as_gone(server: PageServer, agent: FakeAgent) -> None:
+    viewer = Viewer(server, session_of(server))
+    viewer.event()
+    agent.nodes.remove("a2")
+    while (event := viewer.event())["nodes"][-1]["gone_s"] is None:
+        pass
+    assert [(row["name"], row["gone_s"] is None) for row in event["nodes"]] == [("a1", True), ("a2", False)]
+    viewer.close()
+
+
+def test_the_page_reports_an_agent_that_is_away_and_its_return(server: PageServer, agent: FakeAgent) -> None:
+    viewer = Viewer(server, session_of(server))
+    assert viewer.event()["away_s"] is None
+    agent.is_away = True
+    while (event := viewer.event())["away_s"] is None:
+        pass
+    assert "lost" in event["reason"] or "No agent" in event["reason"]
+    agent.is_away = False
+    while viewer.event()["away_s"] is not None:
+        pass
+    viewer.close()
+
+
+def test_without_viewers_nothing_is_asked(server: PageServer, agent: FakeAgent) -> None:
+    viewer = Viewer(server, session_of(server))
+    viewer.event()
+    viewer.close()
+    until(lambda: not server.watcher.is_sampling)
+    until(lambda: agent.open_connections == 0)
+    asked = len(agent.asked)
+    assert not server.watcher.is_sampling
+    assert len(agent.asked) == asked
+
+
+def test_a_page_that_only_reads_stops_nothing(server: PageServer, agent: FakeAgent) -> None:
+    status, _, body = ask(server, "POST", "/write/stop", {"name": "app"}, Cookie=session_of(server))
+    assert (status, b"only reads" in body) == (409, True)
+    assert not any(isinstance(command, Stop) for command in agent.asked)
+
+
+def test_a_page_that_may_write_stops_an_application(start: Callable[..., PageServer], agent: FakeAgent) -> None:
+    server = start(may_write=True)
+    assert ask(server, "POST", "/write/stop", {"name": "app", "now": True}, Cookie=session_of(server))[0] == 200
+    assert agent.asked == [Stop("app", now=True)]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"[", 400),
+        (b"[1]", 400),
+        (b"[" * 60_000, 400),
+        ({"name": 1}, 409),
+        ({"name": "x" * 257}, 409),
+        ({"name": "app", "after": [1]}, 409),
+        ({"name": "app", "after": {"a1": "x"}}, 409),
+        ({"name": "app", "after": {"a1": 1 << 63}}, 409),
+    ],
+)
+def test_a_malformed_request_gets_one_sentence(server: PageServer, body: Any, status: int) -> None:
+    answered, _, text = ask(server, "POST", "/read/logs", body, Cookie=session_of(server))
+    assert answered == status
+    assert "error" in json.loads(text)
+
+
+def test_a_large_request_is_refused_unread(server: PageServer) -> None:
+    headers = {"Cookie": session_of(server), "Content_Length": str(MAX_BODY + 1)}
+    assert ask(server, "POST", "/read/logs", None, **headers)[0] == 413
+
+
+def test_idle_connections_are_bounded(server: PageServer) -> None:
+    port = server.server_address[1]
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(page_server.MAX_CONNECTIONS + 40)]
+    until(lambda: server.refused >= 40)
+    assert threading.active_count() <= page_server.MAX_CONNECTIONS + 16
+    for connection in idle:
+        connection.close()
+    until(lambda: _answers(server))
+
+
+def _answers(server: PageServer) -> bool:
+    try:
+        return ask(server, "GET", "/")[0] == 200
+    except OSError:
+        return False
+    except http.client.HTTPException:
+        return False
+
+
+def test_viewers_are_bounded(server: PageServer) -> None:
+    cookie = session_of(server)
+    viewers = [Viewer(server, cookie) for _ in range(page_server.MAX_VIEWERS)]
+    for viewer in viewers:
+        viewer.event()
+    assert ask(server, "GET", "/events", Cookie=cookie)[0] == 503
+    for viewer in viewers:
+        viewer.close()
