@@ -185,6 +185,7 @@ def log(
     max_bytes: str | None = None,
     max_age: str | None = None,
     segment_bytes: str | None = None,
+    columns: str | None = None,
     key: str | None = None,
     rejected: str | None = None,
     dead_letters: str | None = None,
@@ -198,6 +199,8 @@ def log(
         max_bytes: size above which the oldest rows are removed, like `64MiB` (default 1GiB).
         max_age: age above which rows are removed, like `12h` (default 7d).
         segment_bytes: size of one file; rows are removed file by file (default 16MiB, at most a quarter of a partition's share).
+        columns: `auto` (default): where pyarrow is installed, full files are rewritten by columns in the background, which readers
+            such as Spark read at a third of the cost; `never`.
         key: a field: rows with equal values go to one partition, in order. Without it batches alternate between partitions.
         rejected, dead_letters: as for `csv`.
         at: node that stores the log.
@@ -209,6 +212,7 @@ def log(
         max_bytes=max_bytes,
         max_age=max_age,
         segment_bytes=segment_bytes,
+        columns=columns,
         key=key,
         rejected=rejected,
         dead_letters=dead_letters,

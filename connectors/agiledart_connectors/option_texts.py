@@ -79,6 +79,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "roll_age": "begin a new file at this age, like `1h`",
     "roll_bytes": "begin a new file at this size, like `64MiB`",
     "sasl": "authentication: `plain` (default), `scram-sha-256` or `scram-sha-512`",
+    "columns": "`auto` (default): full files are rewritten by columns in the background, where pyarrow is installed; `never`",
     "segment_bytes": "size of one file; rows are removed file by file; default `16MiB`",
     "session": "name under which the broker keeps messages while the source is away (QoS 1 and 2); default: one of the"
     " application's own; `none`: no session",

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import (
+    FRAME_HEADER,
+    LIMIT_BY_KIND,
     FrameKind,
-    FrameReader,
     Hello,
     decode_close_reason,
     decode_hello,
@@ -30,20 +31,24 @@ from agiledart_kernel.frames import (
 )
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from agiledart_kernel.node_id import NodeId
+from agiledart_sink_log.column_index import ZoneCondition
 from agiledart_sink_log.protocol import (
     ELSEWHERE,
     NOT_ALLOWED,
     OVERLOADED,
+    ROWS,
     UNAVAILABLE,
     Ends,
     EndsReply,
     Fetch,
     Fetched,
+    FetchedParts,
     Locate,
     Located,
     LogAnswer,
     LogRefused,
     LogRequest,
+    StoredPart,
 )
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.connecting import parse_address
@@ -65,6 +70,8 @@ N = TypeVar("N", bound=Numbered)
 CONNECT_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 2.0
+CONTEXT_SECONDS = 600.0
+"""Time after which new connections get a new certificate; one is valid for longer."""
 
 _ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
 _REQUESTS: Codec[LogRequest] = Codec(LogRequest)
@@ -109,6 +116,34 @@ class SinkLogError(OperationFailed):
 NO_AGENT = "no agent"
 
 
+@dataclass(frozen=True)
+class ReceivedBatch:
+    """Stored batch as received.
+
+    Attributes:
+        form: `ROWS`, `BY_COLUMNS` or `LEFT_OUT`.
+        parts: the rows' MessagePack array, or the requested columns; empty for a column that the batch lacks.
+        at_ms: wall time of storing, milliseconds since 1970.
+        stored_bytes: size of the whole batch on the agent's disk.
+    """
+
+    offset: int
+    rows: int
+    form: int
+    parts: tuple[memoryview, ...]
+    at_ms: int = 0
+    stored_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ReceivedRows:
+    """Answer to `SinkLogClient.fetch_parts`, as `Fetched`."""
+
+    batches: tuple[ReceivedBatch, ...]
+    next_offset: int
+    end: int
+
+
 class ConnectionGone(Exception):
     """The connection is lost or was never usable; a retry may help."""
 
@@ -126,7 +161,8 @@ class AgentConnection:
     ) -> None:
         self._service = service
         host, port = parse_address(address)
-        self._frames = FrameReader(MAX_HELLO_BYTES)
+        self._limit = MAX_HELLO_BYTES
+        self._header = bytearray(FRAME_HEADER.size)
         try:
             raw = socket.create_connection((host, port), CONNECT_SECONDS)
         except OSError as error:
@@ -153,7 +189,7 @@ class AgentConnection:
         if kind != FrameKind.HELLO:
             raise ConnectionGone(f"{address}: no HELLO")
         try:
-            theirs = decode_hello(body)
+            theirs = decode_hello(bytes(body))
             negotiate(mine, theirs)
             verifier = LocalPeerVerifier(identity.network, time.time)
             certificate = self._socket.getpeercert(binary_form=True) or b""
@@ -165,30 +201,35 @@ class AgentConnection:
         if expect is not None and peer.node_id != expect:
             raise ConnectionGone(f"{address}: another node answers there")
         self.node_id = peer.node_id
-        self._frames.limit = MAX_FRAME_BYTES
+        self._limit = MAX_FRAME_BYTES
 
-    def _next(self, deadline: float) -> tuple[int, bytes]:
+    def _next(self, deadline: float) -> tuple[int, bytearray]:
         """Return the next frame. Raises `ConnectionGone`, or `SinkLogError` when the agent refuses the identity."""
-        while True:
-            try:
-                frame_read = self._frames.next()
-            except RemoteProtocolError as error:
-                raise ConnectionGone(str(error)) from None
-            if frame_read is not None:
-                if frame_read[0] == FrameKind.CLOSE:
-                    raise self._refusal_error(decode_close_reason(frame_read[1]))
-                return frame_read
+        self._receive(memoryview(self._header), deadline)
+        length, kind = FRAME_HEADER.unpack(self._header)
+        if kind >= len(LIMIT_BY_KIND) or length > min(self._limit, LIMIT_BY_KIND[kind]):
+            raise ConnectionGone(f"it sent a frame of kind {kind} with {length} bytes")
+        body = bytearray(length)
+        self._receive(memoryview(body), deadline)
+        if kind == FrameKind.CLOSE:
+            raise self._refusal_error(decode_close_reason(bytes(body)))
+        return kind, body
+
+    def _receive(self, view: memoryview, deadline: float) -> None:
+        """Fill a buffer from the socket, each byte copied once. Raises `ConnectionGone`."""
+        at, size = 0, len(view)
+        while at < size:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionGone("it did not answer in time")
-            self._socket.settimeout(left)
             try:
-                data = self._socket.recv(1 << 18)
+                self._socket.settimeout(left)
+                count = self._socket.recv_into(view[at:])
             except OSError as error:
                 raise ConnectionGone(error.strerror or str(error) or type(error).__name__) from None
-            if not data:
+            if not count:
                 raise ConnectionGone("it hung up")
-            self._frames.feed(data)
+            at += count
 
     @staticmethod
     def _refusal_error(reason: str) -> Exception:
@@ -200,9 +241,12 @@ class AgentConnection:
             NOT_ALLOWED,
         )
 
-    def ask(self, request: LogRequest, timeout: float) -> LogAnswer:
-        """Send a request and return its answer. Raises `ConnectionGone`."""
-        return self.exchange(request.request, _REQUESTS.encode(request), _ANSWERS, timeout)
+    def ask(self, request: LogRequest, timeout: float) -> "tuple[LogAnswer, list[ReceivedBatch]]":
+        """Send a request and return its answer, with the batches that follow a `FetchedParts`. Raises `ConnectionGone`."""
+        deadline = time.monotonic() + timeout
+        answer = self.exchange(request.request, _REQUESTS.encode(request), _ANSWERS, timeout)
+        parts = answer.parts if isinstance(answer, FetchedParts) else ()
+        return answer, [self._batch(part, deadline) for part in parts]
 
     def exchange(self, number: int, body: bytes, answers: Codec[N], timeout: float) -> N:
         """Send the body of a request and return the answer with its number. Raises `ConnectionGone`."""
@@ -222,6 +266,17 @@ class AgentConnection:
                 raise ConnectionGone(str(error)) from None
             if answer.request == number:
                 return answer
+
+    def _batch(self, part: StoredPart, deadline: float) -> "ReceivedBatch":
+        """Return the batch of a part, whose frame is the next one. Raises `ConnectionGone`."""
+        kind, body = self._next(deadline) if any(part.sizes) else (int(FrameKind.DATA), bytearray())
+        if kind != FrameKind.DATA or len(body) != sum(part.sizes):
+            raise ConnectionGone(f"it sent a frame of kind {kind} with {len(body)} bytes in place of rows")
+        view, at, cut = memoryview(body), 0, []
+        for size in part.sizes:
+            cut.append(view[at : at + size])
+            at += size
+        return ReceivedBatch(part.offset, part.rows, part.form, tuple(cut), part.at_ms, part.stored_bytes)
 
     def close(self) -> None:
         self._socket.close()
@@ -247,6 +302,7 @@ class SinkLogClient:
     _located: dict[str, Located] = field(default_factory=dict, init=False, repr=False)
     _connections: dict[str, AgentConnection] = field(default_factory=dict, init=False, repr=False)
     _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
+    _context_until: float = field(default=0.0, init=False, repr=False)
 
     def __enter__(self) -> "SinkLogClient":
         return self
@@ -276,7 +332,7 @@ class SinkLogClient:
         def make(number: int) -> LogRequest:
             return Ends(number, sink, wait_ms, dict(after or {}), uncommitted)
 
-        answer = self._at_log_node(sink, make, wait_ms)
+        answer, _ = self._at_log_node(sink, make, wait_ms)
         assert isinstance(answer, EndsReply)
         return answer
 
@@ -296,9 +352,45 @@ class SinkLogClient:
         def make(number: int) -> LogRequest:
             return Fetch(number, sink, partition, offset, max_rows, max_bytes, wait_ms, uncommitted)
 
-        answer = self._at_log_node(sink, make, wait_ms)
+        answer, _ = self._at_log_node(sink, make, wait_ms)
         assert isinstance(answer, Fetched)
         return answer
+
+    def fetch_parts(
+        self,
+        sink: str,
+        partition: int,
+        offset: int,
+        columns: Sequence[int],
+        where: Sequence[ZoneCondition] = (),
+        *,
+        max_rows: int = 100_000,
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+        uncommitted: bool = False,
+    ) -> ReceivedRows:
+        """Return stored batches as `fetch`, by columns where they are stored so.
+
+        Args:
+            columns: numbers of the columns to read; one more than the last field is the time of storing.
+            where: conditions; batches of which no row can match come as `LEFT_OUT`. Agents of earlier releases ignore both.
+        """
+
+        def make(number: int) -> LogRequest:
+            return Fetch(
+                number, sink, partition, offset, max_rows, max_bytes, wait_ms, uncommitted, tuple(columns), tuple(where)
+            )
+
+        answer, batches = self._at_log_node(sink, make, wait_ms)
+        if isinstance(answer, Fetched):
+            batches = [
+                ReceivedBatch(
+                    stored.offset, stored.rows, ROWS, (memoryview(stored.body),), stored.at_ms, len(stored.body)
+                )
+                for stored in answer.batches
+            ]
+        assert isinstance(answer, Fetched | FetchedParts)
+        return ReceivedRows(tuple(batches), answer.next_offset, answer.end)
 
     # ---- connections
 
@@ -306,7 +398,7 @@ class SinkLogClient:
         reasons = []
         for address in self.bootstrap:
             try:
-                answer = self._ask(address, None, Locate(self._next_number(), sink), self.answer_seconds)
+                answer, _ = self._ask(address, None, Locate(self._next_number(), sink), self.answer_seconds)
             except ConnectionGone as gone:
                 reasons.append(str(gone))
                 continue
@@ -316,11 +408,13 @@ class SinkLogClient:
             raise _refusal(answer)
         raise ConnectionGone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
 
-    def _at_log_node(self, sink: str, make: Callable[[int], LogRequest], wait_ms: int) -> LogAnswer:
-        def ask() -> LogAnswer:
+    def _at_log_node(
+        self, sink: str, make: Callable[[int], LogRequest], wait_ms: int
+    ) -> tuple[LogAnswer, list[ReceivedBatch]]:
+        def ask() -> tuple[LogAnswer, list[ReceivedBatch]]:
             where = self._located.get(sink) or self._locate_once(sink)
             try:
-                answer = self._ask(
+                answer, batches = self._ask(
                     where.address, where.node_id, make(self._next_number()), self.answer_seconds + wait_ms / 1000
                 )
             except ConnectionGone:
@@ -330,7 +424,7 @@ class SinkLogClient:
                 if answer.reason == ELSEWHERE:
                     self._located.pop(sink, None)
                 raise _refusal(answer)
-            return answer
+            return answer, batches
 
         return self._retry_until_timeout(ask, f"the agent that has the log {sink} is unreachable")
 
@@ -352,20 +446,29 @@ class SinkLogClient:
             time.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def _ask(self, address: str, expect: NodeId | None, request: LogRequest, timeout: float) -> LogAnswer:
+    def _ask(
+        self, address: str, expect: NodeId | None, request: LogRequest, timeout: float
+    ) -> tuple[LogAnswer, list[ReceivedBatch]]:
         connection = self._connections.get(address)
-        if connection is not None and expect is not None and connection.node_id != expect:
-            self._hang_up(address)
-            connection = None
-        if connection is None:
+        if connection is not None and (expect is None or connection.node_id == expect):
             try:
-                connection = AgentConnection(address, self.identity, self._tls(), expect)
-            except ValueError as error:
-                raise SinkLogError(f"{error}; it should look like 192.168.1.20:9464.", NO_AGENT) from None
-            self._connections[address] = connection
+                return self._asked(address, connection, request, timeout)
+            except ConnectionGone:  # the agent has closed it since: it restarted, or other readers needed the place
+                pass
+        self._hang_up(address)
+        try:
+            connection = AgentConnection(address, self.identity, self._tls(), expect)
+        except ValueError as error:
+            raise SinkLogError(f"{error}; it should look like 192.168.1.20:9464.", NO_AGENT) from None
+        self._connections[address] = connection
+        return self._asked(address, connection, request, timeout)
+
+    def _asked(
+        self, address: str, connection: AgentConnection, request: LogRequest, timeout: float
+    ) -> tuple[LogAnswer, list[ReceivedBatch]]:
         try:
             return connection.ask(request, timeout)
-        except (ConnectionGone, SinkLogError):
+        except BaseException:  # whatever interrupts an answer: the rest of it would be taken for the next one
             self._hang_up(address)
             raise
 
@@ -374,7 +477,8 @@ class SinkLogClient:
             connection.close()
 
     def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
+        if self._context is None or time.monotonic() > self._context_until:
+            self._context_until = time.monotonic() + CONTEXT_SECONDS
             key = ed25519.Ed25519PrivateKey.from_private_bytes(self.identity.seed)
             self._context = client_context(make_credentials(key, self.identity.network, int(time.time())))
         return self._context

@@ -45,6 +45,11 @@ _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 MAX_REASON_LENGTH = 400
 """Greatest length of the reason why a run has ended, characters."""
 
+AUTO = "auto"
+"""Full segments are rewritten as columns where pyarrow is installed and the types allow it."""
+
+NEVER = "never"
+
 
 class Description(msgspec.Struct, frozen=True):
     """Content of `log.json`.
@@ -58,6 +63,7 @@ class Description(msgspec.Struct, frozen=True):
         max_bytes, max_age_ms: limits of retention, from the last writer.
         owner: key of the owner in hex, who submitted the application that created it. Empty: it is older than owners.
         ended: reason of the end of the run that wrote it last; empty: it has finished, or is running.
+        columns: `AUTO` or `NEVER`; empty: it was written before logs had columns, and stays as it is.
     """
 
     format: int
@@ -74,6 +80,7 @@ class Description(msgspec.Struct, frozen=True):
     max_age_ms: _Natural
     owner: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
     ended: Annotated[str, msgspec.Meta(max_length=MAX_REASON_LENGTH)] = ""
+    columns: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
     @property
     def schema_id(self) -> int:

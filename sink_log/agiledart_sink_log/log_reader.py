@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from agiledart_kernel.errors import OperationFailed
+from agiledart_sink_log.column_index import ZoneCondition, may_match
 from agiledart_sink_log.entries import (
+    COLUMNS,
     COMMIT,
+    HAS_ROWS,
     HEADER_BYTES,
-    RECORD,
     SEGMENT_HEADER_BYTES,
     Damage,
     EntryHeader,
@@ -33,10 +35,11 @@ from agiledart_sink_log.layout import (
     segments_of,
 )
 from agiledart_sink_log.plain_files import open_plain
-from agiledart_sink_log.protocol import PartitionEnds, StoredBatch
+from agiledart_sink_log.protocol import BY_COLUMNS, LEFT_OUT, ROWS, PartitionEnds
 
 INDEX_STEP_BYTES: Final = 64 << 10
 MAX_INDEXED_SEGMENTS: Final = 256
+MAX_ANSWER_BATCHES: Final = 8_192
 
 
 class TrimmedError(OperationFailed):
@@ -63,12 +66,63 @@ class DamagedError(OperationFailed):
         self.next_good = next_good
 
 
+@dataclass(frozen=True)
+class ReadSelection:
+    """Selection of a reader that knows columns.
+
+    Attributes:
+        columns: numbers of the columns to read; None: all.
+        where: conditions; batches without a matching row are left out.
+    """
+
+    columns: tuple[int, ...] | None = None
+    where: tuple[ZoneCondition, ...] = ()
+
+
+ALL: Final = ReadSelection()
+
+
+@dataclass
+class ReadBatch:
+    """Stored batch as read.
+
+    Attributes:
+        form: `ROWS`, `BY_COLUMNS` or `LEFT_OUT`.
+        parts: the MessagePack array of the rows, or the selected columns; nothing of a batch that was left out.
+        left_out: bytes of it that were not read.
+        stored: number of stored batches; several only that were left out.
+    """
+
+    offset: int
+    rows: int
+    form: int
+    parts: list[bytes]
+    at_ms: int = 0
+    left_out: int = 0
+    stored: int = 1
+
+    @property
+    def body(self) -> bytes:
+        """Return the rows as stored."""
+        return self.parts[0]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that were read."""
+        return sum(map(len, self.parts))
+
+
 @dataclass
 class _Index:
-    """Positions of entries by offset: parallel lists, ascending."""
+    """Positions of entries by offset: parallel lists, ascending.
+
+    Attributes:
+        file: inode of the segment; a rewritten one is another file, with other positions.
+    """
 
     offsets: list[int]
     positions: list[int]
+    file: int = 0
 
     def note(self, offset: int, position: int) -> None:
         if position - self.positions[-1] >= INDEX_STEP_BYTES and offset > self.offsets[-1]:
@@ -87,21 +141,51 @@ class _Answer:
     offset: int
     max_rows: int
     max_bytes: int
-    batches: list[StoredBatch] = field(default_factory=list)
+    selection: ReadSelection = ALL
+    batches: list[ReadBatch] = field(default_factory=list)
     rows: int = 0
     size: int = 0
     is_full: bool = False
 
-    def take(self, batch: StoredBatch, cursor: int) -> bool:
-        """Add a batch within the limits; the first batch is always added."""
-        if self.batches and self.size + len(batch.body) > self.max_bytes:
+    def take(self, scan: SegmentScan, entry: EntryHeader, cursor: int) -> bool:
+        """Add a batch within the limits; the first batch is always added. Raises `Damage`."""
+        batch = self._read(scan, entry)
+        if batch is None:
             self.is_full = True
             return False
-        self.batches.append(batch)
-        self.rows += batch.offset + batch.rows - max(batch.offset, cursor)
-        self.size += len(batch.body)
-        self.is_full = self.rows >= self.max_rows or self.size >= self.max_bytes
+        last = self.batches[-1] if self.batches else None
+        if batch.form == LEFT_OUT and last is not None and last.form == LEFT_OUT:
+            last.rows += batch.rows
+            last.left_out += batch.left_out
+            last.stored += 1
+        else:
+            self.batches.append(batch)
+        self.rows += entry.end - max(entry.offset, cursor)
+        self.size += batch.size
+        self.is_full = (
+            self.rows >= self.max_rows or self.size >= self.max_bytes or len(self.batches) >= MAX_ANSWER_BATCHES
+        )
         return True
+
+    def _read(self, scan: SegmentScan, entry: EntryHeader) -> ReadBatch | None:
+        """Return a stored batch; None when it does not fit any more."""
+        if entry.kind != COLUMNS:
+            if self._is_beyond(entry.length):
+                return None
+            return ReadBatch(entry.offset, entry.rows, ROWS, [scan.body(entry)], entry.at_ms)
+        index = scan.index(entry)
+        if not may_match(index, entry.rows, self.selection.where):
+            return ReadBatch(entry.offset, entry.rows, LEFT_OUT, [], entry.at_ms, entry.length)
+        chosen = self.selection.columns
+        numbers = range(len(index)) if chosen is None else chosen
+        size = sum(index[number].length for number in set(numbers) if number < len(index))
+        if self._is_beyond(size):
+            return None
+        columns = scan.columns(entry, index, numbers)
+        return ReadBatch(entry.offset, entry.rows, BY_COLUMNS, columns, entry.at_ms, entry.length - size)
+
+    def _is_beyond(self, size: int) -> bool:
+        return bool(self.size) and self.size + size > self.max_bytes
 
 
 class LogReader:
@@ -165,13 +249,13 @@ class LogReader:
         """
         committed: int | None = None
         latest, start = segment.base, SEGMENT_HEADER_BYTES
-        if known is not None:
-            latest, start = self._index(partition, segment).before(known)
         try:
             descriptor = open_plain(segment.path, os.O_RDONLY)
         except OSError:
             return committed, latest
         try:
+            if known is not None:
+                latest, start = self._index(partition, segment, descriptor).before(known)
             scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition))
             while (entry := scan.next()) is not None:
                 latest = max(latest, entry.end)
@@ -186,20 +270,27 @@ class LogReader:
     def _seed(self, partition: int) -> int:
         return seed_of(self.description.log_id, partition)
 
-    def _index(self, partition: int, segment: Segment) -> _Index:
-        key = (partition, segment.base)
+    def _index(self, partition: int, segment: Segment, descriptor: int) -> _Index:
+        key, file = (partition, segment.base), os.fstat(descriptor).st_ino
         index = self._indexes.get(key)
-        if index is None:
-            index = self._indexes[key] = _Index([segment.base], [SEGMENT_HEADER_BYTES])
+        if index is None or index.file != file:
+            index = self._indexes[key] = _Index([segment.base], [SEGMENT_HEADER_BYTES], file)
             while len(self._indexes) > MAX_INDEXED_SEGMENTS:
                 self._indexes.popitem(last=False)
         self._indexes.move_to_end(key)
         return index
 
     def fetch(
-        self, partition: int, offset: int, max_rows: int, max_bytes: int, *, uncommitted: bool = False
-    ) -> tuple[list[StoredBatch], int, int]:
-        """Return batches from `offset` on, the next offset, and the end; None when there is no row yet.
+        self,
+        partition: int,
+        offset: int,
+        max_rows: int,
+        max_bytes: int,
+        *,
+        uncommitted: bool = False,
+        selection: ReadSelection = ALL,
+    ) -> tuple[list[ReadBatch], int, int]:
+        """Return batches from `offset` on, the next offset, and the end; no batch when there is no row yet.
 
         Raises:
             TrimmedError, DamagedError: at the offset itself; later faults appear in the next fetch.
@@ -209,7 +300,7 @@ class LogReader:
         name = self.description.name
         if offset >= end:
             return [], offset, end
-        answer = _Answer(offset, max_rows, max_bytes)
+        answer = _Answer(offset, max_rows, max_bytes, selection)
         segments = segments_of(partition_directory(self.directory, partition))
         if not segments and offset >= ends.first:
             raise DamagedError(name, partition, offset, end)  # not trimmed: the files were removed
@@ -241,14 +332,14 @@ class LogReader:
         self, partition: int, segment: Segment, cursor: int, until: int, committed: int, answer: _Answer
     ) -> int:
         """Collect batches of one segment up to `until`; return the offset after the last. Raises `Damage`, FileNotFoundError."""
-        index = self._index(partition, segment)
         descriptor = open_plain(segment.path, os.O_RDONLY)
         try:
-            check_segment_header(
+            index = self._index(partition, segment, descriptor)
+            version = check_segment_header(
                 os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), self.description.log_id, partition, segment.base
             )
             expected, start = index.before(cursor)
-            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition))
+            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition), version)
             while expected < until and not answer.is_full:
                 at = scan.position
                 try:
@@ -263,8 +354,8 @@ class LogReader:
                 if expected <= committed:
                     index.note(expected, at)
                 expected = max(expected, entry.end)
-                if entry.kind == RECORD and entry.end > cursor:
-                    if not answer.take(StoredBatch(entry.offset, entry.rows, scan.body(entry), entry.at_ms), cursor):
+                if entry.kind in HAS_ROWS and entry.end > cursor:
+                    if not answer.take(scan, entry, cursor):
                         break
                     cursor = entry.end
         finally:
@@ -286,7 +377,7 @@ def _expected(scan: SegmentScan, offset: int) -> EntryHeader:
 def _resynchronised(descriptor: int, position: int, cursor: int, seed: int) -> tuple[int, int] | None:
     """Return (offset, position) of the valid record after a damaged place that has the row `cursor`."""
     for place, entry in entries_after(descriptor, position, seed):
-        if place > position and entry.kind == RECORD and entry.offset <= cursor < entry.end:
+        if place > position and entry.kind in HAS_ROWS and entry.offset <= cursor < entry.end:
             return entry.offset, place
     return None
 
@@ -305,7 +396,7 @@ def _next_good(segment: Segment, position: int, after: int, until: int, seed: in
     try:
         size = os.fstat(descriptor).st_size
         for place, entry in entries_after(descriptor, position, seed):
-            if entry.kind == RECORD and after < entry.offset < until and place + HEADER_BYTES + entry.length <= size:
+            if entry.kind in HAS_ROWS and after < entry.offset < until and place + HEADER_BYTES + entry.length <= size:
                 return entry.offset
     finally:
         os.close(descriptor)

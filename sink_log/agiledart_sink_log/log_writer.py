@@ -13,6 +13,7 @@ import msgspec
 
 from agiledart_kernel.errors import BusyError, OperationFailed
 from agiledart_sink_log.layout import (
+    AUTO,
     Description,
     lock,
     log_directory,
@@ -35,12 +36,17 @@ SEGMENTS_IN_BOUND: Final = 4
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Options of a log; 0 stands for the default (`partitions`: the present number, or 1)."""
+    """Options of a log; 0 stands for the default (`partitions`: the present number, or 1).
+
+    Attributes:
+        columns: `AUTO` or `NEVER`: whether full segments are rewritten as columns; empty: as before, `AUTO` for a new log.
+    """
 
     partitions: int = 0
     max_bytes: int = 0
     max_age_ms: int = 0
     segment_bytes: int = 0
+    columns: str = ""
 
 
 class LogBusyError(BusyError):
@@ -131,7 +137,7 @@ class LogWriter:
         if there is None:
             description = Description(
                 1, log_id or secrets.token_hex(8), name, application, version, schema, fields,
-                options.partitions or 1, now_ms, now_ms, max_bytes, max_age_ms, owner,
+                options.partitions or 1, now_ms, now_ms, max_bytes, max_age_ms, owner, columns=options.columns or AUTO,
             )  # fmt: skip
         else:
             if log_id not in ("", there.log_id):
@@ -152,6 +158,7 @@ class LogWriter:
             description = msgspec.structs.replace(
                 there, application=application, version=version, opened_ms=max(now_ms, there.opened_ms + 1),
                 max_bytes=max_bytes, max_age_ms=max_age_ms, owner=there.owner or owner, ended=ended,
+                columns=options.columns or there.columns or AUTO,
             )  # fmt: skip
         if not 1 <= description.partitions <= MAX_PARTITIONS:
             raise OperationFailed(f"a log has 1 to {MAX_PARTITIONS} partitions, not {description.partitions}")

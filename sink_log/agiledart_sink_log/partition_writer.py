@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from agiledart_sink_log.layout import (
     Segment,
     committed_bytes,
     pinned,
+    read_committed,
     segment_path,
     segments_of,
     sync_directory,
@@ -124,6 +126,7 @@ class PartitionWriter:
         self._end = self._committed = found.end
         for segment in found.gone:
             segment.path.unlink(missing_ok=True)
+        self._remove_trimmed()
         self._committed_file = open_plain(self._directory / "committed", os.O_RDWR | os.O_CREAT)
         self._segments = segments_of(self._directory)
         self._sizes = {segment.base: os.lstat(segment.path).st_size for segment in self._segments}
@@ -140,6 +143,13 @@ class PartitionWriter:
             self._begin_segment()
         self._write_committed()
         self._trim()
+
+    def _remove_trimmed(self) -> None:
+        """Remove segments before the first retained offset: their writer was killed before their files went."""
+        recorded, segments = read_committed(self._directory), segments_of(self._directory)
+        for segment, following in pairwise(segments):
+            if recorded is not None and following.base <= recorded[0]:
+                segment.path.unlink(missing_ok=True)
 
     def _begin_segment(self) -> None:
         base = self._end
@@ -251,6 +261,12 @@ class PartitionWriter:
     def _trim(self) -> None:
         """Remove the oldest segments until size and age are within the limits."""
         limit_ms = self._now_ms() - self._max_age_ms
+        if self.bytes_kept > self._max_bytes:  # rewritten segments are smaller
+            self._sizes |= {
+                segment.base: os.lstat(segment.path).st_size
+                for segment in self._segments
+                if segment.base in self._sizes
+            }
         while len(self._segments) > 1 and self._segments[1].base <= self._committed:
             oldest = self._segments[0]
             too_old = self._max_age_ms and os.lstat(oldest.path).st_mtime_ns // 1_000_000 < limit_ms

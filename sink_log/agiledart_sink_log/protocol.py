@@ -12,6 +12,7 @@ import msgspec
 from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
+from agiledart_sink_log.column_index import MAX_COLUMNS, MAX_CONDITIONS, ZoneCondition
 
 MAX_SINK_NAME: Final = 64
 MAX_LOG_NAME: Final = 80
@@ -45,6 +46,12 @@ REFUSAL_REASONS: Final = (UNKNOWN_SINK, TRIMMED, NOT_ALLOWED, OVERLOADED, DAMAGE
 wrong, or a power cut took them; `elsewhere`: another node has the log now, locate it again; `unavailable`: the ring did not
 answer, try again."""
 
+ROWS: Final = 0
+BY_COLUMNS: Final = 1
+LEFT_OUT: Final = 2
+"""Forms of a `StoredPart`."""
+
+_Column = Annotated[int, msgspec.Meta(ge=0, lt=MAX_COLUMNS)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOG_NAME)]
 
 
@@ -125,6 +132,9 @@ class Fetch(Message, frozen=True, gc=False, tag=234):
         max_rows, max_bytes: limits after which no batch is added; the first batch is always sent.
         wait_ms: longest wait for the first row.
         uncommitted: also rows that are not committed yet and may still be withdrawn.
+        columns: numbers of the fields that the reader wants; one more than the last field is the time of storing. None: the reader
+            takes rows only and gets `Fetched`; else it gets `FetchedParts` from agents that know columns.
+        where: conditions; the agent leaves out batches of which no row can match. The reader applies them to the rest.
     """
 
     request: int
@@ -135,6 +145,8 @@ class Fetch(Message, frozen=True, gc=False, tag=234):
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_FETCH_BYTES)] = 1 << 20
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
     uncommitted: bool = False
+    columns: Annotated[tuple[_Column, ...], msgspec.Meta(max_length=MAX_COLUMNS)] | None = None
+    where: Annotated[tuple[ZoneCondition, ...], msgspec.Meta(max_length=MAX_CONDITIONS)] = ()
 
 
 class StoredBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -170,6 +182,36 @@ class Fetched(Message, frozen=True, gc=False, tag=235):
     log_id: str = ""
 
 
+class StoredPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Description of a stored batch, whose bytes follow in a DATA frame of their own; a batch without bytes has no frame.
+
+    Args:
+        form: `ROWS`: MessagePack as in `StoredBatch`; `BY_COLUMNS`: the requested columns; `LEFT_OUT`: no row matches, no bytes.
+        sizes: of the parts of the frame: one for rows, one for each requested column. 0: the batch lacks that column, which
+            can be the time of storing only: then `at_ms` is that of all rows.
+        at_ms: wall time of writing, milliseconds since 1970.
+        stored_bytes: size of the whole batch on the disk.
+    """
+
+    offset: int
+    rows: int
+    form: int
+    sizes: tuple[Count, ...] = ()
+    at_ms: int = 0
+    stored_bytes: int = 0
+
+
+class FetchedParts(Message, frozen=True, gc=False, tag=240):
+    """Answer to a `Fetch` with `columns`, as `Fetched`. The DATA frames of its parts follow, in their order."""
+
+    request: int
+    partition: int
+    parts: tuple[StoredPart, ...]
+    next_offset: int
+    end: int
+    log_id: str = ""
+
+
 class LogRefused(Message, frozen=True, gc=False, tag=236):
     """Refusal of a request.
 
@@ -186,7 +228,7 @@ class LogRefused(Message, frozen=True, gc=False, tag=236):
 
 
 LogRequest = Locate | Ends | Fetch
-LogAnswer = Located | EndsReply | Fetched | LogRefused
+LogAnswer = Located | EndsReply | Fetched | FetchedParts | LogRefused
 LogMessage = LogRequest | LogAnswer
 
 

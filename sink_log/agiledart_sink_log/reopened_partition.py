@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agiledart_sink_log.entries import (
     COMMIT,
-    RECORD,
+    HAS_ROWS,
     SEGMENT_HEADER_BYTES,
     Damage,
     SegmentScan,
@@ -124,9 +124,9 @@ class _SegmentTail:
     def _read(self, scan: SegmentScan) -> None:
         offset = self.segment.base
         while (entry := scan.next()) is not None:
-            if entry.offset > offset or (entry.kind == RECORD and entry.offset != offset):
+            if entry.offset > offset or (entry.kind in HAS_ROWS and entry.offset != offset):
                 raise Damage(scan.position, f"offset {entry.offset} where {offset} should be")
-            scan.body(entry)
+            scan.check_body(entry)
             if entry.kind == COMMIT:
                 self._committed(entry.offset)
             else:

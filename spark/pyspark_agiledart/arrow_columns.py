@@ -1,8 +1,9 @@
-"""Conversion of a log's rows to columns: Spark's types of the fields, and stored batches (MessagePack) as Arrow batches.
+"""Conversion of a log's rows to columns: Spark's types of the fields, and stored batches as Arrow batches.
 
-Rows are decoded by type into tuples, transposed to columns, and passed to Arrow, which also reads the texts of times. This is
-ten times as fast as Python rows in Spark. Times without a zone are taken as UTC, spans become seconds, decimals keep 18
-places, a `ReadTime` is a timestamp.
+Columns of a log need little: they are validated, and those of times and spans are converted. Rows (MessagePack) are decoded by
+type into tuples, transposed to columns, and passed to Arrow, which also reads the texts of times. This is ten times as fast as
+Python rows in Spark. Times without a zone are taken as UTC, spans become seconds, decimals keep 18 places, a
+`ReadTime` is a timestamp.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from pyspark_agiledart.row_filter import IS_NULL, Condition, rows_that_match
+from agiledart_sink_log.column_form import arrow_type, decoded_column
+from agiledart_sink_log.column_index import IS_NULL, ZoneCondition
+from pyspark_agiledart.row_filter import Condition, rows_that_match, zone_condition
 from pyspark_agiledart.types import Fields, FieldType
 
 if TYPE_CHECKING:
@@ -118,6 +121,21 @@ class RowReader:
             self._check_types(names)
         self._decoder = _rows_decoder(fields, self._used, texts=True)
         self._has_texts = True
+        self.columns: tuple[int, ...] = tuple(sorted(self._used))
+
+    @property
+    def stored_at_column(self) -> int:
+        """Return the number of the column with the times of storing: the one after the fields."""
+        return len(self._fields)
+
+    def zone_conditions(self) -> list[ZoneCondition]:
+        """Return the conditions by which an agent may leave out batches. Raises `ConfigurationError` for a wrong literal."""
+        zones = [
+            zone_condition(part, self._places[part.field], self._kinds[part.field], self._own[part.field])
+            for part in self._where
+            if part.field in self._places
+        ]
+        return [zone for zone in zones if zone is not None]
 
     def _check_types(self, names: Sequence[str]) -> None:
         for name in names:
@@ -128,11 +146,11 @@ class RowReader:
                     f"field, or read the log apart"
                 )
 
-    def read(self, body: bytes, skip: int = 0, keep: int | None = None) -> "pyarrow.RecordBatch":
+    def read(self, body: bytes | memoryview, skip: int = 0, keep: int | None = None) -> "pyarrow.RecordBatch":
         """Return the rows of one stored batch, `keep` of them after the first `skip`. Raises `OperationFailed`."""
         return self.batch(self.rows(body, skip, keep))
 
-    def rows(self, body: bytes, skip: int = 0, keep: int | None = None) -> list[Any]:
+    def rows(self, body: bytes | memoryview, skip: int = 0, keep: int | None = None) -> list[Any]:
         """Return the same rows as decoded from the log, for `batch`."""
         rows = self._decode(body)
         return rows[skip : None if keep is None else skip + keep] if skip or keep is not None else rows
@@ -164,14 +182,8 @@ class RowReader:
         self, columns: Sequence[Sequence[Any]], extra: "dict[str, pyarrow.Array]", count: int
     ) -> "tuple[Sequence[Sequence[Any]], dict[str, pyarrow.Array], int]":
         """Return the rows that match the conditions, and their number."""
-        import pyarrow
-
-        known = [part for part in self._where if part.field in self._places]
-        if any(part.operator != IS_NULL for part in self._where if part.field not in self._places):
-            mask = pyarrow.array([False] * count, pyarrow.bool_())  # the field is null in each row of this log
-        elif known:
-            mask = rows_that_match(known, {part.field: self._own_array(columns, part.field) for part in known})
-        else:
+        mask = self._mask(lambda name: self._own_array(columns, name), count)
+        if mask is None:
             return columns, extra, count
         chosen = mask.to_pylist()
         left = sum(chosen)
@@ -181,6 +193,69 @@ class RowReader:
             list(compress(column, chosen)) if index in self._used else () for index, column in enumerate(columns)
         ]
         return picked, {name: array.filter(mask) for name, array in extra.items()}, left
+
+    def _mask(self, own: "Callable[[str], pyarrow.Array]", count: int) -> "pyarrow.Array | None":
+        """Return which rows match; None: all."""
+        import pyarrow
+
+        known = [part for part in self._where if part.field in self._places]
+        if any(part.operator != IS_NULL for part in self._where if part.field not in self._places):
+            return pyarrow.array([False] * count, pyarrow.bool_())  # the field is null in each row of this log
+        return rows_that_match(known, {part.field: own(part.field) for part in known}) if known else None
+
+    def column_batch(
+        self,
+        parts: Mapping[int, memoryview],
+        rows: int,
+        skip: int,
+        keep: int,
+        added: "Mapping[str, pyarrow.Array] | None" = None,
+    ) -> "pyarrow.RecordBatch":
+        """Return `keep` rows after the first `skip` of a batch that is stored by columns, those that match the conditions.
+
+        Args:
+            parts: number of a field → its column as stored, for each of `columns`.
+            rows: number of rows of the stored batch.
+            added: as in `batch`.
+
+        Raises `OperationFailed` for columns that are not what the log's schema says.
+        """
+        import pyarrow
+
+        arrays: dict[str, pyarrow.Array] = {}
+
+        def own(name: str) -> pyarrow.Array:
+            if name not in arrays:
+                kind = self._kinds[name]
+                stored = decoded_column(parts[self._places[name]], arrow_type(kind), rows).slice(skip, keep)
+                arrays[name] = _own_form(kind, stored, self._own[name])
+            return arrays[name]
+
+        extra = dict(added or {})
+        try:
+            mask = self._mask(own, keep) if self._where else None
+            cut = [self._cut(field, extra, own, keep) for field in self._schema]
+            if mask is not None:
+                cut = [array.filter(mask) for array in cut]
+        except (pyarrow.ArrowException, OverflowError, ValueError) as error:
+            raise OperationFailed(f"A column of the log is not what its schema says: {error}") from None
+        return pyarrow.RecordBatch.from_arrays(cut, schema=self._schema)
+
+    def _cut(
+        self,
+        field: "pyarrow.Field",
+        extra: "Mapping[str, pyarrow.Array]",
+        own: "Callable[[str], pyarrow.Array]",
+        count: int,
+    ) -> Any:
+        import pyarrow
+
+        if field.name in extra:
+            return extra[field.name]
+        if field.name not in self._places:
+            return pyarrow.nulls(count, field.type)
+        array = own(field.name)
+        return array if array.type == field.type else array.cast(field.type)
 
     def _array(self, columns: Sequence[Sequence[Any]], field: "pyarrow.Field", count: int) -> Any:
         import pyarrow
@@ -201,7 +276,7 @@ class RowReader:
             array = pyarrow.array(values, type=self._own[name])
         return array
 
-    def _decode(self, body: bytes) -> list[Any]:
+    def _decode(self, body: bytes | memoryview) -> list[Any]:
         try:
             found: list[Any] = self._decoder.decode(body)
             return found
@@ -213,10 +288,31 @@ class RowReader:
         return self._decode(body)
 
 
+def _own_form(kind: str, stored: "pyarrow.Array", own: Any) -> "pyarrow.Array":
+    """Return a stored column in Spark's form."""
+    import pyarrow
+
+    if kind == "read_time":
+        return _microseconds(stored, own)
+    if kind == "timedelta":
+        seconds = [None if value is None else value / 1_000_000 for value in stored.to_pylist()]
+        return pyarrow.array(seconds, own)
+    return stored
+
+
+def _microseconds(times: "pyarrow.Array", own: Any) -> "pyarrow.Array":
+    """Return times in nanoseconds as Spark's timestamps."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    if times.null_count == len(times) or compute.min(times).as_py() >= 0:  # Arrow's division rounds towards zero
+        return compute.divide(times, 1_000).cast(own)
+    return pyarrow.array([None if value is None else value // 1_000 for value in times.to_pylist()], own)
+
+
 def _at_once(name: str, values: Sequence[Any], own: Any) -> Any:
     """Return a column that Arrow converts by itself; None for other types and for values that it does not know."""
     import pyarrow
-    import pyarrow.compute as compute
 
     if name == "datetime":
         try:
@@ -224,9 +320,7 @@ def _at_once(name: str, values: Sequence[Any], own: Any) -> Any:
         except pyarrow.ArrowException:  # a zone, for example
             return None
     if name == "read_time":
-        times = pyarrow.array(values, type=pyarrow.int64())
-        if times.null_count == len(times) or compute.min(times).as_py() >= 0:  # Arrow's division rounds towards zero
-            return compute.divide(times, 1_000).cast(own)
+        return _microseconds(pyarrow.array(values, type=pyarrow.int64()), own)
     return None
 
 

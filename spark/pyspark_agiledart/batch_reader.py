@@ -8,11 +8,12 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_sink_log.column_index import IN, IS_NOT_NULL, IS_NULL, STARTS_WITH
 from pyspark_agiledart.log_group import LogGroup
 from pyspark_agiledart.ranges import RangeTask, plan_tasks, read_task
 from pyspark_agiledart.reader_options import LATEST, SKIP, ReaderOptions
 from pyspark_agiledart.row_columns import METADATA
-from pyspark_agiledart.row_filter import COMPARISONS, IN, IS_NOT_NULL, IS_NULL, STARTS_WITH, Condition, Literal
+from pyspark_agiledart.row_filter import COMPARISONS, Condition, Literal
 from pyspark_agiledart.stream_reader import starting_offsets
 
 if TYPE_CHECKING:

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.protocol import DAMAGED, TRIMMED
+from agiledart_sink_log.column_form import decoded_column
+from agiledart_sink_log.protocol import BY_COLUMNS, DAMAGED, MAX_FETCH_ROWS, ROWS, TRIMMED
 from pyspark_agiledart.arrow_columns import RowReader
 from pyspark_agiledart.log_group import report_to_stderr
 from pyspark_agiledart.read_limits import RetainedRange
 from pyspark_agiledart.reader_options import SKIP, ReaderOptions, log_and_partition, offset_key
-from pyspark_agiledart.row_columns import METADATA, metadata_arrays
+from pyspark_agiledart.row_columns import METADATA, metadata_arrays, repeated_times
 from pyspark_agiledart.types import parse_schema
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
+    from agiledart_sink_log.client import ReceivedBatch
     from pyspark_agiledart.connection import LogClient
 
-FETCH_ROWS: Final = 100_000
 FETCH_BYTES: Final = 4 << 20
 """Size of one answer, bytes. It is in memory beside its Arrow batches: some tens of megabytes a task."""
 
@@ -148,7 +149,7 @@ def _read_range(
     at = planned.start
     while at < planned.end:
         try:
-            batches = list(_fetched(client, options, reader, planned, at, located.node))
+            batches = list(_RangeFetcher(client, options, reader, planned, at, located.node).batches())
         except SinkLogError as error:
             is_missing_range = error.reason == TRIMMED or (error.reason == DAMAGED and not options.fail_on_loss)
             if not is_missing_range or error.first_kept <= at:
@@ -159,60 +160,121 @@ def _read_range(
             continue
         for batch, rows in batches:
             at += rows
-            yield batch, at
+            if batch is not None:
+                yield batch, at
 
 
-def _fetched(
-    client: "LogClient", options: ReaderOptions, reader: RowReader, planned: LogRange, at: int, node: str
-) -> Iterator[tuple["pyarrow.RecordBatch", int]]:
-    """Yield (rows, number of rows read) of one request: stored batches, joined, and cut to the range at both ends."""
-    answer = client.fetch(
-        planned.sink,
-        planned.partition,
-        at,
-        max_rows=min(FETCH_ROWS, planned.end - at),
-        max_bytes=FETCH_BYTES,
-        wait_ms=options.wait_ms,
-        uncommitted=options.latest,
-    )
-    position = at
-    waiting: list[Any] = []
-    stored_ms: list[tuple[int, int]] = []
+class _RangeFetcher:
+    """One request of a range: stored batches as Arrow batches, cut to the range at both ends; small ones of rows are joined.
 
-    def joined() -> tuple["pyarrow.RecordBatch", int]:
-        first = position - len(waiting)
-        added = metadata_arrays(planned.sink, node, planned.partition, first, stored_ms) if options.metadata else None
-        return reader.batch(waiting, added), len(waiting)
+    Args:
+        at: first offset of the request.
+        node: name of the node that has the log.
+    """
 
-    for stored in answer.batches:
-        if stored.offset > position:
+    def __init__(
+        self,
+        client: "LogClient",
+        options: ReaderOptions,
+        reader: RowReader,
+        planned: LogRange,
+        at: int,
+        node: str,
+    ) -> None:
+        self._client, self._options, self._reader = client, options, reader
+        self._planned, self._node = planned, node
+        self._at = self._position = at
+        self._waiting: list[Any] = []
+        self._stored_ms: list[tuple[int, int]] = []
+
+    def batches(self) -> Iterator[tuple["pyarrow.RecordBatch | None", int]]:
+        """Yield (rows, number of rows read); None for rows that the agent left out."""
+        planned, options, reader = self._planned, self._options, self._reader
+        times = (reader.stored_at_column,) if options.metadata else ()
+        answer = self._client.fetch_parts(
+            planned.sink,
+            planned.partition,
+            self._at,
+            (*reader.columns, *times),
+            reader.zone_conditions(),
+            max_rows=min(MAX_FETCH_ROWS, planned.end - self._at),
+            max_bytes=FETCH_BYTES,
+            wait_ms=options.wait_ms,
+            uncommitted=options.latest,
+        )
+        for stored in answer.batches:
+            yield from self._read(stored)
+        yield from self._joined()
+        if self._position == self._at:
             raise OperationFailed(
-                f"The log {planned.key} has no rows {position} to {stored.offset}, which it had when "
+                f"The log {planned.key} now ends at row {answer.end}, but rows up to {planned.end} were "
+                f"planned: it was begun anew or cut. {_REMEDY}"
+            )
+
+    def _read(self, stored: "ReceivedBatch") -> Iterator[tuple["pyarrow.RecordBatch | None", int]]:
+        if stored.offset > self._position:
+            raise OperationFailed(
+                f"The log {self._planned.key} has no rows {self._position} to {stored.offset}, which it had when "
                 f"this batch was planned. {_REMEDY}"
             )
-        skip = position - stored.offset
-        keep = min(stored.rows - skip, planned.end - position)
+        skip = self._position - stored.offset
+        keep = min(stored.rows - skip, self._planned.end - self._position)
         if keep <= 0:
-            continue
-        rows = reader.rows(stored.body, skip, keep)
+            return
+        if stored.form == ROWS:
+            self._take_rows(stored, skip, keep)
+            if len(self._waiting) >= JOINED_ROWS:
+                yield from self._joined()
+            return
+        yield from self._joined()
+        batch = self._by_columns(stored, skip, keep) if stored.form == BY_COLUMNS else None
+        self._position += keep
+        yield batch, keep
+
+    def _take_rows(self, stored: "ReceivedBatch", skip: int, keep: int) -> None:
+        rows = self._reader.rows(stored.parts[0], skip, keep)
         if len(rows) != keep:
             raise OperationFailed(
-                f"A stored batch of {planned.key} at {stored.offset} has not the {stored.rows} rows that "
+                f"A stored batch of {self._planned.key} at {stored.offset} has not the {stored.rows} rows that "
                 f"it names. Its log is damaged."
             )
-        waiting += rows
-        stored_ms.append((keep, stored.at_ms))
-        position += keep
-        if len(waiting) >= JOINED_ROWS:
-            yield joined()
-            waiting, stored_ms = [], []
-    if waiting:
-        yield joined()
-    if position == at:
-        raise OperationFailed(
-            f"The log {planned.key} now ends at row {answer.end}, but rows up to {planned.end} were "
-            f"planned: it was begun anew or cut. {_REMEDY}"
-        )
+        self._waiting += rows
+        self._stored_ms.append((keep, stored.at_ms))
+        self._position += keep
+
+    def _joined(self) -> Iterator[tuple["pyarrow.RecordBatch", int]]:
+        """Yield the rows that wait, as one batch."""
+        rows, stored_ms = self._waiting, self._stored_ms
+        if rows:
+            self._waiting, self._stored_ms = [], []
+            times = repeated_times(stored_ms) if self._options.metadata else None
+            yield self._reader.batch(rows, self._added(self._position - len(rows), times)), len(rows)
+
+    def _by_columns(self, stored: "ReceivedBatch", skip: int, keep: int) -> "pyarrow.RecordBatch":
+        reader = self._reader
+        if len(stored.parts) != len(reader.columns) + self._options.metadata:
+            raise OperationFailed(f"The agent sent {len(stored.parts)} columns of {self._planned.key}.")
+        times = None
+        if self._options.metadata:
+            times = self._times(stored).slice(skip, keep)
+        parts = dict(zip(reader.columns, stored.parts, strict=False))
+        return reader.column_batch(parts, stored.rows, skip, keep, self._added(self._position, times))
+
+    def _times(self, stored: "ReceivedBatch") -> "pyarrow.Array":
+        """Return the time of storing of each row of a stored batch."""
+        import pyarrow
+
+        if not stored.parts[-1]:
+            return repeated_times([(stored.rows, stored.at_ms)])
+        try:
+            return decoded_column(stored.parts[-1], pyarrow.int64(), stored.rows)
+        except ValueError as error:
+            raise OperationFailed(f"The times of storing of {self._planned.key} are damaged: {error}") from None
+
+    def _added(self, first: int, times: "pyarrow.Array | None") -> "dict[str, pyarrow.Array] | None":
+        if times is None:
+            return None
+        return metadata_arrays(self._planned.sink, self._node, self._planned.partition, first, times)
 
 
 _REMEDY: Final = "Start the query with a new checkpointLocation to read the log as it is now."

@@ -50,25 +50,34 @@ def chosen_schema(schema: "StructType", metadata: bool, columns: Sequence[str]) 
 
 
 def metadata_arrays(
-    sink: str, node: str, partition: int, first: int, stored_ms: Sequence[tuple[int, int]]
+    sink: str, node: str, partition: int, first: int, stored_ms: "pyarrow.Array"
 ) -> "dict[str, pyarrow.Array]":
     """Return the metadata columns of consecutive rows.
 
     Args:
         first: offset of the first row.
-        stored_ms: (rows, time of storing in milliseconds since 1970) of consecutive stored batches.
+        stored_ms: time of storing of each row, milliseconds since 1970.
     """
     import numpy
     import pyarrow
+    import pyarrow.compute as compute
 
-    rows = sum(count for count, _ in stored_ms)
-    times: Any = numpy.repeat(
-        numpy.array([at for _, at in stored_ms], dtype="int64") * 1_000, [count for count, _ in stored_ms]
-    )
+    rows = len(stored_ms)
     return {
         LOG: pyarrow.repeat(pyarrow.scalar(sink, pyarrow.string()), rows),
         NODE: pyarrow.repeat(pyarrow.scalar(node, pyarrow.string()), rows),
         PARTITION: pyarrow.repeat(pyarrow.scalar(partition, pyarrow.int32()), rows),
         OFFSET: pyarrow.array(numpy.arange(first, first + rows, dtype="int64")),
-        STORED_AT: pyarrow.array(times).cast(pyarrow.timestamp("us", tz="UTC")),
+        STORED_AT: compute.multiply(stored_ms, 1_000).cast(pyarrow.timestamp("us", tz="UTC")),
     }
+
+
+def repeated_times(stored_ms: Sequence[tuple[int, int]]) -> "pyarrow.Array":
+    """Return the time of storing of each row, from (rows, milliseconds since 1970) of consecutive stored batches."""
+    import numpy
+    import pyarrow
+
+    times: Any = numpy.repeat(
+        numpy.array([at for _, at in stored_ms], dtype="int64"), [count for count, _ in stored_ms]
+    )
+    return pyarrow.array(times)

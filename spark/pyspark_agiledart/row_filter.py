@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_sink_log.column_index import IN, IS_NOT_NULL, IS_NULL, MAX_VALUES, STARTS_WITH, ZoneCondition
 
 if TYPE_CHECKING:
     import pyarrow
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 Literal = str | int | float | bool
 
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
-IN: Final = "IN"
-IS_NULL: Final = "IS NULL"
-IS_NOT_NULL: Final = "IS NOT NULL"
-STARTS_WITH: Final = "LIKE"
 
 _EXAMPLE: Final = (
     "where=\"city = 'porto' AND seconds >= 60 AND tip IS NOT NULL AND taxi IN ('a', 'b') AND route LIKE 'x1%'\""
@@ -48,6 +45,30 @@ class Condition:
 def parse_where(text: str) -> tuple[Condition, ...]:
     """Return the conditions of the option `where`. Raises `ConfigurationError` with an example."""
     return _Parser(text).conditions() if text.strip() else ()
+
+
+def zone_condition(condition: Condition, column: int, kind: str, own: "pyarrow.DataType") -> ZoneCondition | None:
+    """Return a condition in the units of zone maps; None for a type that has none.
+
+    Args:
+        column: number of the field.
+        kind: type of the field in the log.
+        own: its type in Spark.
+
+    Raises `ConfigurationError` when a literal does not fit the type of its field.
+    """
+    import pyarrow
+
+    if condition.operator in (IS_NULL, IS_NOT_NULL):
+        return ZoneCondition(column, condition.operator)
+    if kind in ("timedelta", "decimal", "bytes") or len(condition.values) > MAX_VALUES:
+        return None
+    if condition.operator == STARTS_WITH:
+        return ZoneCondition(column, STARTS_WITH, condition.values)
+    values = [_scalar(condition, value, own) for value in condition.values]
+    units = {"datetime": pyarrow.int64(), "read_time": pyarrow.int64(), "date": pyarrow.int32()}
+    plain = [value.cast(units[kind]) if kind in units else value for value in values]
+    return ZoneCondition(column, condition.operator, tuple(value.as_py() for value in plain))
 
 
 def rows_that_match(conditions: Sequence[Condition], columns: "dict[str, pyarrow.Array]") -> "pyarrow.Array":

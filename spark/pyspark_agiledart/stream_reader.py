@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while at < end:
             try:
                 client = self._logs.client_of(sink)
-                answer = client.fetch(sink, partition, at, max_bytes=size, uncommitted=self._options.latest)
+                answer = client.fetch_parts(sink, partition, at, (), max_bytes=size, uncommitted=self._options.latest)
             except SinkLogError as error:
                 if error.reason not in (TRIMMED, DAMAGED) or error.first_kept <= at:
                     return
@@ -205,7 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for batch in answer.batches:
                 if at < end:
                     at = min(batch.offset + batch.rows, end)
-                    yield at, len(batch.body)
+                    yield at, batch.stored_bytes
 
     def _hang_up(self) -> None:
         if self._logs is not None:

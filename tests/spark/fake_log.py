@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_sink_log.client import NO_AGENT, SinkLogError
-from agiledart_sink_log.protocol import TRIMMED, EndsReply, Fetched, Located, PartitionEnds, StoredBatch
+from agiledart_sink_log.client import NO_AGENT, ReceivedBatch, ReceivedRows, SinkLogError
+from agiledart_sink_log.column_index import ZoneCondition
+from agiledart_sink_log.protocol import ROWS, TRIMMED, EndsReply, Fetched, Located, PartitionEnds, StoredBatch
 from pyspark_agiledart import connection
 from pyspark_agiledart.reader_options import ReaderOptions
 from pyspark_agiledart.types import Fields, FieldType
@@ -104,6 +105,29 @@ class FakeLog:
             chosen.append(batch)
         end = chosen[-1].offset + chosen[-1].rows if chosen else offset
         return Fetched(0, partition, tuple(chosen), end, self.end(partition))
+
+    def fetch_parts(
+        self,
+        sink: str,
+        partition: int,
+        offset: int,
+        columns: Sequence[int],
+        where: Sequence[ZoneCondition] = (),
+        *,
+        max_rows: int = 100_000,
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+        uncommitted: bool = False,
+    ) -> ReceivedRows:
+        """As an agent of an earlier release answers: with rows."""
+        got = self.fetch(
+            sink, partition, offset, max_rows=max_rows, max_bytes=max_bytes, wait_ms=wait_ms, uncommitted=uncommitted
+        )
+        batches = tuple(
+            ReceivedBatch(one.offset, one.rows, ROWS, (memoryview(one.body),), one.at_ms, len(one.body))
+            for one in got.batches
+        )
+        return ReceivedRows(batches, got.next_offset, got.end)
 
     def close(self) -> None:
         self.asked.append("close")

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.client import SinkLogError
-from agiledart_sink_log.protocol import NOT_ALLOWED, UNKNOWN_SINK, EndsReply, Fetched, Located
+from agiledart_sink_log.client import ReceivedRows, SinkLogError
+from agiledart_sink_log.protocol import NOT_ALLOWED, UNKNOWN_SINK, EndsReply, Located
 from pyspark_agiledart import DefaultSource, connection
 from pyspark_agiledart.batch_reader import BatchReader
 from pyspark_agiledart.reader_options import ReaderOptions
@@ -44,8 +44,10 @@ class Logs:
     ) -> EndsReply:
         return self._log(sink).ends(sink, wait_ms, after, uncommitted=uncommitted)
 
-    def fetch(self, sink: str, partition: int, offset: int, **options: Any) -> Fetched:
-        return self._log(sink).fetch(sink, partition, offset, **options)
+    def fetch_parts(
+        self, sink: str, partition: int, offset: int, columns: Any, where: Any, **options: Any
+    ) -> ReceivedRows:
+        return self._log(sink).fetch_parts(sink, partition, offset, columns, where, **options)
 
     def close(self) -> None: ...
 

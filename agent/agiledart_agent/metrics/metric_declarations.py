@@ -37,6 +37,8 @@ class SinkLogFigures:
     Attributes:
         answers: by kind, or by reason of refusal.
         disk: (application, bytes) of each log here.
+        batches_left_out, bytes_left_out: that readers did not need.
+        rewritten: segments that became columns.
     """
 
     readers: int = 0
@@ -44,6 +46,9 @@ class SinkLogFigures:
     rows_sent: int = 0
     bytes_sent: int = 0
     disk: tuple[tuple[str, int], ...] = ()
+    batches_left_out: int = 0
+    bytes_left_out: int = 0
+    rewritten: int = 0
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,12 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _log("agiledart_sink_log_sent_rows_total", lambda logs: logs.rows_sent, "Rows sent to readers of sink logs."),
     _log("agiledart_sink_log_sent_bytes_total", lambda logs: logs.bytes_sent,
         "Bytes of rows sent to readers of sink logs."),
+    _log("agiledart_sink_log_left_out_batches_total", lambda logs: logs.batches_left_out,
+        "Stored batches that were not sent, because none of their rows could match a reader's conditions."),
+    _log("agiledart_sink_log_left_out_bytes_total", lambda logs: logs.bytes_left_out,
+        "Bytes of these batches, and of columns that readers did not ask for."),
+    _log("agiledart_sink_log_rewritten_segments_total", lambda logs: logs.rewritten,
+        "Full segments of sink logs that were rewritten as columns."),
     _scrape("agiledart_sink_log_disk_bytes", _disk, "Disk space of the sink logs of an application on this node.", "app"),
 )
 # fmt: on

@@ -71,6 +71,7 @@ class LogServices:
             self._log.warning("sink_log.ownerless", text)
         spawn(self.sink_logs.announce_forever(self.feeds.note_feeds))
         spawn(self.sink_logs.trim_forever())
+        spawn(self.sink_logs.columns.rewrite_forever())
         spawn(self.feeds.expire_forever())
 
     def links(self) -> tuple[Link, ...]:

@@ -10,12 +10,13 @@ of untaken answers. Beyond that the server answers `overloaded`, and readers try
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from agiledart_agent.sink_logs.columns_process import ColumnsProcess
 from agiledart_agent.sink_logs.log_read_authoriser import LogReadAuthoriser, ownership_of_log
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
@@ -26,10 +27,12 @@ from agiledart_kernel.permissions import LogOwnership, Principal
 from agiledart_node.records.log_permissions import not_to_be_read
 from agiledart_node.records.sink_directory import FindSink, RegisterSink, SharersFound, SinkFound, SinkRecord
 from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
-from agiledart_sink_log.log_reader import DamagedError, LogReader, TrimmedError
+from agiledart_sink_log.log_reader import ALL, DamagedError, LogReader, ReadBatch, ReadSelection, TrimmedError
 from agiledart_sink_log.protocol import (
+    BY_COLUMNS,
     DAMAGED,
     ELSEWHERE,
+    LEFT_OUT,
     MAX_FETCH_BYTES,
     NOT_ALLOWED,
     OVERLOADED,
@@ -41,18 +44,24 @@ from agiledart_sink_log.protocol import (
     EndsReply,
     Fetch,
     Fetched,
+    FetchedParts,
     Locate,
     Located,
     LogAnswer,
     LogRefused,
     LogRequest,
     PartitionEnds,
+    StoredBatch,
+    StoredPart,
     sink_name_fault,
 )
 from agiledart_sink_log.retention import trim_idle
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
 
 MAX_READERS: Final = 64
+IDLE_SECONDS: Final = 10.0
+"""Time without a request after which a connection may be closed for another reader."""
+
 MAX_WAITING: Final = 8
 MAX_UNSENT_BYTES: Final = 64 << 20
 MAX_OPEN_LOGS: Final = 256
@@ -86,6 +95,7 @@ class _ReaderConnection:
     link: Link
     waiting: deque[LogRequest] = field(default_factory=deque)
     work: asyncio.Task[None] | None = None
+    used_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
 
 @dataclass(eq=False)
@@ -111,6 +121,9 @@ class SinkLogServer:
 
     Attributes:
         answered: requests by kind of answer, for metrics; refusals count under their reason.
+        batches_left_out, bytes_left_out: of stored batches that readers did not need: of which no row matched, and the bytes of
+            these and of other columns.
+        columns: process that rewrites segments.
     """
 
     def __init__(
@@ -134,6 +147,9 @@ class SinkLogServer:
         self.answered: Counter[str] = Counter()
         self.rows_sent = 0
         self.bytes_sent = 0
+        self.batches_left_out = 0
+        self.bytes_left_out = 0
+        self.columns = ColumnsProcess(root, warn)
 
     @property
     def readers(self) -> int:
@@ -215,12 +231,22 @@ class SinkLogServer:
     def accept(self, link: Link) -> LinkHandler:
         """Accept a reader. Its grant's role was verified."""
         if len(self._connections) >= MAX_READERS:
+            self._close_idle()
+        if len(self._connections) >= MAX_READERS:
             self._count_refused("too many readers", link.remote)
             asyncio.get_running_loop().call_soon(link.close, "full")
             return LinkHandler(lambda *_: None, lambda *_: None)
         connection = _ReaderConnection(link)
         self._connections[link] = connection
         return LinkHandler(lambda _, kind, body: self._take(connection, kind, body), self._closed)
+
+    def _close_idle(self) -> None:
+        """Close the connection that has been idle for longest, so that readers that keep theirs do not keep others out."""
+        idle = [reader for reader in self._connections.values() if reader.work is None or reader.work.done()]
+        oldest = min(idle, key=lambda reader: reader.used_at, default=None)
+        if oldest is not None and oldest.used_at < asyncio.get_running_loop().time() - IDLE_SECONDS:
+            del self._connections[oldest.link]
+            oldest.link.close("done")
 
     def _closed(self, link: Link, reason: str) -> None:
         if (connection := self._connections.pop(link, None)) is not None and connection.work is not None:
@@ -238,6 +264,7 @@ class SinkLogServer:
             if connection.work is not None:
                 connection.work.cancel()
             connection.link.close("leaving")
+        await self.columns.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, connection: _ReaderConnection, kind: int, body: bytes) -> None:
@@ -255,8 +282,9 @@ class SinkLogServer:
         """Answer the requests of a connection, one after the other."""
         while connection.waiting:
             request = connection.waiting.popleft()
+            batches: list[ReadBatch] = []
             try:
-                answer = await self._answer_to(connection.link, request)
+                answer = await self._answer_to(connection.link, request, batches)
             except OperationFailed as error:
                 answer = LogRefused(request.request, UNAVAILABLE, str(error))
             except OSError as error:
@@ -268,22 +296,38 @@ class SinkLogServer:
                     f"The log {request.sink} cannot be read on {self._me().name} now; the agent's log has the reason."
                 )
                 answer = LogRefused(request.request, UNAVAILABLE, text)
-            self._answer(connection, answer)
+            self._answer(connection, answer, batches)
+            connection.used_at = asyncio.get_running_loop().time()
             try:
                 await connection.link.drain()
             except ConnectionError:
                 return
 
-    def _answer(self, connection: _ReaderConnection, answer: LogAnswer) -> None:
+    def _answer(self, connection: _ReaderConnection, answer: LogAnswer, batches: Sequence[ReadBatch] = ()) -> None:
+        """Send an answer, and the bytes of the batches that it describes."""
         self.answered[answer.reason if isinstance(answer, LogRefused) else type(answer).__name__] += 1
         if isinstance(answer, Fetched):
             self.rows_sent += sum(batch.rows for batch in answer.batches)
             self.bytes_sent += sum(len(batch.body) for batch in answer.batches)
         connection.link.send(FrameKind.CONTROL, ANSWERS.encode(answer))
+        if isinstance(answer, FetchedParts):
+            for batch in batches:
+                self._count(batch)
+                if batch.size:
+                    connection.link.send_parts(FrameKind.DATA, batch.parts)
+
+    def _count(self, batch: ReadBatch) -> None:
+        if batch.form == LEFT_OUT:
+            self.batches_left_out += batch.stored
+        else:
+            self.rows_sent += batch.rows
+        self.bytes_sent += batch.size
+        self.bytes_left_out += batch.left_out
 
     # ---- requests
 
-    async def _answer_to(self, link: Link, request: LogRequest) -> LogAnswer:
+    async def _answer_to(self, link: Link, request: LogRequest, read: list[ReadBatch]) -> LogAnswer:
+        """Return the answer; `read` takes the batches of a `FetchedParts`."""
         number, name = request.request, request.sink
         principal = Principal.of(link.peer.grant)
         # so that such a reader learns no names
@@ -306,7 +350,7 @@ class SinkLogServer:
             return self._refused(link, number, reason, ownership)
         if isinstance(request, Fetch) and sum(other.unsent_bytes for other in self._connections) > MAX_UNSENT_BYTES:
             return _overloaded(request, "readers do not take the requested rows")
-        return await (self._ends(log, request) if isinstance(request, Ends) else self._fetch(log, request))
+        return await (self._ends(log, request) if isinstance(request, Ends) else self._fetch(log, request, read))
 
     def _refused(self, link: Link, number: int, why: str, log: LogOwnership) -> LogRefused:
         """Refuse a reader; the refusal is counted and audited."""
@@ -381,7 +425,7 @@ class SinkLogServer:
         about = reader.description
         return EndsReply(request.request, about.log_id, ends, reader.is_open, about.ended)
 
-    async def _fetch(self, log: _OpenLog, request: Fetch) -> LogAnswer:
+    async def _fetch(self, log: _OpenLog, request: Fetch, read: list[ReadBatch]) -> LogAnswer:
         reader, number = log.reader, request.request
         if request.partition >= reader.description.partitions:
             text = f"The log {request.sink} has {reader.description.partitions} partitions; there is no {request.partition}."
@@ -396,6 +440,8 @@ class SinkLogServer:
 
         if request.wait_ms:
             await _until(news, request.wait_ms)
+        is_new = request.columns is not None
+        selection = ReadSelection(request.columns, request.where) if is_new else ALL
         try:
             batches, following, end = await self._in_thread(
                 log,
@@ -405,13 +451,45 @@ class SinkLogServer:
                     request.max_rows,
                     min(request.max_bytes, MAX_FETCH_BYTES),
                     uncommitted=request.uncommitted,
+                    selection=selection,
                 ),
             )
         except TrimmedError as error:
             return LogRefused(number, TRIMMED, str(error), error.first)
         except DamagedError as error:
             return LogRefused(number, DAMAGED, str(error), error.next_good)
-        return Fetched(number, request.partition, tuple(batches), following, end, reader.description.log_id)
+        log_id = reader.description.log_id
+        if is_new:
+            read += batches
+            parts = tuple(
+                StoredPart(
+                    batch.offset,
+                    batch.rows,
+                    batch.form,
+                    tuple(map(len, batch.parts)),
+                    batch.at_ms,
+                    batch.size + batch.left_out,
+                )
+                for batch in batches
+            )
+            return FetchedParts(number, request.partition, parts, following, end, log_id)
+        stored = await self._as_rows(request, batches)
+        following = stored[-1].offset + stored[-1].rows if stored else following
+        return Fetched(number, request.partition, stored, following, end, log_id)
+
+    async def _as_rows(self, request: Fetch, batches: Sequence[ReadBatch]) -> tuple[StoredBatch, ...]:
+        """Return batches for a reader that knows rows only, at most as many bytes as it wants. Raises OperationFailed."""
+        stored: list[StoredBatch] = []
+        size = 0
+        for batch in batches:
+            body = batch.parts[0]
+            if batch.form == BY_COLUMNS:
+                body = await self.columns.rows_of(request.sink, batch.rows, batch.parts)
+            size += len(body)
+            if stored and size > min(request.max_bytes, MAX_FETCH_BYTES):
+                break
+            stored.append(StoredBatch(batch.offset, batch.rows, body, batch.at_ms))
+        return tuple(stored)
 
 
 def trim_all(root: Path, now_ns: int) -> list[str]:

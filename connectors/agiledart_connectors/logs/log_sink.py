@@ -1,4 +1,4 @@
-"""`log:NAME?partitions=4&max_bytes=64MiB&max_age=7d&segment_bytes=4MiB&key=FIELD`: rows into a sink log of this node."""
+"""`log:NAME?partitions=4&max_bytes=64MiB&max_age=7d&segment_bytes=4MiB&columns=auto&key=FIELD`: rows into a log of this node."""
 
 import sys
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from agiledart_dataflow.data.schema import SchemaError, fields_of
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_BATCH_ROWS
+from agiledart_sink_log.layout import AUTO, NEVER
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.protocol import MAX_PARTITIONS, user_sink_name_fault
 from agiledart_sink_log.row_form import encoded, row_form
@@ -143,6 +144,7 @@ def open_sink(
         max_bytes=quantity(connector, "max_bytes", SIZES, "64MiB"),
         max_age_ms=quantity(connector, "max_age", SPANS_MS, "7d"),
         segment_bytes=quantity(connector, "segment_bytes", SIZES, "4MiB"),
+        columns=_columns(connector),
     )
     try:
         form = row_form(row_type)
@@ -170,6 +172,13 @@ def _key(connector: Connector, row_type: Any) -> int | str | None:
         there_are = f"its fields are {', '.join(names)}" if names else "they have no fields"
         raise ConfigurationError(f"{connector.url()}: rows have no field {name!r}; {there_are}")
     return name
+
+
+def _columns(connector: Connector) -> str:
+    text = connector.option("columns") or ""
+    if text not in ("", AUTO, NEVER):
+        raise ConfigurationError(f"{connector.url()}: columns is {AUTO} or {NEVER}, not {text!r}")
+    return text
 
 
 def _count(connector: Connector) -> int:

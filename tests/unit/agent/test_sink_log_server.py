@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -56,6 +56,7 @@ class FakeLink:
         self.peer = SimpleNamespace(grant=SimpleNamespace(role=role, scope=scope, key=key, quota=NO_QUOTA))
         self.remote, self.unsent_bytes, self.closed = "somewhere:1", 0, ""
         self.got: list[LogAnswer] = []
+        self.frames: list[bytes] = []
         self._news = asyncio.Event()
         self.handler: LinkHandler | None = None
 
@@ -63,6 +64,10 @@ class FakeLink:
         assert kind == FrameKind.CONTROL
         self.got.append(ANSWERS.decode(body))
         self._news.set()
+
+    def send_parts(self, kind: int, parts: Sequence[bytes]) -> None:
+        assert kind == FrameKind.DATA
+        self.frames.append(b"".join(parts))
 
     async def drain(self) -> None:
         await asyncio.sleep(0)
