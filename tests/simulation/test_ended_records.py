@@ -76,6 +76,15 @@ def test_a_forgotten_application_does_not_come_back_although_one_disk_still_has_
     assert "No application 'taxi'" in after.refusal(after.ask("a2", Status("taxi")))
 
 
+def test_a_power_cut_right_after_forget_brings_nothing_back() -> None:
+    mesh = ended()
+    mesh.answer(mesh.ask("a4", Forget("taxi")))
+    mesh.world.run_for(SECOND // 10)  # the disks of the hosts
+    after = mesh.after_a_power_cut()
+    after.world.run_for(2 * MINUTE)
+    assert set(after.state_everywhere("taxi").values()) == {"unknown"}
+
+
 def test_an_application_that_was_submitted_again_is_left_alone() -> None:
     mesh = ended()
     disks = dict(mesh.disks)

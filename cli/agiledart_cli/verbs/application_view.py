@@ -132,6 +132,10 @@ def recovery_text(response: Mapping[str, Any]) -> str:
     if phase == "minority":
         voters = ", ".join(recovery["waits_for"])
         return f"no commit for {duration(recovery['seconds'])}, cannot reach {voters}: {recovery['reason']}{gone}"
+    if phase == "takeover":
+        return (
+            f"rows go on; its coordinator is being replaced, because {', '.join(recovery['waits_for'])} does not answer"
+        )
     if phase == "waiting":
         doing = f"waits for {', '.join(recovery['waits_for']) or 'free capacity'}"
     elif phase == "fetch" and recovery["total_bytes"]:

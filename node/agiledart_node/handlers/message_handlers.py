@@ -89,6 +89,7 @@ def _immediate_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], No
         formation_messages.StartFlow: parts.hosting.start_flow,
         formation_messages.Halt: parts.hosting.halt,
         formation_messages.Drain: parts.hosting.drain,
+        formation_messages.ApplicationForgotten: parts.ended_records.on_forgotten,
         formation_messages.InstancesEnded: parts.watching.ended,
         formation_messages.RequestStop: parts.watching.stops.ask_stop,
         formation_messages.QueryReports: parts.status_queries.reports,

@@ -1,21 +1,23 @@
 """Records of ended applications on the disks of their hosts and guards: the ring has them in memory only, and power may fail.
 
 A node keeps the final record of each application in which it took part, with its reason and its figures, until the application is
-submitted again or the time of `ended_ms` has passed. About once a minute, and soon after it has joined, it compares each with the
-ring. A record that the ring has lost is written again. One that was forgotten is kept as forgotten, so that no other host brings
-it back. Writes are compare-and-set, so hosts do not disturb each other.
+submitted again or the time of `ended_ms` has passed. About once a minute, soon after it has joined, and when an agent says that the
+application is forgotten, it compares each with the ring. It writes a record again that the ring has lost. A forgotten one stays, as
+forgotten, so that no other host brings it back. Writes are compare-and-set, so hosts do not disturb each other.
 """
 
 from typing import Final
 
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import SECOND, Duration
+from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.records.application import RECORD_CODEC, ApplicationRecord, forgotten
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import KeepEndedRecords
 from agiledart_node.wire.events import EndedRecordsFound
+from agiledart_node.wire.formation_messages import Acknowledged, ApplicationForgotten
 
 MAX_RECORDS: Final = 256
 MAX_BYTES: Final = 8 << 20
@@ -51,6 +53,15 @@ class EndedRecords:
         if self._context.config.ended_ms and not self._context.requests.is_full:
             self._context.requests.begin(self._keep_soon(hosted.part.application))
 
+    def on_forgotten(self, sender: Peer, message: ApplicationForgotten) -> None:
+        """Compare a record with the ring at once, because power may fail before the next comparison."""
+        if not self._context.requests.is_full:
+            self._context.requests.begin(self._forget(sender, message))
+
+    async def _forget(self, sender: Peer, message: ApplicationForgotten) -> None:
+        await self._compare_and_write(message.application)
+        self._context.send(sender, Acknowledged(message.request))
+
     def patrol(self) -> None:
         """Compare with the ring when it is time; called at each patrol of a node that has joined."""
         if self._kept and self._context.now >= self._next_at and not self._is_comparing:
@@ -61,6 +72,9 @@ class EndedRecords:
 
     async def _keep_soon(self, name: str) -> None:
         await self._context.requests.pause(FIRST_NS)
+        await self._compare_and_write(name)
+
+    async def _compare_and_write(self, name: str) -> None:
         before = self._kept.get(name)
         await self._compare_with_ring(name)
         if self._kept.get(name) != before:

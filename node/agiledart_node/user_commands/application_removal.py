@@ -4,6 +4,7 @@ Sessions that brokers still keep for its sources are ended from the agent that r
 the number of the last version must not be reused, because hosts remember what they closed. Any user may take the name from then on.
 """
 
+from agiledart_kernel.instants import Duration
 from agiledart_kernel.permissions import Principal
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
@@ -13,6 +14,7 @@ from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
 from agiledart_node.user_commands.status_queries import StatusQueries
 from agiledart_node.wire.commands import Forget
+from agiledart_node.wire.formation_messages import Acknowledged, ApplicationForgotten
 from agiledart_node.wire.responses import ForgetResponse
 
 MAX_AT_ONCE = 32
@@ -67,6 +69,13 @@ class ApplicationRemoval:
             return False
         if (request := sessions_of(record)) is not None:  # no host may have been left to end them
             self._context.emit(request)
+        # Hosts keep it on their disks. One that does not answer now compares with the ring once it is back.
+        await self._context.requests.ask_all(
+            (*record.nodes, *record.guards),
+            lambda number, _: ApplicationForgotten(number, record.name),
+            Acknowledged,
+            Duration(self._context.config.ask_timeout_ns),
+        )
         await self._records.remove_name(record.name)
         _, latest = await self._records.application(record.name)
         if latest is not None and not latest.is_forgotten:  # submitted again meanwhile

@@ -44,7 +44,7 @@ from agiledart_node.wire.checkpoint_messages import (
 from agiledart_node.wire.checkpoint_responses import ExportResponse, RemovalResponse, RetainedCheckpointRow
 from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Stop
 from agiledart_node.wire.effects import Progressed
-from agiledart_node.wire.responses import StopResponse
+from agiledart_node.wire.responses import TAKEOVER, StopResponse
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """Valid names of a checkpoint, which are also names of files."""
@@ -207,7 +207,7 @@ class RetainedCheckpoints:
     async def _refuse_recovering(self, record: ApplicationRecord) -> None:
         status = (await self._status_queries.statuses([record])).get(record.name)
         recovery = status.recovery if status is not None else {}
-        if recovery and recovery.get("phase") != "replay":
+        if recovery and recovery.get("phase") not in ("replay", TAKEOVER):
             waits = ", ".join(str(node_name) for node_name in recovery.get("waits_for", ()))
             raise CommandRefused(
                 f"{record.name} is being restarted ({recovery.get('phase')}: {recovery.get('reason')})"

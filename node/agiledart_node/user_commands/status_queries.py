@@ -51,6 +51,8 @@ from agiledart_node.wire.formation_messages import (
 )
 from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
 from agiledart_node.wire.responses import (
+    TAKEOVER,
+    WAITING,
     ApplicationRow,
     EpochRow,
     HistoryRow,
@@ -193,16 +195,16 @@ class StatusQueries:
                     )
         reported: dict[str, RecoveryStatus] = {}
         answers = await self._context.requests.answers(questions, Duration(self._context.config.report_timeout_ns))
-        silent: dict[str, list[str]] = {}
+        silent: dict[str, list[Peer]] = {}
         for number, (name, peer) in asked.items():
             answer = answers.get(number)
             if not isinstance(answer, RecoveryStatus):
-                silent.setdefault(name, []).append(peer.name or peer.node.short)
+                silent.setdefault(name, []).append(peer)
             elif answer.epoch.get("attempt", -1) >= 0 and (name not in reported or _knows_more(answer, reported[name])):
                 reported[name] = answer
         for record in records:
-            if record.name not in reported and (names := silent.get(record.name)):
-                reported[record.name] = _row_without_coordinator(record, names)
+            if record.name not in reported and (peers := silent.get(record.name)):
+                reported[record.name] = _row_without_coordinator(record, peers)
         return reported
 
     async def scaling(self, request: int, name: str, stage: str, principal: Principal) -> None:
@@ -499,9 +501,15 @@ def _knows_more(status: RecoveryStatus, other: RecoveryStatus) -> bool:
     return rank(status) > rank(other)
 
 
-def _row_without_coordinator(record: ApplicationRecord, silent: list[str]) -> RecoveryStatus:
-    """Return the status of a run that none of the answering voters coordinates."""
-    row = RecoveryRow(record.attempt, 0, "no node coordinates it", "waiting", silent, 0.0, 0, 0, 0)
+def _row_without_coordinator(record: ApplicationRecord, silent: list[Peer]) -> RecoveryStatus:
+    """Return the status of a run that none of the answering voters coordinates.
+
+    While all hosts answer, a voter that hosts nothing is lost: rows go on, and another voter takes its place within seconds.
+    """
+    hosts = {peer.node for peer in record.hosts()}
+    phase = WAITING if any(peer.node in hosts for peer in silent) else TAKEOVER
+    names = [peer.name or peer.node.short for peer in silent]
+    row = RecoveryRow(record.attempt, 0, "no node coordinates it", phase, names, 0.0, 0, 0, 0)
     return RecoveryStatus(0, msgspec.to_builtins(row), {})
 
 
@@ -515,7 +523,7 @@ def with_status(row: ApplicationRow, status: RecoveryStatus | None) -> Applicati
     except msgspec.ValidationError:
         return row
     state = row.state
-    if recovery is not None and state == RUNNING:
+    if recovery is not None and state == RUNNING and recovery.phase != TAKEOVER:
         state = MINORITY if recovery.phase == MINORITY else RECOVERING
     return msgspec.structs.replace(row, state=state, recovery=recovery, epoch=epoch)
 

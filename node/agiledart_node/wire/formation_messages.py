@@ -266,6 +266,16 @@ class JoinArrived(Message, frozen=True, gc=False, tag=69):
     path: tuple[Peer, ...]
 
 
+class ApplicationForgotten(Message, frozen=True, gc=False, tag=70):
+    """Any agent → hosts and guards of an ended application: its record in the ring is forgotten, so forget the one on the disk.
+
+    The receiver reads the ring's record itself, and answers `Acknowledged`.
+    """
+
+    request: int
+    application: ApplicationName
+
+
 class QueryTap(Message, frozen=True, gc=False, tag=80):
     """Request for sampled rows that leave this step of this application on the receiver. Keeps the tap open for some seconds more.
 
@@ -372,6 +382,7 @@ FormationMessage = (
     | TraceHops
     | QueryActive
     | JoinArrived
+    | ApplicationForgotten
     | QueryTap
     | TapRows
     | CheckHost

@@ -97,15 +97,19 @@ class DryRunResponse(Response, frozen=True):
     checks: list[CheckRow] = []
 
 
+WAITING, TAKEOVER = "waiting", "takeover"
+"""Phases of a run that no answering node coordinates."""
+
+
 class RecoveryRow(Response, frozen=True):
     """State of a recovery.
 
     Args:
         attempt: the attempt being entered, or entered last; `from_epoch`: the committed epoch at which it begins.
         reason: the loss or error that caused it.
-        phase: plan, fetch, restore, replay (until the first epoch of this attempt is committed), waiting; or minority: one side
-            of a partition works on without the majority of the voters.
-        waits_for: nodes without which it cannot continue; in a minority: voters that are not reached.
+        phase: plan, fetch, restore, replay (until the first epoch of this attempt is committed), waiting; minority: one side of
+            a partition works on without the majority of the voters; takeover: rows go on, and another node becomes its coordinator.
+        waits_for: nodes without which it cannot continue; in a minority, and at a takeover: voters that are not reached.
         seconds: since the loss was detected; in a minority: since the last commit.
         bytes, total_bytes: fragment bytes fetched, and fragment bytes to fetch.
         restarts: attempts begun since.

@@ -28,7 +28,7 @@ Reply = Callable[[Command], list[Any]]
 
 
 class FakeAgent:
-    """Takes one client after another in a thread. A context manager.
+    """Takes each client in a thread. A context manager.
 
     Args:
         folder: becomes a state directory with `agent.json` and `control.sock`.
@@ -63,8 +63,11 @@ class FakeAgent:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(OSError):
-                self._talk(connection)
+            threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
+
+    def _attend(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
         frames = FrameReader(MAX_FRAME_BYTES)

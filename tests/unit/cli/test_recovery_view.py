@@ -106,3 +106,10 @@ def test_lost_rows_are_reported_with_their_source_and_attempt(capsys: pytest.Cap
     said = capsys.readouterr().out
     assert " attempt 2: lost at least 200 rows of readings: only the log of a failed node held them\n" in said
     assert " attempt 3: lost an unknown number of rows of more" in said
+
+
+def test_a_lost_coordinator_that_hosts_nothing_is_replaced_while_rows_go_on() -> None:
+    replaced = {**RECOVERY, "phase": "takeover", "waits_for": ["pi5"]}
+    assert recovery_text({"recovery": replaced}) == (
+        "rows go on; its coordinator is being replaced, because pi5 does not answer"
+    )

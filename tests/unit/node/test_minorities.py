@@ -2,10 +2,12 @@
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import InstancePlace
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.peer import Peer
+from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.recovery.run_status import minority_status
-from agiledart_node.user_commands.status_queries import _knows_more, with_status
+from agiledart_node.user_commands.status_queries import _knows_more, _row_without_coordinator, with_status
 from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
 from agiledart_node.wire.responses import ApplicationRow
 from agiledart_recovery.wire import events
@@ -85,3 +87,16 @@ def test_the_displayed_state_is_minority_partition() -> None:
 
 def test_without_reports_the_state_is_unknown() -> None:
     assert minority_status(None, None, 0, lambda node: False, str) is None  # type: ignore[arg-type]
+
+
+def test_a_run_whose_lost_coordinator_hosts_nothing_keeps_running() -> None:
+    row = ApplicationRow("app", 1, "running", "", "", "", 0, 0, 0, False, 0.0, {}, "", [])
+    record = ApplicationRecord(
+        "app", 1, 7, 7, "running", ME, nodes=(ME,), guards=(STRANGER,), assignment=(InstancePlace(0, 0, 0),)
+    )
+    guard_lost = with_status(row, _row_without_coordinator(record, [STRANGER]))
+    assert guard_lost.recovery is not None
+    assert (guard_lost.state, guard_lost.recovery.phase) == ("running", "takeover")
+    host_lost = with_status(row, _row_without_coordinator(record, [STRANGER, ME]))
+    assert host_lost.recovery is not None
+    assert (host_lost.state, host_lost.recovery.phase) == ("recovering", "waiting")
