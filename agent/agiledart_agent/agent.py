@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
+from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.ring.peer_links import PeerLinks
@@ -178,10 +180,11 @@ class Agent:
         )
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self.relay_service.find_relays, self.sink_logs.note_logs, self._log_ownership_proofs,
+            self.relay_service.find_relays, self._agent_links.may_dial_node, self.sink_logs.note_logs, self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
+        self.reachability = ReachabilityKeeper(self._agent_links, settings.zone, log, self.known_peers)
         self.rejoin_monitor = RejoinMonitor(
             self._peer_addresses,
             lambda: self._reaching.addresses(self.address),
@@ -267,15 +270,14 @@ class Agent:
         self._register_stores(self.driver)
         # The node gets the stored state before it enters the ring: it must answer other nodes by its earlier promises.
         self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))
-        for effect in self.runs.ending:
-            self._spawn(self._end_run(effect))
+        self._spawn_all(self._end_run(effect) for effect in self.runs.ending)
         self._feed(ClockRead(int(time.time() * 1000)))
         self._feed(BansFound(self._stored_bans.entries()))
         self._feed(EndedRecordsFound(self._stored_ends.entries()))
         self._spawn(self._feed_clock())
         self._spawn(self._renew_leaf())
-        self._spawn(self._agent_links.report_congestion_forever())
-        self._spawn(self._agent_links.check_forever())
+        links = self._agent_links
+        self._spawn_all((links.report_congestion_forever(), links.check_forever(), self.reachability.keep_forever()))
         await self._users.open(self.driver)
         # A node without the authority's key has joined a network of others, so there must be other nodes.
         self.rejoin_monitor.is_expected = identity.authority is None
@@ -378,6 +380,7 @@ class Agent:
             if self._settings.join:
                 raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
             await self.rejoin_monitor.look()
+        await self.reachability.prepare(peers)
         self._feed(JoinRing(tuple(peers)))
         await self.joined
 
@@ -435,6 +438,10 @@ class Agent:
 
     def _membership_renewed(self) -> None:
         self._executors.renew()
+
+    def _spawn_all(self, works: Iterable[Any]) -> None:
+        for work in works:
+            self._spawn(work)
 
     async def renew(self) -> str:
         """Renew this node's membership now. Return the reason of a failure, or an empty string."""

@@ -25,6 +25,7 @@ from agiledart_kernel.limits import (
     MAX_TOKEN_RECORD_BYTES,
 )
 from agiledart_kernel.machine import Message
+from agiledart_kernel.reachability import UNKNOWN_REACHABILITY, Reachability
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 4
@@ -189,6 +190,7 @@ _Printable = r"^[^\x00-\x20\x7f]*\Z"
 _Text64 = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 _Text32 = Annotated[str, msgspec.Meta(max_length=32, pattern=_Printable)]
 _Address = Annotated[str, msgspec.Meta(max_length=270, pattern=_Printable)]
+_SocketAddress = Annotated[str, msgspec.Meta(max_length=64, pattern=_Printable)]
 _Feature = Annotated[str, msgspec.Meta(min_length=1, max_length=32, pattern=_Printable)]
 _SignedLink = Annotated[bytes, msgspec.Meta(min_length=65, max_length=64 + MAX_LINK_BYTES)]
 _Receipt = Annotated[bytes, msgspec.Meta(max_length=MAX_RECEIPT_BYTES)]
@@ -211,6 +213,8 @@ class Hello(Message, frozen=True, gc=False, tag=1):
         token: the signed record of the token by which the sender joined; empty: it joined without a token.
         receipt: proof that the sender's key was registered as a use of that token (`kernel/registrations.py`).
         welcome: the receiver's own receipt, for the receiver to store.
+        seen: the address from which the acceptor saw the dialer's connection come; empty in a dialer's HELLO.
+        reach: how the sender is reached.
     """
 
     protocol_min: _Version = PROTOCOL_MIN
@@ -228,6 +232,8 @@ class Hello(Message, frozen=True, gc=False, tag=1):
     token: Annotated[bytes, msgspec.Meta(max_length=MAX_TOKEN_RECORD_BYTES)] = b""
     receipt: _Receipt = b""
     welcome: _Receipt = b""
+    seen: _SocketAddress = ""
+    reach: Reachability = UNKNOWN_REACHABILITY
 
 
 _HELLO: Final[Codec[Hello]] = Codec(Hello, MAX_HELLO_BYTES)

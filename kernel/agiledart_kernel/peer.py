@@ -1,13 +1,14 @@
-"""`Peer`: what one node knows about how to reach another (Pastry's node handle)."""
+"""`Peer`: name, addresses and reachability of a node, as another one knows them (Pastry's node handle)."""
 
 import msgspec
 
 from agiledart_kernel.counts import Count
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.reachability import UNKNOWN_REACHABILITY, Reachability
 
 
-class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A node's id, incarnation and addresses.
+class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True, eq=False):
+    """A node's id, incarnation and addresses. Two are equal when all but `reach` is, which changes while the node runs.
 
     Args:
         node: position on the ring, derived from the node's public key.
@@ -16,6 +17,7 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
         address: `host:port` of its agent's TLS port; empty in simulations.
         zone: failure and latency zone.
         host: physical machine; replicas go to different machines. Empty: unknown.
+        reach: how it is reached now.
     """
 
     node: NodeId
@@ -24,6 +26,25 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     address: str = ""
     zone: str = ""
     host: str = ""
+    reach: Reachability = UNKNOWN_REACHABILITY
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields but `reach`."""
+        return self is other or (isinstance(other, Peer) and self._described == other._described)
+
+    def __ne__(self, other: object) -> bool:  # msgspec's own would compare identities
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.incarnation))
+
+    @property
+    def _described(self) -> tuple[object, ...]:
+        return self.node, self.incarnation, self.name, self.address, self.zone, self.host
+
+    def with_reach(self, reach: Reachability) -> "Peer":
+        """Return this node with this reachability, unless it is older than the present one."""
+        return msgspec.structs.replace(self, reach=reach) if reach.revision > self.reach.revision else self
 
     @property
     def incarnation_key(self) -> tuple[NodeId, int]:

@@ -55,7 +55,7 @@ from agiledart_overlay.wire.effects import (
     PeerLeft,
     RecordAnswer,
 )
-from agiledart_overlay.wire.events import LeaveRing
+from agiledart_overlay.wire.events import LeaveRing, SetReachability
 from agiledart_recovery.wire.events import FragmentDamaged
 
 _PATROL = ("node", "patrol")
@@ -124,6 +124,7 @@ class Node:
             RegisterSink: self.parts.sinks.note,
             FindSink: self.parts.sinks.find,
             FindSharers: self.parts.sinks.find_sharers,
+            SetReachability: self._set_reachability,
         }
 
     def _timer_table(self) -> dict[object, Callable[[], None]]:
@@ -234,6 +235,10 @@ class Node:
                 self.parts.watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
             elif isinstance(effect, JoinCompleted):
                 self._joined()
+
+    def _set_reachability(self, event: SetReachability) -> None:
+        self.me = self._context.me = self.me.with_reach(event.reach)
+        self._context.deliver_to_overlay(event)
 
     def _joined(self) -> None:
         self._context.requests.begin(self.parts.records.register(self.me))

@@ -1,6 +1,7 @@
 """All messages that agents send each other over links of the service `overlay`."""
 
 from agiledart_kernel.codec import Codec
+from agiledart_node.reaching.reachability_messages import ReachabilityMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
@@ -31,5 +32,6 @@ NodeMessage = (
     | DrainMessage
     | CheckpointMessage
     | QuorumRecoveryMessage
+    | ReachabilityMessage
 )
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)

@@ -35,6 +35,7 @@ from agiledart_overlay.wire.events import (
     RouteMessage,
     SetCongestion,
     SetLoad,
+    SetReachability,
     StoreRecord,
     UnwatchPeer,
     WatchPeer,
@@ -105,6 +106,7 @@ class OverlayMachine(Inspection):
             UnwatchPeer: self._on_unwatch,
             SetLoad: lambda event: self._view.distances.set_load(event.load_permille),
             SetCongestion: lambda event: self._view.distances.set_congestion(event.node, event.congestion_permille),
+            SetReachability: self._on_reachability,
             **self.scribe.events(),
         }
         self._timers: dict[str, Callable[[], None]] = {
@@ -309,6 +311,9 @@ class OverlayMachine(Inspection):
         if known is None and not view.book.is_dead(peer, 0):
             view.book.meet(peer, 0, view.now)
             self._liveness.checks.doubt(peer.node)
+
+    def _on_reachability(self, event: SetReachability) -> None:
+        self._view.me = self._view.me.with_reach(event.reach)
 
     def _on_unwatch(self, event: UnwatchPeer) -> None:
         self._view.watched.pop(event.node, None)

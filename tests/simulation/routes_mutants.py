@@ -131,9 +131,9 @@ def tickets_are_good_twice(patch: pytest.MonkeyPatch) -> None:
     """A ticket stays after it was taken."""
     redeem = CircuitTickets.redeem
 
-    def wrong(self: CircuitTickets, ticket: bytes, from_host: str, now: int) -> Booking:
+    def wrong(self: CircuitTickets, ticket: bytes, now: int) -> Booking:
         booked = self._booked.get(ticket)
-        found = redeem(self, ticket, from_host, now)
+        found = redeem(self, ticket, now)
         if booked is not None:
             self._booked[ticket] = booked
         return found

@@ -1,10 +1,12 @@
-"""Tickets for circuits: which key may use a relay, and how often. A ticket is valid once, for a few seconds, from one address.
+"""Tickets for circuits: which key may use a relay, and how often. A ticket is valid once, for a few seconds.
 
-    booked ── redeemed in time, from the right address ──> open ── ended ──> gone
+It is not bound to an address, since the routers of some providers use several for one host.
+
+    booked ── redeemed in time ──> open ── ended ──> gone
     booked ── late ──> gone
 
 Booked and open circuits count alike against the bounds, so a peer that requests ten thousand circuits holds no more
-than eight. This module does no I/O.
+than its share. This module does no I/O.
 """
 
 from collections import Counter
@@ -12,15 +14,20 @@ from typing import Final, NamedTuple
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import NodeId
 
-MAX_CIRCUITS: Final = 64
-"""Circuits of one relay at one time: each costs two sockets and two buffers."""
+MAX_CIRCUITS: Final = 256
+"""Circuits of one relay at one time: each costs two sockets, and buffers while bytes pass."""
 
-MAX_CIRCUITS_OF_PEER: Final = 8
-"""Circuits of one key, out of `MAX_CIRCUITS`."""
+MAX_CIRCUITS_OF_PEER: Final = 96
+"""Circuits of one key, out of `MAX_CIRCUITS`: a node that only dials out reaches its leaf set through two relays."""
 
 TICKET_NS: Final = 5 * SECOND
 """Validity of a ticket: the requester has it after one round trip and needs another."""
+
+
+Callee = tuple[NodeId, str, NodeId]
+"""An agent with a reservation, and application and id of its executor; empty and 0: the agent itself."""
 
 
 class Booking(NamedTuple):
@@ -28,16 +35,16 @@ class Booking(NamedTuple):
 
     Args:
         requester_key: public key of the requester.
-        from_host: the address from which the request came.
-        host, port: the address to which the circuit leads.
+        host, port: the address to which the circuit leads; empty and 0 with a callee.
         initial_bytes: bytes that the relay sends there first: the preface for another relay.
+        callee: agent that must connect to the relay; application and id of its executor when the circuit ends there.
     """
 
     requester_key: bytes
-    from_host: str
-    host: str
-    port: int
+    host: str = ""
+    port: int = 0
     initial_bytes: bytes = b""
+    callee: Callee | None = None
 
 
 class CircuitTickets:
@@ -66,15 +73,15 @@ class CircuitTickets:
         self._booked[ticket] = (now + TICKET_NS, booking)
         self._by_peer[booking.requester_key] += 1
 
-    def redeem(self, ticket: bytes, from_host: str, now: int) -> Booking:
+    def redeem(self, ticket: bytes, now: int) -> Booking:
         """Return the booking of a ticket, once. The caller must call `ended` later.
 
-        Raises `Refused("ticket")` when the ticket is unknown, used or late, or comes from another address.
+        Raises `Refused("ticket")` when the ticket is unknown, used or late.
         """
         self._forget_late(now)
         known = self._booked.get(ticket)
-        if known is None or known[1].from_host != from_host:
-            raise Refused("ticket", "unknown, used or late, or from another address")
+        if known is None:
+            raise Refused("ticket", "unknown, used or late")
         del self._booked[ticket]
         self.open += 1
         return known[1]

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import msgspec
+
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, encode_hello, negotiate
 from agiledart_kernel.limits import (
@@ -27,7 +29,7 @@ from agiledart_kernel.limits import (
     MAX_UNVERIFIED_OF_ADDRESS,
 )
 from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
-from agiledart_transport.connecting import SHUTDOWN_SECONDS, for_service, format_address
+from agiledart_transport.connecting import SHUTDOWN_SECONDS, format_address
 from agiledart_transport.first_record import first_record
 from agiledart_transport.handshake_slots import HandshakeSlots, UnverifiedCaller, block_of
 from agiledart_transport.link import Link, LinkHandler
@@ -67,6 +69,7 @@ class _Arrival:
     connection: socket.socket
     remote: str
     link: Link
+    seen: str
     slot_granted: "asyncio.Future[None]"
     task: "asyncio.Task[None] | None" = None
     was_evicted: bool = False
@@ -143,9 +146,26 @@ class Listener:
                 continue
             self._begin(connection, block_of(name[0]), remote)
 
-    def _begin(self, connection: socket.socket, block: str, remote: str) -> None:
+    def take(self, connection: socket.socket, relay: str, relay_key: str) -> None:
+        """Treat a connection that this agent has opened to a relay as one that was accepted.
+
+        Its caller counts against the relay's key: its own address is unknown here.
+
+        Args:
+            relay: name of the relay, for people.
+            relay_key: of the relay, as text.
+        """
+        if self._open >= self._limits.links:
+            connection.close()
+            self._on_refused("full", relay)
+            return
+        self._begin(connection, f"relay {relay_key}", format_address(*connection.getpeername()[:2]), relay)
+
+    def _begin(self, connection: socket.socket, block: str, remote: str, relay: str = "") -> None:
         link = Link("", dialled=False, wall_seconds=self._wall_seconds)
-        arrival = _Arrival(UnverifiedCaller(block), connection, remote, link, self._loop.create_future())
+        link.relay = relay
+        seen = "" if relay else remote
+        arrival = _Arrival(UnverifiedCaller(block), connection, remote, link, seen, self._loop.create_future())
         self._arrivals[arrival.caller] = arrival
         arrival.task = self._loop.create_task(self._admit(arrival))
         arrival.task.add_done_callback(lambda _: self._end(arrival))
@@ -253,7 +273,7 @@ class Listener:
             raise Refused("service", "not served here")
         link.service = theirs.service
         peer = await self._verifier.verify_peer(link.certificate, theirs, theirs.service)
-        mine = for_service(self._hello(peer), theirs.service)
+        mine = msgspec.structs.replace(self._hello(peer), service=theirs.service, seen=arrival.seen)
         negotiate(mine, theirs)
         self._check_limits(peer, theirs.service)
         if link.closed or link.gone.done():

@@ -30,7 +30,7 @@ class PeerInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def as_peer(self) -> Peer:
         """Return the peer as protocol code knows it."""
         hello = self.hello
-        return Peer(self.node_id, hello.incarnation, hello.name, hello.address, hello.zone, hello.host)
+        return Peer(self.node_id, hello.incarnation, hello.name, hello.address, hello.zone, hello.host, hello.reach)
 
 
 class PeerVerifier(Protocol):

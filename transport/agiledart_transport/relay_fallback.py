@@ -13,21 +13,24 @@ from agiledart_transport.link import Link
 Dial = Callable[[], Coroutine[Any, Any, Link]]
 
 
-async def dial_direct_or_relayed(direct: Dial, relayed: Dial, head_start: float) -> Link:
+async def dial_direct_or_relayed(
+    direct: Dial, relayed: Dial, head_start: float, *, believes_refusal: bool = True
+) -> Link:
     """Return the first link that opens.
 
     Args:
         head_start: seconds for which only the direct path is tried.
+        believes_refusal: the address is known to be the peer's, so a refusal there says something about the peer.
 
     Raises:
         OSError, RemoteProtocolError: the error of the direct path. A peer whose machine refuses the connection, or that
-            answers and refuses us, is not dialled through a relay.
+            answers and refuses us, is not dialled through a relay, unless the refusal is not believed.
     """
     first = asyncio.ensure_future(direct())
     tasks = [first]
     try:
         await asyncio.wait(tasks, timeout=head_start)
-        if first.done() and not _is_silence(first):
+        if first.done() and (first.exception() is None or (believes_refusal and not _is_silence(first))):
             return first.result()
         tasks.append(asyncio.ensure_future(relayed()))
         while waiting := [task for task in tasks if not task.done()]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.circuits.dialer import Dialer
 from agiledart_agent.circuits.relay_service import RelayService
+from agiledart_agent.circuits.reservations import Reservations
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
 from agiledart_agent.identity.identity import Identity
@@ -17,8 +18,11 @@ from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.machine import Event, LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.reachability import UNKNOWN_REACHABILITY, Reachability
 from agiledart_node.protocol import NODE_CODEC
-from agiledart_overlay.wire.events import SetCongestion
+from agiledart_node.reaching.dial_rules import host_of, is_private, may_dial
+from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, ReachabilityChanged
+from agiledart_overlay.wire.events import SetCongestion, SetReachability
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import format_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
@@ -29,6 +33,12 @@ LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
 DIRECT_SECONDS = 1.0
 """Time for which only the direct path to a peer is tried."""
+
+DIAL_BACK_SECONDS = 2.0
+"""Time for this agent to dial another one that asks whether it can be reached."""
+
+MAX_PROVEN = 1_024
+"""Peers whose address is remembered as one that led to them."""
 
 
 class AgentLinks:
@@ -42,6 +52,10 @@ class AgentLinks:
         executor_address: returns the address of an executor of (application, its id) here; empty: there is none.
 
     Attributes:
+        reach: how other nodes reach this one now.
+        reservations: links to relays that lead to this agent.
+        on_seen: called with a peer that this agent has dialled, and the host under which that peer saw it.
+        on_caller: called with a peer that has dialled this agent, and the host from which it did.
         relay_service: passes links of other nodes on, and finds relays for links of this one.
         peers: links to the other nodes of the ring; None before `open`.
     """
@@ -59,7 +73,14 @@ class AgentLinks:
     ) -> None:
         self._settings, self._registrar, self._log, self._feed = settings, registrar, log, feed
         self._rtt_ns, self._executor_address = rtt_ns, executor_address
-        self._dialling = Dialer(settings, identity, registrar, lambda: self.address)
+        self._me, self._known_peers = identity.node_id, known_peers
+        self._incarnation = identity.incarnation
+        self.reach = UNKNOWN_REACHABILITY
+        self._proven: dict[NodeId, str] = {}
+        self.on_seen: Callable[[Peer, str], None] = lambda _peer, _host: None
+        self.on_caller: Callable[[Peer, str], None] = lambda _peer, _host: None
+        self.on_reservations: Callable[[], None] = lambda: None
+        self._dialling = Dialer(settings, identity, registrar, lambda: self.address, lambda: self.reach)
         self._listener: Listener | None = None
         self._services: dict[str, Callable[[Link], LinkHandler]] = {}
         self.peers: PeerLinks | None = None
@@ -74,6 +95,11 @@ class AgentLinks:
             address_of=self._address_of,
             known=known_peers,
             rtt_ns=rtt_ns,
+            connect_back=lambda link, asked: self.reservations.connect_back(link, asked),
+            dial_back=self._dial_back,
+        )
+        self.reservations = Reservations(
+            self.relay_service.ask, self._take, executor_address, lambda: self.on_reservations()
         )
 
     @property
@@ -125,6 +151,7 @@ class AgentLinks:
 
     async def close(self) -> None:
         """Close the links to nodes of the ring, and those of relays."""
+        await self.reservations.close()
         await self.relay_service.close()
         if self.peers is not None:
             await self.peers.close()
@@ -146,8 +173,6 @@ class AgentLinks:
     async def greet(self, address: str) -> Peer | str:
         """Return the node at an address, with a link to it, or the reason for which there is none."""
         assert self.peers is not None
-        if address == self.address:
-            return "this is our own address"
         try:
             link = await self._connect(address, None)
         except RefusedByPeer as error:
@@ -155,8 +180,41 @@ class AgentLinks:
             return f"{address}: {error}{clock_hint}"
         except (OSError, ValueError, RemoteProtocolError) as error:
             return f"{address}: {error}"
+        if self._is_me(link):
+            link.close("done")
+            return "this is our own address"
         self.peers.adopt(link)
         return link.peer.as_peer()
+
+    def publish(self, reach: Reachability) -> None:
+        """Say to the ring, and to all nodes with a link, how this one is reached from now on."""
+        self.reach = reach
+        self._feed(SetReachability(reach))
+        if self.peers is not None:
+            self.peers.announce(ReachabilityChanged(reach), REACHABILITY_FEATURE)
+
+    def reached_by_dial(self) -> tuple[Peer, ...]:
+        """Return peers with an open link that this agent has dialled without a relay, the nearest first."""
+        assert self.peers is not None
+        direct = {
+            link.peer.node_id for link in self.peers.links() if link.dialled and not link.relay and not link.closed
+        }
+        return tuple(peer for peer in self._nearest_linked() if peer.node in direct)
+
+    def knows_reachability(self, node: NodeId) -> bool:
+        """Report whether a peer with a link understands questions about reachability."""
+        return self.peers is not None and any(
+            link.peer.node_id == node and REACHABILITY_FEATURE in link.peer.hello.features
+            for link in self.peers.links()
+        )
+
+    def may_dial(self, peer: Peer) -> bool:
+        """Report whether the address of a peer may be dialled from here."""
+        return may_dial(self._newest(peer), self.reach, is_proven=self._is_proven(peer))
+
+    def may_dial_node(self, node: NodeId) -> bool:
+        """Report whether the address of a node may be dialled from here; a node that is not known may."""
+        return all(self.may_dial(peer) for peer in self._known_peers() if peer.node == node)
 
     async def dial_fragments(
         self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
@@ -182,32 +240,103 @@ class AgentLinks:
     async def _connect(self, address: str, expect: NodeId | None, via: Via | None = None) -> Link:
         assert self.peers is not None
         on_frame, on_echo = self.peers.frame, self.peers.echoed
-        return await self._dialling.connect(
+        link = await self._dialling.connect(
             address, "overlay", on_frame, self._link_closed, expect=expect, on_echo=on_echo, via=via
         )
+        if via is None:
+            peer = link.peer.as_peer()
+            self._note_address(peer, address)
+            if link.peer.hello.seen:
+                self.on_seen(peer, host_of(link.peer.hello.seen))
+        return link
+
+    def _is_me(self, link: Link) -> bool:
+        return link.peer.node_id == self._me and link.peer.hello.incarnation == self._incarnation
+
+    def _note_address(self, peer: Peer, address: str) -> None:
+        """Remember that an address has led to a peer."""
+        self._proven.pop(peer.node, None)
+        if len(self._proven) >= MAX_PROVEN:
+            del self._proven[next(iter(self._proven))]
+        self._proven[peer.node] = address
+
+    def _is_proven(self, peer: Peer) -> bool:
+        return self._proven.get(peer.node) == peer.address
+
+    def _newest(self, peer: Peer) -> Peer:
+        """Return a peer with what it said last about its reachability."""
+        for known in (*self._known_peers(), *(self.peers.linked if self.peers is not None else ())):
+            if known.node == peer.node and known.incarnation == peer.incarnation:
+                peer = peer.with_reach(known.reach)
+        return peer
 
     async def _dial(self, peer: Peer, directly: bool) -> Link:
         """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is allowed."""
+        peer = self._newest(peer)
+        is_proven = self._is_proven(peer)
 
         async def direct() -> Link:
             return await self._connect(peer.address, peer.node)
 
         async def relayed() -> Link:
-            via = await self.relay_service.circuit(peer.node)
+            via = await self.relay_service.circuit(peer.node, holders=peer.reach.holders)
             return await self._connect(peer.address, peer.node, via)
 
-        return await (direct() if directly else dial_direct_or_relayed(direct, relayed, DIRECT_SECONDS))
+        if not may_dial(peer, self.reach, is_proven=is_proven):
+            if directly:
+                raise ConnectionError(f"{peer.address} is an address of another network")
+            return await relayed()
+        if directly:
+            return await direct()
+        try:
+            return await dial_direct_or_relayed(direct, relayed, DIRECT_SECONDS, believes_refusal=is_proven)
+        except ConnectionRefusedError as error:
+            if is_proven:
+                raise
+            raise ConnectionError(str(error)) from None  # it says nothing of the peer: another machine may be there
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """Return a link to the relay service of a peer."""
         relay_service = self.relay_service
+        if not self.may_dial(peer):
+            raise ConnectionError(f"{peer.address} is an address of another network")
         return await self._dialling.connect(
             peer.address,
             "relay",
             relay_service.frame,
             lambda link, reason: relay_service.closed(link),
             expect=peer.node,
+            on_echo=self.reservations.echoed,
         )
+
+    async def _dial_back(self, link: Link, address: str) -> str:
+        """Dial an agent afresh. Return why it did not answer; empty when it did.
+
+        Only an address from which it was seen, or that it gives to all nodes, is dialled: this agent scans no network.
+        """
+        host, seen = host_of(address), host_of(link.remote)
+        if host != seen and (is_private(host) or address != link.peer.hello.address):
+            return "private address" if is_private(host) else "another address"
+        try:
+            async with asyncio.timeout(DIAL_BACK_SECONDS):
+                answered = await self._dialling.connect(
+                    address, "relay", lambda *_: None, lambda *_: None, expect=link.peer.node_id
+                )
+        except TimeoutError:
+            return "no answer"
+        except ConnectionRefusedError:
+            return "refused"
+        except RemoteProtocolError:
+            return "another machine"
+        except (OSError, ValueError):
+            return "unreachable"
+        answered.close("done")
+        return ""
+
+    def _take(self, connection: socket.socket, link: Link) -> None:
+        """Take a connection to a relay, which has a caller for this agent at its other end."""
+        assert self._listener is not None
+        self._listener.take(connection, link.peer.hello.name or link.peer.node_id.short, link.peer.node_id.hex)
 
     def _nearest_linked(self) -> tuple[Peer, ...]:
         """Return peers with an open link, the nearest first."""
@@ -224,6 +353,13 @@ class AgentLinks:
             return accept(link)
         assert self.peers is not None
         links = self.peers
+        if self._is_me(link):
+            return LinkHandler(lambda *_: None, lambda *_: None)
+        if not link.relay:
+            peer, host = link.peer.as_peer(), host_of(link.remote)
+            if host == host_of(peer.address):
+                self._note_address(peer, peer.address)
+            self.on_caller(peer, host)
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
         return LinkHandler(links.frame, self._link_closed, on_echo=links.echoed)
 

@@ -9,6 +9,8 @@ from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.reachability import Reachability
+from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import connect
 from agiledart_transport.link import Link
@@ -31,11 +33,18 @@ class Dialer:
     Args:
         verifier: of the peer that answers.
         address: returns the address at which this agent is reached.
+        reach: returns how other nodes reach it.
     """
 
     def __init__(
-        self, settings: AgentSettings, identity: Identity, verifier: PeerVerifier, address: Callable[[], str]
+        self,
+        settings: AgentSettings,
+        identity: Identity,
+        verifier: PeerVerifier,
+        address: Callable[[], str],
+        reach: Callable[[], Reachability],
     ) -> None:
+        self._reach = reach
         self._settings, self._identity, self._verifier, self._address = settings, identity, verifier, address
         self._credentials = identity.credentials()
         self._client_tls: ssl.SSLContext = client_context(self._credentials)
@@ -46,6 +55,7 @@ class Dialer:
         identity, settings = self._identity, self._settings
         return Hello(
             service="overlay",
+            features=(REACHABILITY_FEATURE,),
             chain=identity.chain,
             incarnation=identity.incarnation,
             name=settings.name,
@@ -57,6 +67,7 @@ class Dialer:
             token=identity.token,
             receipt=identity.receipt,
             welcome=welcome,
+            reach=self._reach(),
         )
 
     async def connect(

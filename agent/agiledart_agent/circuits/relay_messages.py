@@ -1,4 +1,4 @@
-"""Messages of the service `relay`: a request for a circuit, the address at which the target takes it, and the ticket."""
+"""Messages of the service `relay`: circuits and their tickets, reservations of agents that only dial out, and dials back."""
 
 from typing import Annotated
 
@@ -66,4 +66,44 @@ class AddressAnswer(Message, frozen=True, gc=False, tag=5):
     address: _Address
 
 
-RelayMessage = RequestCircuit | CircuitBooked | CircuitRefused | RequestAddress | AddressAnswer
+class RequestReservation(Message, frozen=True, gc=False, tag=6):
+    """Request of an agent that only dials out: lead circuits to this agent over this link's way back, while it is open."""
+
+    request: Count
+
+
+class ReservationGranted(Message, frozen=True, gc=False, tag=7):
+    """Answer of a relay: it will send `ConnectBack` for each circuit to this agent."""
+
+    request: Count
+
+
+class ConnectBack(Message, frozen=True, gc=False, tag=8):
+    """Request of a relay to an agent with a reservation: connect to the address of this link with this ticket.
+
+    Args:
+        application, executor: as in `RequestCircuit`.
+    """
+
+    ticket: _Ticket
+    application: OptionalApplicationName = ""
+    executor: NodeId = NodeId(0)
+
+
+class RequestDialBack(Message, frozen=True, gc=False, tag=9):
+    """Request to a member: dial this agent at this address, afresh, and say whether it answered."""
+
+    request: Count
+    address: _Address
+
+
+class DialBackAnswer(Message, frozen=True, gc=False, tag=10):
+    """Answer: did this agent, proven by its key, answer at that address? `reason`: for people, when it did not."""
+
+    request: Count
+    reached: bool
+    reason: _Word = ""
+
+
+RelayAnswer = CircuitBooked | CircuitRefused | AddressAnswer | ReservationGranted | DialBackAnswer
+RelayMessage = RequestCircuit | RequestAddress | RequestReservation | ConnectBack | RequestDialBack | RelayAnswer

@@ -1,8 +1,8 @@
 """Relay service: this agent relays circuits for others, answers where circuits reach it, and finds relays for itself.
 
 A relay leads only to members to which it has a link, and only to the address that the target's agent gives: it is no
-open proxy. It holds no key of a circuit and reads nothing of it. `CircuitTickets` and a number of open requests bound
-each requester.
+open proxy. An agent with a reservation here is asked to connect back instead. The relay holds no key of a circuit and
+reads nothing of it. `CircuitTickets` and a number of open requests bound each requester.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,9 +21,15 @@ from agiledart_agent.circuits.relay_messages import (
     AddressAnswer,
     CircuitBooked,
     CircuitRefused,
+    ConnectBack,
+    DialBackAnswer,
+    RelayAnswer,
     RelayMessage,
     RequestAddress,
     RequestCircuit,
+    RequestDialBack,
+    RequestReservation,
+    ReservationGranted,
 )
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import Refused, RemoteProtocolError
@@ -32,7 +38,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.proposals import Proposals, may_relay
-from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, CircuitTickets
+from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, Callee, CircuitTickets
 from agiledart_transport.circuits import TICKET_BYTES, Via, open_connection, preface
 from agiledart_transport.connecting import parse_address
 from agiledart_transport.link import Link, LinkHandler
@@ -58,6 +64,12 @@ RELAYS_TRIED: Final = 2
 
 LATER_SECONDS: Final = 0.05
 """Time for other relays to answer after the first has."""
+
+MAX_RESERVATIONS: Final = 128
+"""Agents that only dial out and keep a link to this relay."""
+
+CONNECT_BACK_SECONDS: Final = 3.0
+"""Time for an agent with a reservation to connect to the relay."""
 
 AGENT_ITSELF: Final = NodeId(0)
 _CODEC: Codec[RelayMessage] = Codec(RelayMessage)
@@ -96,6 +108,8 @@ class RelayService:
         known: returns all nodes of the ring that this node knows.
         rtt_ns: measured round trip to a peer; None: not measured.
         address_of: HOST:PORT of an executor here by application and id, or of this agent for "" and 0; empty: none.
+        connect_back: does what a relay asks of this agent over a link of this agent's reservation.
+        dial_back: dials an agent at an address; returns "" when it answered, else why it did not.
     """
 
     def __init__(
@@ -110,14 +124,19 @@ class RelayService:
         address_of: Callable[[str, NodeId], str],
         known: Callable[[], Iterable[Peer]] = tuple,
         rtt_ns: Callable[[NodeId], int | None] = lambda _: None,
+        connect_back: Callable[[Link, ConnectBack], None] = lambda _link, _asked: None,
+        dial_back: Callable[[Link, str], Awaitable[str]] | None = None,
     ) -> None:
+        self._connect_back, self._dial_back = connect_back, dial_back
+        self._reserved: dict[NodeId, Link] = {}
+        self._awaited: dict[bytes, asyncio.Future[socket.socket]] = {}
         self._me, self._is_on, self._rate = me, is_on, bytes_per_second
         self._connect, self._members, self._is_member, self._address_of = connect, members, is_member, address_of
         self._known = known
         self._proposals = Proposals(rtt_ns, RandomStream(int.from_bytes(secrets.token_bytes(8)), "proposals"))
         self._tickets = CircuitTickets()
         self._links: dict[NodeId, asyncio.Task[Link]] = {}
-        self._asked: dict[int, asyncio.Future[RelayMessage]] = {}
+        self._asked: dict[int, asyncio.Future[RelayAnswer]] = {}
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: Counter[bytes] = Counter()
@@ -129,6 +148,11 @@ class RelayService:
         """Number of circuits that pass here now."""
         return self._tickets.open
 
+    @property
+    def reserved(self) -> tuple[NodeId, ...]:
+        """Agents that only dial out and are reached through this relay."""
+        return tuple(self._reserved)
+
     async def close(self) -> None:
         """End all circuits and links."""
         tasks = list(self._tasks)
@@ -139,15 +163,21 @@ class RelayService:
     # ---- requesting circuits
 
     async def circuit(
-        self, target: NodeId, application: str = "", executor: NodeId = AGENT_ITSELF, visited: tuple[NodeId, ...] = ()
+        self,
+        target: NodeId,
+        application: str = "",
+        executor: NodeId = AGENT_ITSELF,
+        visited: tuple[NodeId, ...] = (),
+        holders: tuple[NodeId, ...] = (),
     ) -> Via:
         """Return a relayed path to an agent, or to an executor of it. Raises OSError: no relay leads there.
 
         Args:
+            holders: relays at which the target is said to have a reservation.
             visited: nodes that were asked before, when this agent is a relay that needs another. It then asks one relay
                 after the other, and goes on when a relay leads nowhere.
         """
-        relays = self._candidates(target, visited)
+        relays = self._candidates(target, visited, holders=holders)
         question = RequestCircuit(0, target, application, executor, (*visited, self._me))
         if not visited:
             return (await self._book(relays[:RELAYS_ASKED], 1, question))[0]
@@ -169,10 +199,25 @@ class RelayService:
         most = min(wish.most, RELAYS_ASKED)
         return await self._book(relays, most, RequestCircuit(0, target, application, executor, (self._me,)))
 
-    def _candidates(self, target: NodeId, visited: tuple[NodeId, ...], by: tuple[str, ...] = ()) -> list[Peer]:
-        """Return the relays to ask, the most promising first. Named relays need no link with this agent yet."""
-        known = [peer for peer in self._known() if peer.name in by] if by else self._members()
-        return self._proposals.ranked(known, target, time.monotonic_ns(), (*visited, self._me, target))
+    def _candidates(
+        self,
+        target: NodeId,
+        visited: tuple[NodeId, ...],
+        by: tuple[str, ...] = (),
+        holders: tuple[NodeId, ...] = (),
+    ) -> list[Peer]:
+        """Return the relays to ask, the most promising first. Named relays and holders need no link with this agent yet."""
+        known = {peer.node: peer for peer in (*self._known(), *self._members())}
+        if target in known:
+            holders = known[target].reach.holders or holders
+        members = [peer for peer in known.values() if peer.name in by] if by else self._members()
+        usable = [peer for peer in members if not peer.reach.holders]  # a node that only dials out takes no circuit
+        if not by:
+            usable = list(
+                {peer.node: peer for peer in (*usable, *(known[node] for node in holders if node in known))}.values()
+            )
+        ranked = self._proposals.ranked(usable, target, time.monotonic_ns(), (*visited, self._me, target))
+        return sorted(ranked, key=lambda peer: peer.node not in holders)
 
     async def _book(self, relays: list[Peer], most: int, question: RequestCircuit) -> tuple[Via, ...]:
         """Book circuits at all relays at one time, since a relay may have failed.
@@ -203,7 +248,7 @@ class RelayService:
     async def _book_one(self, relay: Peer, question: RequestCircuit) -> Via:
         name = relay.name or relay.node.short
         try:
-            answer, link = await self._ask(relay, lambda number: msgspec.structs.replace(question, request=number))
+            answer, link = await self.ask(relay, lambda number: msgspec.structs.replace(question, request=number))
         except (OSError, RemoteProtocolError) as error:
             raise ConnectionError(f"{name}: {error}") from None
         if isinstance(answer, CircuitBooked):
@@ -212,9 +257,11 @@ class RelayService:
             return Via(host, port, answer.ticket, name, self._proposals.cost_to(relay.node) + answer.cost)
         raise ConnectionError(f"{name}: {answer.reason if isinstance(answer, CircuitRefused) else 'speaks nonsense'}")
 
-    async def _ask(self, peer: Peer, question: Callable[[int], RelayMessage]) -> tuple[RelayMessage, Link]:
-        """One question; raises OSError (TimeoutError)."""
-        async with asyncio.timeout(ASK_SECONDS):
+    async def ask(
+        self, peer: Peer, question: Callable[[int], RelayMessage], seconds: float = ASK_SECONDS
+    ) -> tuple[RelayAnswer, Link]:
+        """Return the answer of a peer to one question, and the link that brought it. Raises OSError (TimeoutError)."""
+        async with asyncio.timeout(seconds):
             link = await self._link(peer)
             number = next(self._numbers)
             answer = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -243,6 +290,12 @@ class RelayService:
                 is_agent = link.peer.grant.role == "agent"
                 address = self._address_of(message.application, message.executor) if is_agent else ""
                 self._send(link, AddressAnswer(message.request, address))
+            case RequestReservation():
+                self._reserve(link, message)
+            case RequestDialBack():
+                self._run(self._answer_dial_back(link, message), link.peer.grant.key)
+            case ConnectBack():
+                self._connect_back(link, message)
             case _:
                 answer = self._asked.get(message.request)
                 if answer is not None and not answer.done():
@@ -256,7 +309,11 @@ class RelayService:
 
     def accept(self, _link: Link) -> LinkHandler:
         """Accept a link of a requester."""
-        return LinkHandler(self.frame, lambda link, reason: None)
+        return LinkHandler(self.frame, self._requester_gone)
+
+    def _requester_gone(self, link: Link, _reason: str) -> None:
+        if self._reserved.get(link.peer.node_id) is link:
+            del self._reserved[link.peer.node_id]
 
     @staticmethod
     def _send(link: Link, message: RelayMessage) -> None:
@@ -273,16 +330,41 @@ class RelayService:
         except Refused as refused:
             self._refuse(link, asked.request, refused.reason)
             return
-        self._working[key] += 1
-        task = asyncio.ensure_future(self._prepare(link, asked))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._prepared(done, key))
+        self._run(self._prepare(link, asked), key)
 
-    def _prepared(self, task: "asyncio.Task[None]", key: bytes) -> None:
+    def _run(self, work: Coroutine[Any, Any, None], key: bytes) -> None:
+        """Work on a question of this key."""
+        self._working[key] += 1
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, key))
+
+    def _ended(self, task: "asyncio.Task[None]", key: bytes) -> None:
         self._tasks.discard(task)
         self._working[key] -= 1
         if not self._working[key]:
             del self._working[key]
+
+    def _reserve(self, link: Link, asked: RequestReservation) -> None:
+        """Keep a link over which an agent that only dials out is asked to connect back."""
+        node = link.peer.node_id
+        if not self._is_on:
+            self._refuse(link, asked.request, "off")
+        elif link.peer.grant.role != "agent" or link.dialled:
+            self._refuse(link, asked.request, "scope")
+        elif len(self._reserved) >= MAX_RESERVATIONS and node not in self._reserved:
+            self._refuse(link, asked.request, "quota")
+        else:
+            self._reserved[node] = link
+            self._send(link, ReservationGranted(asked.request))
+
+    async def _answer_dial_back(self, link: Link, asked: RequestDialBack) -> None:
+        reason = "off" if self._dial_back is None or link.peer.grant.role != "agent" else ""
+        if self._working[link.peer.grant.key] > 2:
+            reason = "quota"
+        elif self._dial_back is not None and not reason:
+            reason = await self._dial_back(link, asked.address)
+        self._send(link, DialBackAnswer(asked.request, not reason, reason))
 
     def _refuse(self, link: Link, request: int, reason: str) -> None:
         self.refused[reason] += 1
@@ -301,16 +383,14 @@ class RelayService:
             raise Refused("self")
         if not may_relay(self._me, asked.visited):
             raise Refused("visited")
-        if not self._is_member(asked.target):
+        if not (asked.target in self._reserved or self._is_member(asked.target)):
             raise Refused("no member", "this relay does not know the target")
         self._tickets.check_quota(grant.key, time.monotonic_ns())
 
     async def _prepare(self, link: Link, asked: RequestCircuit) -> None:
         try:
-            host, port, initial_bytes = await self._onward(asked)
+            booking = await self._onward(asked, link.peer.grant.key)
             ticket = secrets.token_bytes(TICKET_BYTES)
-            from_host = parse_address(link.remote)[0]
-            booking = Booking(link.peer.grant.key, from_host, host, port, initial_bytes)
             self._tickets.book(ticket, booking, time.monotonic_ns())
         except Refused as refused:
             self._refuse(link, asked.request, refused.reason)
@@ -319,29 +399,31 @@ class RelayService:
         else:
             self._send(link, CircuitBooked(asked.request, ticket, self._proposals.cost_to(asked.target)))
 
-    async def _onward(self, asked: RequestCircuit) -> tuple[str, int, bytes]:
-        """Return the next address of the circuit and the bytes to send there first: of the target, or of another relay.
+    async def _onward(self, asked: RequestCircuit, key: bytes) -> Booking:
+        """Return where the circuit leads from here: to the target, or to another relay.
 
         Raises:
             Refused: `no such place`.
             OSError: the target cannot be reached.
         """
+        if asked.target in self._reserved:
+            return Booking(key, callee=(asked.target, asked.application, asked.executor))
         target = next((peer for peer in self._members() if peer.node == asked.target), None)
-        if target is None:
+        if target is None or target.reach.holders:
             via = await self.circuit(asked.target, asked.application, asked.executor, asked.visited)
-            return via.host, via.port, preface(via.ticket)
-        answer, _ = await self._ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
+            return Booking(key, via.host, via.port, preface(via.ticket))
+        answer, _ = await self.ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
         if not isinstance(answer, AddressAnswer) or not answer.address:
             raise Refused("no such place")
-        return *parse_address(answer.address), b""
+        return Booking(key, *parse_address(answer.address))
 
     def begin(self, connection: socket.socket, ticket: bytes) -> None:
         """Take over the connection of a caller with a ticket. Raises `Refused`."""
+        if (awaited := self._awaited.pop(ticket, None)) is not None and not awaited.done():
+            awaited.set_result(connection)
+            return
         try:
-            from_host = str(connection.getpeername()[0])
-            booking = self._tickets.redeem(ticket, from_host, time.monotonic_ns())
-        except OSError:
-            raise Refused("lost") from None
+            booking = self._tickets.redeem(ticket, time.monotonic_ns())
         except Refused as refused:
             self.refused[refused.reason] += 1
             raise
@@ -351,8 +433,11 @@ class RelayService:
 
     async def _carry(self, connection: socket.socket, booking: Booking) -> None:
         try:
-            async with asyncio.timeout(ASK_SECONDS):
-                onward = await open_connection(booking.host, booking.port, booking.initial_bytes)
+            async with asyncio.timeout(CONNECT_BACK_SECONDS if booking.callee else ASK_SECONDS):
+                if booking.callee is not None:
+                    onward = await self._called_back(booking.callee)
+                else:
+                    onward = await open_connection(booking.host, booking.port, booking.initial_bytes)
         except OSError:
             connection.close()
             self.refused["unreachable"] += 1
@@ -360,6 +445,25 @@ class RelayService:
             await splice(connection, onward, self._passed, self._rate)
         finally:
             self._tickets.ended(booking)
+
+    async def _called_back(self, callee: Callee) -> socket.socket:
+        """Return the connection that an agent with a reservation opens on request. Raises OSError."""
+        target, application, executor = callee
+        link = self._reserved.get(target)
+        if link is None or link.closed:
+            raise ConnectionError("the agent with the reservation is gone")
+        ticket = secrets.token_bytes(TICKET_BYTES)
+        connection: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        self._awaited[ticket] = connection
+        self._send(link, ConnectBack(ticket, application, executor))
+        try:
+            return await connection
+        except asyncio.CancelledError:
+            if connection.done() and not connection.cancelled():
+                connection.result().close()
+            raise
+        finally:
+            self._awaited.pop(ticket, None)
 
     def _passed(self, count: int) -> None:
         self.bytes += count

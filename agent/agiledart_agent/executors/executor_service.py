@@ -105,6 +105,7 @@ class ExecutorService:
         admit: raises `Refused` unless a key that joined by a token is registered.
         feed: takes events for the node.
         circuits: relayed paths to an executor of another agent; raises OSError.
+        may_dial: whether the address of a node may be dialled from here.
         note_logs: called when instances have started: a sink may just have begun a log.
         ownership_proofs: owners of such logs.
         count_snapshot: called for each snapshot that an instance has saved: bytes, and nanoseconds for which rows
@@ -122,13 +123,14 @@ class ExecutorService:
         admit: Callable[[Grant, Hello], Awaitable[None]],
         feed: Callable[[Event], None],
         circuits: Callable[[NodeId, str, NodeId, CircuitRequirements], Awaitable[tuple[Via, ...]]],
+        may_dial: Callable[[NodeId], bool],
         note_logs: Callable[[], None],
         ownership_proofs: LogOwnershipProofs,
         count_snapshot: Callable[[int, int, int], None],
         application_ended: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._feed, self._circuits = feed, circuits
+        self._feed, self._circuits, self._may_dial = feed, circuits, may_dial
         self._note_logs, self._ownership_proofs, self._count_snapshot, self._application_ended = (
             note_logs,
             ownership_proofs,
@@ -483,6 +485,9 @@ class ExecutorService:
             self._feed(Completed(effect.request, None))
 
     async def _find_relays(self, asked: FindRelays, application: str, answer: Callable[[RelaysFound], None]) -> None:
+        if not asked.most:
+            answer(RelaysFound(asked.request, may_dial=self._may_dial(asked.agent)))
+            return
         try:
             requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted)
             relays = await self._circuits(asked.agent, application, asked.executor, requirements)

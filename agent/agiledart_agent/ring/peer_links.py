@@ -17,6 +17,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.reaching.reachability_messages import ReachabilityChanged
 from agiledart_transport.link import HIGH_WATER_BYTES, Link
 from agiledart_transport.monitored_link import MonitoredLink
 
@@ -128,8 +129,10 @@ class PeerLinks:
     def adopt(self, link: Link) -> None:
         """Use a verified link, dialled or accepted. A newer incarnation of a node supersedes its older link."""
         sender = link.peer.as_peer()
-        self._senders[link] = sender
         current = self._links.get(sender.node)
+        if current is not None and self._senders[current].incarnation == sender.incarnation:
+            sender = sender.with_reach(self._senders[current].reach)
+        self._senders[link] = sender
         if current is None or current.closed or self._senders[current].incarnation <= sender.incarnation:
             self._links[sender.node] = link
             self._keep(sender, link)
@@ -168,7 +171,19 @@ class PeerLinks:
         if kind != FrameKind.CONTROL:
             raise RemoteProtocolError("kind", "only CONTROL frames travel between agents")
         sender = self._senders.get(link) or link.peer.as_peer()  # a first frame may come before `adopt`
-        self._received(sender, self._codec.decode(body))
+        message = self._codec.decode(body)
+        if isinstance(message, ReachabilityChanged):
+            if link in self._senders:
+                self._senders[link] = sender.with_reach(message.reach)
+        else:
+            self._received(sender, message)
+
+    def announce(self, message: Message, feature: str) -> None:
+        """Send a message over every open link whose other end has a feature."""
+        body = self._codec.encode(message)
+        for link in self._links.values():
+            if feature in link.peer.hello.features:
+                link.send(FrameKind.CONTROL, body)
 
     def closed(self, link: Link) -> None:
         """Note that a link has ended, for any reason."""

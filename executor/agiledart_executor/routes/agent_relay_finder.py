@@ -30,19 +30,33 @@ class AgentRelayFinder:
         doubted: tuple[str, ...] = (),
     ) -> tuple[Via, ...]:
         """Return relays to an executor of an agent; arguments as in `FindRelays`. Raises ConnectionError when there is none."""
+        answer = await self._answer(agent, executor, most, avoid, by, doubted)
+        if answer.refused or not answer.relays:
+            raise ConnectionError(answer.refused or "no relay leads there")
+        return tuple(Via(offer.host, offer.port, offer.ticket, offer.name, offer.cost) for offer in answer.relays)
+
+    async def may_dial(self, agent: NodeId, executor: NodeId) -> bool:
+        """Ask whether the addresses of an agent's machine may be dialled from here."""
+        return (await self._answer(agent, executor, 0, (), (), ())).may_dial
+
+    async def _answer(
+        self,
+        agent: NodeId,
+        executor: NodeId,
+        most: int,
+        avoid: tuple[str, ...],
+        by: tuple[str, ...],
+        doubted: tuple[str, ...],
+    ) -> RelaysFound:
         self._number += 1
         number = self._number
-        answer = self._open[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[RelaysFound] = asyncio.get_running_loop().create_future()
+        self._open[number] = answer
         try:
             self._send(FindRelays(number, agent, executor, most, avoid, by, doubted))
-            answer_message = await answer
+            return await answer
         finally:
             del self._open[number]
-        if answer_message.refused or not answer_message.relays:
-            raise ConnectionError(answer_message.refused or "no relay leads there")
-        return tuple(
-            Via(offer.host, offer.port, offer.ticket, offer.name, offer.cost) for offer in answer_message.relays
-        )
 
     def receive_answer(self, answer_message: RelaysFound) -> None:
         """Hand the agent's answer to the request that waits for it."""

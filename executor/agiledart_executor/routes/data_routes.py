@@ -150,6 +150,8 @@ class _Dialler:
 
     async def directly(self, timeout: float) -> Link:
         """See `Dialler`."""
+        if not await self._may_dial():
+            raise ConnectionError(f"{self._where.partition('/')[0]} is an address of another network")
         return await self._connect(self._where, self._paths, timeout)
 
     async def relays(self, most: int, avoid: tuple[str, ...], doubted: tuple[str, ...]) -> tuple[Via, ...]:
@@ -160,6 +162,10 @@ class _Dialler:
     async def via(self, via: Via, timeout: float) -> Link:
         """See `Dialler`."""
         return await self._connect(self._where, self._paths, timeout, via)
+
+    async def _may_dial(self) -> bool:
+        """Ask the agent whether the executor's address may be dialled: it may be another machine's here."""
+        return await self._asking.may_dial(self._node, NodeId.from_hex(self._where.partition("/")[2]))
 
     async def first(self) -> Link:
         """Dial until a link opens, because many processes start at once on a small board and some answer late."""
@@ -182,7 +188,7 @@ class _Dialler:
                 (via, *_) = await self.relays(1, (), ())
                 return await self.via(via, timeout)
 
-        if named(self._paths):
+        if named(self._paths) or (self._paths != (DIRECT,) and not await self._may_dial()):
             return await relayed()
         if self._paths == (DIRECT,):
             return await direct()

@@ -253,7 +253,7 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
     Args:
         agent: node on which the executor runs.
         executor: its own id.
-        most: highest number of relays in the answer.
+        most: highest number of relays in the answer; 0: the question is only whether the node's address may be dialled.
         avoid: names of nodes that already relay a circuit to it.
         by: names of the only nodes that may relay; empty: any node.
         doubted: names of nodes whose circuit took more than twice the cost that they had claimed.
@@ -289,11 +289,18 @@ class CredentialsRenewed(Message, frozen=True, gc=False, tag=124):
 
 
 class RelaysFound(Message, frozen=True, gc=False, tag=109):
-    """Answer to `FindRelays`: the relays on offer, or in `refused` the reason why there is none."""
+    """Answer to `FindRelays`.
+
+    Args:
+        relays: on offer.
+        refused: why there is none.
+        may_dial: the node's own address may be dialled: it does not lead to another machine here.
+    """
 
     request: int
     relays: tuple[RelayOffer, ...] = ()
     refused: str = ""
+    may_dial: bool = True
 
 
 class DataPeerRefused(Message, frozen=True, gc=False, tag=116):

@@ -137,7 +137,7 @@ class PeerBook:
         if known is None:
             known = self.alive[peer.node] = KnownPeer(peer, refutations, now)
             return known
-        if known.peer != peer:
+        if known.peer != peer or known.peer.reach.revision < peer.reach.revision:
             known.peer = peer
         known.refutations = max(known.refutations, refutations)
         known.last_received_at = now

@@ -213,7 +213,7 @@ class View:
             known is not None
             and known.is_placed
             and known.refutations >= refutations
-            and (known.peer is peer or known.peer == peer)
+            and (known.peer is peer or (known.peer == peer and known.peer.reach.revision >= peer.reach.revision))
         ):
             known.last_received_at = self.now
             if asked_at is not None:

@@ -3,6 +3,7 @@
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.reachability import Reachability
 
 
 class JoinRing(Event, frozen=True, gc=False):
@@ -61,6 +62,12 @@ class SetLoad(Event, frozen=True, gc=False):
     """Set the used share of this node's capacity, 0 to 1000; it travels on acknowledgements, and is part of the cost of a hop."""
 
     load_permille: int
+
+
+class SetReachability(Event, frozen=True, gc=False):
+    """Set how other nodes reach this one from now on. An older revision than the present one changes nothing."""
+
+    reach: Reachability
 
 
 class SetCongestion(Event, frozen=True, gc=False):

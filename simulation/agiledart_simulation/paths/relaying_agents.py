@@ -217,9 +217,7 @@ class RelayingAgents:
 
         def book(onward: tuple[int, ...], holds: tuple[RelayBooking, ...]) -> None:
             ticket = self.random.bits(128).to_bytes(16, "big")
-            booking = Booking(
-                self.peers[asker].node.to_bytes(16, "big"), f"h{asker}", f"h{onward[0]}" if onward else "", 1
-            )
+            booking = Booking(self.peers[asker].node.to_bytes(16, "big"), f"h{onward[0]}" if onward else "", 1)
             try:
                 agent.tickets.book(ticket, booking, self._clock())
             except Refused:
@@ -242,7 +240,7 @@ class RelayingAgents:
     def redeem(self, hold: RelayBooking) -> Booking | None:
         """Redeem the ticket at the start of a connection to a relay; None: it is refused."""
         try:
-            booking = self.all[hold.relay].tickets.redeem(hold.ticket, f"h{hold.asker}", self._clock())
+            booking = self.all[hold.relay].tickets.redeem(hold.ticket, self._clock())
         except Refused:
             self.reused += hold.ticket in self._times_redeemed
             return None

@@ -1,6 +1,7 @@
 """Frames, HELLO and the header of data frames."""
 
 import msgpack
+import msgspec
 import pytest
 
 from agiledart_kernel import frames
@@ -17,12 +18,14 @@ from agiledart_kernel.frames import (
     frame,
 )
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.reachability import Reachability
 
 GOLDEN_HELLO = (
-    "dc0010010101" "91a56c61746572" "a76f7665726c6179" "91c441" + "07" * 65 + "03"
+    "dc0012010101" "91a56c61746572" "a76f7665726c6179" "91c441" + "07" * 65 + "03"
     "a3706931" "ae3139322e302e322e313a39343634"
     "a56174746963" "a5686f737431" "a5302e322e30" "cf0000018bcfe5687b"
-    "c401aa" "c401bb" "c401cc"
+    "c401aa" "c401bb" "c401cc" "a0" "9400a090c2"
 )  # fmt: skip
 
 
@@ -128,7 +131,7 @@ def test_golden_hello() -> None:
 def test_hello_read_by_an_independent_library() -> None:
     assert msgpack.unpackb(encode_hello(HELLO)) == [
         1, 1, 1, ["later"], "overlay", [b"\x07" * 65], 3, "pi1", "192.0.2.1:9464", "attic", "host1", "0.2.0", 1_700_000_000_123,
-        b"\xaa", b"\xbb", b"\xcc",
+        b"\xaa", b"\xbb", b"\xcc", "", [0, "", [], False],
     ]  # fmt: skip
 
 
@@ -144,7 +147,7 @@ def test_a_newer_hello_is_read_and_an_older_one_gets_defaults() -> None:
         (0, 2), (1, 0), (1, "1"), (2, 70_000), (3, "x"), (3, ["a b"]), (3, ["x"] * 33), (4, "s" * 17), (5, [b"short"]),
         (5, [b"\x07" * 65] * 7), (5, [b"\x07" * 600]), (6, -1), (6, 2**63), (7, "n" * 65), (7, "a\nb"), (7, None),
         (8, "no spaces"), (8, "a" * 271), (9, "z" * 65), (10, "\x1b[2J"),
-        (13, bytes(257)), (14, bytes(1_281)), (15, "text"),
+        (13, bytes(257)), (14, bytes(1_281)), (15, "text"), (16, "no spaces"), (17, [0, "", [bytes(16)] * 3]),
     ],
 )  # fmt: skip
 def test_a_hello_with_a_bad_field_is_refused(field: int, value: object) -> None:
@@ -159,8 +162,10 @@ def test_the_largest_legal_chain_fits_into_a_hello() -> None:
     chain = tuple(bytes([n]) * 576 for n in range(6))
     names = ("é" * 64, "a" * 270, "z" * 64, "h" * 64)
     features = tuple("f" * 30 + f"{n:02}" for n in range(32))
+    reach = Reachability(2**62, "o" * 64, (NodeId(2**128 - 1), NodeId(1)), True)
     more = (bytes(256), bytes(1_280), bytes(1_280))
     hello = Hello(1, 65_535, features, "sink_log", chain, 2**62, *names, "s" * 32, 2**52, *more)
+    hello = msgspec.structs.replace(hello, seen="s" * 64, reach=reach)
     assert len(encode_hello(hello)) < MAX_HELLO_BYTES
     assert decode_hello(encode_hello(hello)) == hello
 

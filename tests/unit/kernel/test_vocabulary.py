@@ -18,6 +18,7 @@ from agiledart_kernel.node_id import (
 )
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_kernel.reachability import Reachability
 
 
 def test_an_id_is_a_hash_of_key_and_virtual_index() -> None:
@@ -110,3 +111,15 @@ def test_errors_carry_a_reason_for_a_counter() -> None:
     assert isinstance(error, RemoteProtocolError)
     assert isinstance(error, AgileDartError)
     assert str(Refused("expired")) == "expired"
+
+
+def test_peers_are_equal_whatever_their_reachability() -> None:
+    plain = Peer(NodeId(1), 2, "pi", "192.0.2.1:9464")
+    moved = plain.with_reach(Reachability(1, "203.0.113.9"))
+    assert plain == moved
+    assert (plain != moved) is False  # msgspec has its own
+    assert len({plain, moved}) == 1
+    assert moved.with_reach(Reachability(1, "203.0.113.8")).reach.outside == "203.0.113.9", "not newer"
+    assert moved.with_reach(Reachability(2, "203.0.113.8")).reach.outside == "203.0.113.8"
+    for other in (Peer(NodeId(3), 2, "pi", "192.0.2.1:9464"), Peer(NodeId(1), 3, "pi", "192.0.2.1:9464"), "pi"):
+        assert plain != other

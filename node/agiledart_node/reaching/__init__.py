@@ -1,0 +1,1 @@
+"""Reachability of nodes: rules about addresses and relays, without I/O."""
