@@ -18,10 +18,14 @@ from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
+from agiledart_node.context.config import LIVE_OBJECTIVES, MOVES
 from agiledart_placement.registry import STRATEGIES
 from agiledart_scaling.registry import POLICIES, policy_named
 
 _PREFIX = "AGILEDART_AGENT__"
+SECTIONS = ("placement", "quota", "scaling")
+"""Tables of a file beside `[agent]`; `key` in `[table]` is the setting `table_key`."""
+
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
 DEFAULT_METRICS = "127.0.0.1:9465"
@@ -75,8 +79,10 @@ class AgentSettings:
         executors: worker processes that an application may have on this node.
         spare_executor: keep one more process ready, empty, while an exactly-once application runs here: after a failure
             it starts without the interpreter's start. 27 MB.
-        placement: strategy by which applications that this node deploys are mapped to nodes
-            (`agiledart_placement.registry`).
+        placement_strategy: strategy by which applications that this node deploys are mapped to nodes
+            (`agiledart_placement.registry`). In a file `strategy` in the table `[placement]`; the other two likewise.
+        placement_objective: metric that moves of applications improve which this node coordinates, such as `response`.
+        placement_moves: `advise`: `explain placement` names moves that would pay; `on`: they are carried out; `off`.
         latency_log_bytes: size of the log of latencies sampled at each sink, for `analytics run latency`; 0: none.
         latency_log_days: days for which these samples are kept.
         stuck_warning: seconds that one call of user code may take before the application's logs name it.
@@ -125,7 +131,9 @@ class AgentSettings:
     capacity: int = 0
     executors: int = 1
     spare_executor: bool = True
-    placement: str = STRATEGIES[0]
+    placement_strategy: str = STRATEGIES[0]
+    placement_objective: str = LIVE_OBJECTIVES[0]
+    placement_moves: str = "advise"
     latency_log_bytes: int = 16 << 20
     latency_log_days: int = 7
     stuck_warning: int = 5
@@ -242,7 +250,9 @@ class AgentSettings:
                 f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (no bound) and more"
             )
         for setting, chosen, choices in (
-            ("placement", self.placement, STRATEGIES),
+            ("placement_strategy", self.placement_strategy, STRATEGIES),
+            ("placement_objective", self.placement_objective, LIVE_OBJECTIVES),
+            ("placement_moves", self.placement_moves, MOVES),
             ("log_format", self.log_format, ("console", "json")),
             ("libp2p", self.libp2p, ("auto", "on", "off")),
         ):
@@ -330,15 +340,15 @@ def _from_file(path: Path | None) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    tables = {name: document.get(name, {}) for name in ("agent", "quota", "scaling")}
+    tables = {name: document.get(name, {}) for name in ("agent", *SECTIONS)}
     unknown = [key for key in document if key not in tables]
     if unknown or not all(isinstance(table, dict) for table in tables.values()):
         unknown_text = ", ".join(unknown) or "a value"
         raise ConfigurationError(
-            f"{path}: only the tables [agent], [quota] and [scaling] are known, found {unknown_text}"
+            f"{path}: only the tables [agent], [placement], [quota] and [scaling] are known, found {unknown_text}"
         )
     settings: dict[str, Any] = dict(tables["agent"])
-    for name in ("quota", "scaling"):
+    for name in SECTIONS:
         settings |= {f"{name}_{key}": value for key, value in tables[name].items()}
     return settings
 

@@ -16,6 +16,7 @@ from agiledart_kernel.observation import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.autoscaling.autoscaler import TIMER as AUTOSCALING_TIMER
+from agiledart_node.autoscaling.replacement_service import TIMER as PLACEMENT_TIMER
 from agiledart_node.banning.ban_gossip import TIMER as BANS_TIMER
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.node_context import DeliverToOverlay
@@ -131,6 +132,7 @@ class Node:
         return {
             _PATROL: self._patrol,
             AUTOSCALING_TIMER: self.autoscaler.on_timer,
+            PLACEMENT_TIMER: self.parts.replacement_service.on_timer,
             BANS_TIMER: self.parts.banning.spreading.on_timer,
             **self.schedulers.by_timer,
         }
@@ -280,6 +282,7 @@ class Node:
         self.recovery_service.patrol()
         self.parts.ended_records.patrol()
         self.autoscaler.look()
+        self.parts.replacement_service.look()
         self._set_patrol()
 
     def _clock_read(self, event: ClockRead) -> None:

@@ -4,6 +4,7 @@ from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.autoscaling.autoscaler import Autoscaler
+from agiledart_node.autoscaling.replacement_service import ReplacementService
 from agiledart_node.banning.ban_commands import BanCommands
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.node_context import NodeContext
@@ -100,7 +101,6 @@ class NodeParts:
         self.ended_records = EndedRecords(context, records)
         self._connect_recovery()
         self.status_queries = StatusQueries(context, records, hosting, surveying, watching)
-        self.placement_queries = PlacementQueries(context, self.status_queries, watching, surveying)
         self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
         self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, verifier)
         self.status_queries.on_ended_long_ago = self.application_removal.forget_old
@@ -148,10 +148,13 @@ class NodeParts:
         about = self.context, self.records
         self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, self.surveying.loads)
         self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, self.surveying.loads)
+        self.replacement_service = ReplacementService(*about, self.recovery_service, self.changes, self.surveying)
         self.user_change_requests = UserChangeRequests(*about, self.status_queries, self.watching, self.verifier)
         self.recovery_service.status.scaling_of = self.autoscaler.statuses
+        self.recovery_service.status.placement_of = self.replacement_service.statuses
         self.node_drain = NodeDrain(*about, self.hosting, self.recovery_service, self.verifier)
         self.evacuation_requests = EvacuationRequests(self.context, self.recovery_service, self.changes)
+        self.placement_queries = PlacementQueries(self.context, self.status_queries, self.watching, self.surveying)
         self.drain_requests = DrainRequests(self.context, self.verifier)
 
     def violations(self) -> list[str]:

@@ -11,7 +11,7 @@ from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, output_option, print_json, print_message
 from agiledart_cli.verbs.wait_reporter import of_application, of_node, waits_reported
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import DrainNode, MoveStage, ScaleStage
+from agiledart_node.wire.commands import AUTO_NODE, DrainNode, MoveStage, ScaleStage
 
 CHANGE_SECONDS = 180.0
 """Timeout of a change; the agent completes, drops or rolls it back earlier by itself."""
@@ -58,7 +58,7 @@ def scale(
 @click.command(short_help="Move a stage, or one instance of it, to another node while rows flow.")
 @click.argument("name", metavar="APP", type=APPLICATION)
 @click.argument("stage", metavar="STAGE[.N]", type=STAGE)
-@click.argument("node", type=NODE)
+@click.argument("node", metavar="NODE|auto", type=NODE)
 @NO_WAIT
 @agent_options
 @output_option
@@ -69,13 +69,18 @@ def move(name: str, stage: str, node: str, no_wait: bool, agent: str | None, ide
     Example:
       agiledart move frequent-routes route-frequency pi2
       agiledart move frequent-routes route-frequency.0 pi2
+      agiledart move frequent-routes route-frequency auto
 
+    A stage that you have moved stays there, until `auto` lets it move by itself again ([placement] moves of the agents).
     Waits until the change is complete. Exit code 1 when it was dropped or rolled back; the application then runs as before.
     """
     with connect(agent, identity) as client, waits_reported(agent, identity, of_application(name)):
         command = MoveStage(name, stage, node, not no_wait)
         response = client.ask(command, on_progress=lambda text: print_message(f"  {text}"), timeout=CHANGE_SECONDS)
-    _print(response, output, f"{stage} of {name} already runs on {node}: nothing to do.")
+    if node == AUTO_NODE and output != "json":
+        print_message(f"{stage} of {name} may move by itself again.", colour=GOOD)
+    else:
+        _print(response, output, f"{stage} of {name} already runs on {node}: nothing to do.")
 
 
 @click.command(short_help="Move all work off a node; it then leaves the ring, or stays without work.")

@@ -1,4 +1,4 @@
-"""Rules about the nodes of a step, and expected figures of its rows: what a builder states with `place` and `expect`.
+"""Rules about the nodes of a step, and expected figures of its rows; a builder states them with `place` and `expect`.
 
 Both are options of the step, so they are part of the digest that a user's command signs. The graph is cut where rules change; all
 steps of a stage have the same ones.
@@ -23,7 +23,7 @@ AT_LABEL: Final = "label:"
 """Prefix of `at=` that selects a node by its label."""
 
 KINDS: Final = ("node", "host", "zone")
-"""What two steps with `apart_from` may not share."""
+"""Places that two steps with `apart_from` may not share."""
 
 MAX_NAMES: Final = 64
 """Nodes, or steps, in one rule."""

@@ -109,7 +109,7 @@ class Autoscaler:
     def _coordinated_runs(self) -> dict[RunId, Coordinator]:
         """Return the runs with scaling limits that this node coordinates."""
         coordinators = self._recovery_service.machine.coordinators
-        coordinated = {run: coordinator for run, coordinator in coordinators.items() if _coordinates(coordinator)}
+        coordinated = {run: coordinator for run, coordinator in coordinators.items() if coordinates(coordinator)}
         return {
             run: coordinator
             for run, coordinator in coordinated.items()
@@ -193,10 +193,10 @@ class Autoscaler:
         coordinator = self._recovery_service.machine.coordinators.get(run)
         if record is None or record.version != run.version or record.state != RUNNING or record.stopping:
             return
-        if coordinator is None or not _coordinates(coordinator):
+        if coordinator is None or not coordinates(coordinator):
             return
-        reports = await self._reports(run, coordinator.value)
-        if not _coordinates(coordinator):
+        reports = await hosts_reports(self._context, run, coordinator.value)
+        if not coordinates(coordinator):
             return
         plan = stage_plan_of(coordinator.value)
         interval = Interval(
@@ -277,26 +277,28 @@ class Autoscaler:
         most = self._context.config.max_instances
         return most * len(self._context.known()) if most else None
 
-    async def _reports(self, run: RunId, value: RegisterValue) -> Reports:
-        """Return the reports of all instances of the committed plan whose hosts answer."""
-        hosts: dict[Any, Peer] = value.plan.hosts
-        held = {node: {copy_of(assignment.instance) for assignment in value.plan.at(node)} for node in hosts}
-        answers = await self._context.requests.ask_all(
-            list(hosts.values()),
-            lambda number, _: QueryReports(number, run.app, run.version),
-            ReportsOf,
-            Duration(self._context.config.report_timeout_ns),
-        )
-        reports: Reports = {}
-        for peer, answer in answers:
-            for key, report in answer.reports.items() if answer is not None else ():
-                copy = report_copy(key)
-                if copy is not None and copy in held.get(peer.node, ()) and isinstance(report, dict):
-                    reports[copy] = report
-        return reports
+
+async def hosts_reports(context: NodeContext, run: RunId, value: RegisterValue) -> Reports:
+    """Return the reports of all instances of the committed plan whose hosts answer."""
+    hosts: dict[Any, Peer] = value.plan.hosts
+    held = {node: {copy_of(assignment.instance) for assignment in value.plan.at(node)} for node in hosts}
+    answers = await context.requests.ask_all(
+        list(hosts.values()),
+        lambda number, _: QueryReports(number, run.app, run.version),
+        ReportsOf,
+        Duration(context.config.report_timeout_ns),
+    )
+    reports: Reports = {}
+    for peer, answer in answers:
+        for key, report in answer.reports.items() if answer is not None else ():
+            copy = report_copy(key)
+            if copy is not None and copy in held.get(peer.node, ()) and isinstance(report, dict):
+                reports[copy] = report
+    return reports
 
 
-def _coordinates(coordinator: Coordinator) -> bool:
+def coordinates(coordinator: Coordinator) -> bool:
+    """Return whether a coordinator of this node is the one in charge of its run."""
     return coordinator.is_coordinating and coordinator.proposer.value is not None and not coordinator.is_over
 
 

@@ -26,6 +26,12 @@ _COUNTS = (
 )
 
 
+MOVES = ("off", "advise", "on")
+"""Treatment of runs with better hosts: they are never looked at, reported on, or moved."""
+
+LIVE_OBJECTIVES = ("response", "traffic", "usage", "energy", "score", "availability")
+"""Objectives whose figures nodes report."""
+
 MAX_GROWN = 8
 """Executors to which a run may grow on a node on account of its cores."""
 
@@ -57,6 +63,12 @@ class NodeConfig:
     """Operator instances above which a node counts as full while others have capacity (balance rule)."""
     placement: str = STRATEGIES[0]
     """Placement strategy of applications that this node deploys."""
+    placement_moves: str = "advise"
+    """`off`, `advise` or `on`: whether saved runs that this node coordinates are moved to better hosts, or only reported on."""
+    placement_objective: str = "response"
+    """Metric that such moves improve."""
+    placement_look_ns: int = 30 * SECOND
+    """Time from one look at the placement of these runs to the next."""
     scaling_policy: str = POLICIES[0]
     """Scaling policy for stages with limits, of the runs that this node coordinates."""
     scaling_interval_ns: int = 5 * SECOND
@@ -159,6 +171,11 @@ class NodeConfig:
         self.overlay.validate()
         strategy_named(self.placement)
         policy_named(self.scaling_policy)
+        if self.placement_moves not in MOVES or self.placement_objective not in LIVE_OBJECTIVES:
+            raise ConfigurationError(
+                f"placement_moves = {self.placement_moves!r}, placement_objective = {self.placement_objective!r}: must be one of"
+                f" {', '.join(MOVES)}, and one of {', '.join(LIVE_OBJECTIVES)}"
+            )
         if self.scaling_interval_ns < SECOND or self.max_instances < 0:
             raise ConfigurationError("scaling_interval_ns >= 1 s and max_instances >= 0 must hold")
         if self.join_key not in ("node_id", "hash"):

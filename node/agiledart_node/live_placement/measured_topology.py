@@ -1,6 +1,6 @@
 """Topology of `agiledart place` out of a plan, the reports of its instances, and the builder's expectations.
 
-Measurements of an interval count; else the builder's expectations (`topology.expect`); else 1 row/s, a row for each row, and no time.
+Measurements count; else the builder's expectations (`topology.expect`); else 1 row/s, a row for each row, and no time.
 Bytes of rows count only where every stream has them: a sum of rows and bytes would be neither.
 
 Source: spec of placement §10.

@@ -34,12 +34,15 @@ class Alternative:
         node: its id.
         value: of the objective with the unit there; `change`: against now; below 0: better.
         forbidden: constraints that would be broken there and are not now, in words; empty: it may move.
+        gain: by how much the objective falls, in minimised form; excess_change: of the excess over all constraints.
     """
 
     node: NodeId
     value: float
     change: float
     forbidden: tuple[str, ...] = ()
+    gain: float = 0.0
+    excess_change: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +138,16 @@ def _unit(problem: Problem, state: MovableAssignment, unit: Sequence[int], metri
     for node in range(len(problem.nodes)):
         if node != old[0]:
             _move(state, unit, [node] * len(unit))
-            trials.append((state.value(), max(0.0, state.excess - excess), node))
+            trials.append((state.value(), state.excess - excess, node))
     _move(state, unit, old)
     ranked = sorted(trials, key=lambda trial: (trial[0], problem.names[trial[2]]))
     best = ranked[:ALTERNATIVES]
-    allowed = next((trial for trial in ranked if trial[1] <= _EPSILON), None)
+    # The best allowed host is always shown: first one that ends a broken constraint, then by the objective.
+    allowed = min(
+        (trial for trial in ranked if trial[1] <= _EPSILON),
+        key=lambda trial: (min(0.0, trial[1]), trial[0]),
+        default=None,
+    )
     if allowed is not None and allowed not in best:
         best = [*best[: ALTERNATIVES - 1], allowed]
     alternatives = []
@@ -151,7 +159,14 @@ def _unit(problem: Problem, state: MovableAssignment, unit: Sequence[int], metri
             forbidden = tuple(text for text in texts if text not in known)
             _move(state, unit, old)
         alternatives.append(
-            Alternative(problem.nodes[node], minimised(metric, value), minimised(metric, value - before), forbidden)
+            Alternative(
+                problem.nodes[node],
+                minimised(metric, value),
+                minimised(metric, value - before),
+                forbidden,
+                before - value,
+                more,
+            )
         )
     return MovableUnit(
         tuple(problem.instances[instance] for instance in unit), problem.nodes[old[0]], tuple(alternatives)

@@ -15,35 +15,34 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
+from agiledart_node.context.config import LIVE_OBJECTIVES
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.forming.network_of_loads import network_of_loads
 from agiledart_node.forming.surveyor import Loads, Surveyor
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
-from agiledart_node.live_placement.measured_topology import MeasuredTopology, measured_topology, rates_of
-from agiledart_node.live_placement.placement_explanation import MovableUnit, PlacementExplanation, RuleOf, explained
+from agiledart_node.live_placement.measured_topology import rates_of
+from agiledart_node.live_placement.placement_explanation import MovableUnit, PlacementExplanation
+from agiledart_node.live_placement.run_problem import Reports, RunProblem, run_problem, stays
 from agiledart_node.records.application import SPECIFICATION_CODEC, ApplicationRecord
 from agiledart_node.records.summary import statistics_of
 from agiledart_node.user_commands.status_queries import StatusQueries
 from agiledart_node.wire.commands import ExplainPlacement
 from agiledart_node.wire.placement_responses import (
     AlternativeRow,
+    MoveDecisionRow,
     PlacedLinkRow,
     PlacedStageRow,
     PlacedUnitRow,
     PlacementResponse,
 )
-from agiledart_placement.files.network_file import NetworkDescription, network_document
-from agiledart_placement.files.topology_file import joined_request, topology_document
+from agiledart_placement.files.network_file import network_document
+from agiledart_placement.files.topology_file import TopologyDescription, topology_document
 from agiledart_placement.problem.objective import SINGLE, Objective, unknown_name
-from agiledart_placement.problem.problem import SLOTS
-from agiledart_placement.problem.request import HostState, PlacementRequest
 
 MAX_HOSTS: Final = 48
 """Nodes that an explanation looks at: the hosts of the application, then the nearest others."""
 
 DEFAULT_OBJECTIVE: Final = "response"
-
-Instances = Mapping[tuple[int, int], NodeId]
 
 
 class PlacementQueries:
@@ -66,22 +65,23 @@ class PlacementQueries:
         reports, silent = await self._status_queries.live_reports(record)
         loads = await self._loads(record)
         now = {(place.stage, place.index): record.nodes[place.node].node for place in record.assignment}
-        network = without_own_instances(network_of_loads(loads), now)
-        speeds = {copy: network.hosts[node].speed for copy, node in now.items() if node in network.hosts}
-        measured = measured_topology(record.name, plan, specification, reports, speeds, network.ids)
-        names = {**record.names(), **{node: state.name for node, state in network.hosts.items()}}
-        missing = sorted({names[node] for node in now.values() if node not in network.hosts})
+        problem = run_problem(record.name, plan, specification, reports, network_of_loads(loads), now)
+        names = {**record.names(), **{node: state.name for node, state in problem.network.hosts.items()}}
+        notes = [*problem.network.notes, *problem.measured.notes]
         evaluation = None
-        if not missing:
-            placement_request = joined_request(network, [measured.description])
-            movable = [stage.index for stage in plan.stages if not stays(stage)]
-            evaluation = explained(placement_request, now, movable, objective, _rules_of(plan, network))
-        notes = [*network.notes, *measured.notes]
-        if missing:
-            notes.append(f"{', '.join(missing)}: runs an instance, and its figures are missing, so nothing is computed")
+        if problem.missing:
+            missing = ", ".join(sorted(names[node] for node in problem.missing))
+            notes.append(f"{missing}: runs an instance, and its figures are missing, so nothing is computed")
+        else:
+            evaluation = problem.explained(objective)
+        response = _response(record, objective, problem, names, evaluation, reports, notes, silent)
+        status = (await self._status_queries.statuses([record])).get(record.name)
+        decisions = () if status is None else status.placement
         self._context.reply(
             request,
-            _response(record, objective, plan, measured, network, now, names, evaluation, reports, notes, silent),
+            msgspec.structs.replace(
+                response, decisions=_decision_rows(decisions), placed_by_user=list(record.placed_by_user)
+            ),
         )
 
     async def _loads(self, record: ApplicationRecord) -> Loads:
@@ -95,11 +95,18 @@ class PlacementQueries:
         return await self._surveying.loads(list(peers.values()), timeout, wants_round_trips=True)
 
 
+def _decision_rows(decisions: Sequence[Mapping[str, Any]]) -> list[MoveDecisionRow]:
+    try:
+        return msgspec.convert(list(decisions), list[MoveDecisionRow])
+    except msgspec.ValidationError:
+        return []  # from a node of another version
+
+
 def _objective(name: str) -> Objective:
-    if name and name not in SINGLE:
-        raise CommandRefused(f"objective {name!r}: {unknown_name(name, SINGLE)}", 2)
-    if name in ("cost", "power"):
+    if name in SINGLE and name not in LIVE_OBJECTIVES:
         raise CommandRefused(f"objective {name}: nodes report no prices and no watts.", 2)
+    if name and name not in LIVE_OBJECTIVES:
+        raise CommandRefused(f"objective {name!r}: {unknown_name(name, LIVE_OBJECTIVES)}", 2)
     return Objective(name or DEFAULT_OBJECTIVE)
 
 
@@ -113,46 +120,13 @@ def _decoded(record: ApplicationRecord) -> tuple[StagePlan, Specification]:
         ) from None
 
 
-def without_own_instances(network: NetworkDescription, now: Instances) -> NetworkDescription:
-    """Return the network as if the application did not run: its instances are placed anew, so they must not count twice."""
-    own: dict[NodeId, int] = {}
-    for node in now.values():
-        own[node] = own.get(node, 0) + 1
-
-    def freed(state: HostState) -> HostState:
-        used = dict(state.used)
-        used[SLOTS] = max(0.0, used.get(SLOTS, 0.0) - own.get(state.node, 0))
-        return replace(state, used=used)
-
-    return replace(network, hosts={node: freed(state) for node, state in network.hosts.items()})
-
-
-def _rules_of(plan: StagePlan, network: NetworkDescription) -> RuleOf:
-    def rule_of(instance: tuple[int, int], node: NodeId) -> str:
-        state = network.hosts[node]
-        rule = plan.stages[instance[0]].rules.broken_by(state.name, state.zone, state.offers)
-        return rule or f"{state.name} is drained or leaving"
-
-    return rule_of
-
-
-def stays(stage: Stage) -> str:
-    """Return why a stage never moves while rows flow; empty: it may."""
-    if stage.kind != "operator":
-        return f"it is a {stage.kind}: it stays on the node that has its data"
-    return f"it is pinned to {stage.at} by its topology" if stage.at else ""
-
-
 def _response(
     record: ApplicationRecord,
     objective: Objective,
-    plan: StagePlan,
-    measured: MeasuredTopology,
-    network: NetworkDescription,
-    now: Instances,
+    problem: RunProblem,
     names: Mapping[NodeId, str],
     evaluation: PlacementExplanation | None,
-    reports: Mapping[tuple[int, int], Mapping[str, Any]],
+    reports: Reports,
     notes: Sequence[str],
     silent: Sequence[Peer],
 ) -> PlacementResponse:
@@ -174,19 +148,18 @@ def _response(
         None if summary is None else summary.p50,
         None if summary is None else summary.p99,
         [] if evaluation is None else list(evaluation.violations),
-        _stage_rows(plan, measured, now, names),
-        [] if evaluation is None else _unit_rows(plan, record, evaluation, names),
-        [] if evaluation is None else _link_rows(plan, now, names, joined_request(network, [measured.description])),
+        _stage_rows(problem, names),
+        [] if evaluation is None else _unit_rows(problem.plan, record, evaluation, names),
+        [] if evaluation is None else _link_rows(problem, names),
         [names[peer.node] for peer in silent],
         list(notes),
-        network_document(network),
-        topology_document(_with_pins(measured, plan, now, names)),
+        network_document(problem.network),
+        topology_document(_with_pins(problem, names)),
     )
 
 
-def _stage_rows(
-    plan: StagePlan, measured: MeasuredTopology, now: Instances, names: Mapping[NodeId, str]
-) -> list[PlacedStageRow]:
+def _stage_rows(problem: RunProblem, names: Mapping[NodeId, str]) -> list[PlacedStageRow]:
+    measured, now = problem.measured, problem.now
     description = measured.description
     return [
         PlacedStageRow(
@@ -199,7 +172,7 @@ def _stage_rows(
             measured.rate_sources[stage.index],
             rule_texts(stage.rules),
         )
-        for stage in plan.stages
+        for stage in problem.plan.stages
     ]
 
 
@@ -240,27 +213,25 @@ def _alternative_rows(plan: StagePlan, unit: MovableUnit, names: Mapping[NodeId,
     ]
 
 
-def _link_rows(
-    plan: StagePlan, now: Instances, names: Mapping[NodeId, str], request: PlacementRequest
-) -> list[PlacedLinkRow]:
-    assert request.network is not None
+def _link_rows(problem: RunProblem, names: Mapping[NodeId, str]) -> list[PlacedLinkRow]:
+    """Return the links between nodes that rows cross now."""
     crossed: dict[tuple[NodeId, NodeId], bool] = {}
-    for edge in plan.edges:
-        for (above, _), a in now.items():
-            for (below, _), b in now.items():
+    for edge in problem.plan.edges:
+        for (above, _), a in problem.now.items():
+            for (below, _), b in problem.now.items():
                 if (above, below) == (edge.source, edge.target) and a != b:
                     crossed[a, b] = True
     rows = []
     for a, b in crossed:
-        figures = request.network.link(a, b)
+        figures = problem.network.view.link(a, b)
         rows.append(PlacedLinkRow(names[a], names[b], figures.delay_ms, figures.source.value))
     return rows
 
 
-def _with_pins(measured: MeasuredTopology, plan: StagePlan, now: Instances, names: Mapping[NodeId, str]) -> Any:
+def _with_pins(problem: RunProblem, names: Mapping[NodeId, str]) -> TopologyDescription:
     """Return the topology with sources, sinks and pinned stages on their nodes, as `agiledart place` must leave them."""
     on = tuple(
-        (names[now[stage.index, 0]],) if stays(stage) and (stage.index, 0) in now else places
-        for stage, places in zip(plan.stages, measured.description.on, strict=True)
+        (names[problem.now[stage.index, 0]],) if stays(stage) and (stage.index, 0) in problem.now else places
+        for stage, places in zip(problem.plan.stages, problem.measured.description.on, strict=True)
     )
-    return replace(measured.description, on=on)
+    return replace(problem.measured.description, on=on)

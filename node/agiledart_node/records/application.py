@@ -146,6 +146,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         rivals: other runs of its name that live, or whose end was unknown when this one was submitted.
         changes: changes of its stages, the last of them, oldest first, as rows of `explain scaling`; recorded at its end.
         signed_entries: signed commands that prove its owner, its shares and its end; see `records.signed_entries`.
+        placed_by_user: stages that a user has moved; they move by themselves no more.
         held: stages with limits that keep their number: at first all, later each to which a user gave a fixed number.
     """
 
@@ -194,6 +195,9 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     duplicates: bool = False
     losses: Annotated[tuple[Loss, ...], msgspec.Meta(max_length=256)] = ()
     saves_less: bool = False
+    placed_by_user: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=4_096)], ...], msgspec.Meta(max_length=MAX_STAGES)
+    ] = ()
 
     @property
     def delivery(self) -> Delivery:

@@ -32,11 +32,13 @@ class RecoveryStatusReporter:
 
     Attributes:
         scaling_of: returns what the autoscaler of a run shows about its stages.
+        placement_of: returns the last decisions about moves of a run.
     """
 
     def __init__(self, context: NodeContext, machine: RecoveryMachine) -> None:
         self._context, self._machine = context, machine
         self.scaling_of: Callable[[RunId], tuple[dict[str, object], ...]] = lambda run: ()
+        self.placement_of: Callable[[RunId], tuple[dict[str, object], ...]] = lambda run: ()
 
     def ask_recovery(self, sender: Peer, message: QueryRecovery) -> None:
         """Answer a node that asks for the recovery status of a run."""
@@ -50,7 +52,10 @@ class RecoveryStatusReporter:
                 coordinator.commit_protocol.want_epoch()
             if message.snapshots:
                 snapshots = saved_snapshots(coordinator.value, self._machine.name_of)
-        self._context.send(sender, RecoveryStatus(message.request, *rows, changes, snapshots, self.scaling_of(run)))
+        self._context.send(
+            sender,
+            RecoveryStatus(message.request, *rows, changes, snapshots, self.scaling_of(run), self.placement_of(run)),
+        )
 
     def changes_known(self, key: Key) -> list[ChangeRow]:
         """Return the changes of a run that this node hosts, as of the last epoch that it received."""

@@ -60,6 +60,10 @@ class UserChangeRequests:
         principal, submitter = self._verifier.identify_requester(signed, command, principal, submitter)
         record = await self._status_queries.record(command.name, principal, VERB_BY_COMMAND[type(command)])
         record = await self._watching.refresher.refreshed(record)
+        if isinstance(command, MoveStage) and command.is_auto:
+            await self._note_place(record, command)
+            self._context.reply(request, ChangeResponse(record.name, record.version, False, []))
+            return
         if isinstance(command, MoveStage):
             self._context.node_named(command.node)
         else:
@@ -74,6 +78,8 @@ class UserChangeRequests:
         # A number set by a user also ends autoscaling of that stage, whether or not it changes anything now.
         if isinstance(command, ScaleStage):
             await self._hold(record, command)
+        else:
+            await self._note_place(record, command)
         rows: list[ChangeRow] = []
         if generations and command.wait:
             self._context.emit(Progressed(request, f"{record.name}: the change is prepared while rows flow"))
@@ -101,6 +107,25 @@ class UserChangeRequests:
             if current.is_final or held == current.held:
                 return None
             return msgspec.structs.replace(current, held=held)
+
+        await self._records.change(record.name, record.version, note, record.number)
+
+    async def _note_place(self, record: ApplicationRecord, command: MoveStage) -> None:
+        """Record whether a stage stays where a user has moved it. Raises CommandRefused."""
+        self._refuse_state(record)
+        plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
+        base, dot, number = command.stage.rpartition(".")
+        try:
+            name = plan.stage_named(base if dot and number.isdecimal() else command.stage).name
+        except TopologyError as error:
+            raise CommandRefused(str(error), 2) from None
+
+        def note(current: ApplicationRecord) -> ApplicationRecord | None:
+            others = tuple(other for other in current.placed_by_user if other != name)
+            placed = others if command.is_auto else (*others, name)
+            if current.is_final or placed == current.placed_by_user:
+                return None
+            return msgspec.structs.replace(current, placed_by_user=placed)
 
         await self._records.change(record.name, record.version, note, record.number)
 

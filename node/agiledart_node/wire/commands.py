@@ -263,13 +263,25 @@ class ScaleStage(Message, frozen=True, gc=False, tag=228):
     is_auto: bool = False
 
 
+AUTO_NODE = "auto"
+"""Word for no node in `MoveStage`."""
+
+
 class MoveStage(Message, frozen=True, gc=False, tag=229):
-    """Move a stage of a running application, or its instance `STAGE.N`, to a node. `node`: its name or id."""
+    """Move a stage of a running application, or its instance `STAGE.N`, to a node.
+
+    `node`: its name or id; `auto`: nowhere, and from now on the stage may move by itself again.
+    """
 
     name: str
     stage: Annotated[str, msgspec.Meta(max_length=4_096)]
     node: Annotated[str, msgspec.Meta(max_length=256)]
     wait: bool = True
+
+    @property
+    def is_auto(self) -> bool:
+        """Report whether it names no node: the stage may move by itself again."""
+        return self.node == AUTO_NODE
 
 
 class DrainNode(Message, frozen=True, gc=False, tag=230):

@@ -65,6 +65,26 @@ class PlacedLinkRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
 
+class MoveDecisionRow(msgspec.Struct, frozen=True):
+    """A decision of the run's coordinator about moves.
+
+    Args:
+        action: `nothing`, `advise` or `move`; why: in words.
+        instance: that it is about, `STAGE` or `STAGE.N`; node: its best other host; empty: none.
+        gain: by how much the objective falls; gained: in 600 s, cost: of the move, in one unit; null: only the share counts.
+        at_ms: of the last look with this decision, wall milliseconds.
+    """
+
+    action: str
+    why: str
+    instance: str = ""
+    node: str = ""
+    gain: float | None = None
+    gained: float | None = None
+    cost: float | None = None
+    at_ms: int = 0
+
+
 class PlacementResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Response to `explain placement`: the placement now, and what other hosts would change.
 
@@ -77,6 +97,8 @@ class PlacementResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         stages, units, links: see their types.
         silent_nodes: nodes that did not report in time.
         notes: remarks about figures that are missing.
+        decisions: the last ones of its coordinator about moves, oldest first; empty: none yet, or it is not saved by epochs.
+        placed_by_user: stages that a user has moved; they stay.
         network, topology: the same as documents of `agiledart place`.
     """
 
@@ -97,3 +119,5 @@ class PlacementResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     notes: list[str]
     network: dict[str, Any]
     topology: dict[str, Any]
+    decisions: list[MoveDecisionRow] = []
+    placed_by_user: list[str] = []

@@ -96,7 +96,8 @@ class QueryRecovery(Message, frozen=True, gc=False, tag=417):
 class RecoveryStatus(Message, frozen=True, gc=False, tag=418):
     """State of a run as its coordinator sees it; all fields are empty from a node that does not coordinate it.
 
-    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `InstanceSnapshotRow`; `scaling`: `Autoscaler.statuses`.
+    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `InstanceSnapshotRow`; `scaling`: `Autoscaler.statuses`; `placement`:
+    `ReplacementService.statuses`.
     """
 
     request: int
@@ -105,6 +106,7 @@ class RecoveryStatus(Message, frozen=True, gc=False, tag=418):
     changes: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
     snapshots: tuple[dict[str, Any], ...] = ()
     scaling: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_STAGES)] = ()
+    placement: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=16)] = ()
 
 
 class GenerationListening(Message, frozen=True, gc=False, tag=419):

@@ -11,7 +11,7 @@ from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_kernel.node_id import NodeId
 from agiledart_node.live_placement.measured_topology import EXPECTED, MEASURED, UNKNOWN, measured_topology
 from agiledart_node.live_placement.placement_explanation import PlacementExplanation, explained
-from agiledart_node.live_placement.placement_queries import without_own_instances
+from agiledart_node.live_placement.run_problem import without_own_instances
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.problem.network_view import LinkFigures, TableNetwork
 from agiledart_placement.problem.objective import Objective

@@ -1,5 +1,6 @@
 """`agiledart explain placement`: the cost of an application's placement now, and the change that other hosts would bring."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,11 @@ def print_placement(response: Mapping[str, Any]) -> None:
         click.echo(f" {names} on {movable['node']}: {others or 'no other node is known'}")
     for text in dict.fromkeys(movable["stays"] for movable in response["units"] if movable["stays"]):
         click.echo(paint(f" nothing moves while rows flow: {text}", WATCH))
+    for name in response.get("placed_by_user", ()):
+        command = f"agiledart move {response['name']} {name} auto"
+        click.echo(f" {name}: a user has moved it, so it stays; to let it move by itself: {command}")
+    for decision in response.get("decisions", ()):
+        click.echo(_decision(decision))
     for note in response["notes"]:
         click.echo(paint(f" note: {note}", WATCH))
     if silent := response["silent_nodes"]:
@@ -79,6 +85,12 @@ def _headline(response: Mapping[str, Any]) -> str:
     if response["measured_ms"] is None:
         return f"{text}; not measured: rows carry no time of reading"
     return f"{text}; measured {response['measured_ms']:.6g} ms (99 %: {response['measured_p99_ms']:.6g} ms)"
+
+
+def _decision(decision: Mapping[str, Any]) -> str:
+    at = time.strftime("%H:%M:%S", time.localtime(decision["at_ms"] / 1_000)) if decision["at_ms"] else ""
+    about = f" {decision['instance']} to {decision['node']}" if decision["action"] != "nothing" else ""
+    return f" {at} {decision['action']}{about}: {decision['why']}"
 
 
 def _figure(value: float, source: str) -> str:

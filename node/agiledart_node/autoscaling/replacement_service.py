@@ -1,0 +1,339 @@
+"""Re-placement of the runs that this node coordinates. Each look evaluates other hosts; a worthwhile move is reported or made.
+
+    loads of the nodes, reports of the hosts → problem of each run → the best move → the controller → one change request
+
+Memory of a controller is lost with its coordinator: the next one looks anew, which only costs time. The application's record
+names the stages that a user has moved, because that must not be lost.
+
+Source: spec of placement §10.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError, TopologyError
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import SetTimer
+from agiledart_kernel.peer import Peer
+from agiledart_node.autoscaling.autoscaler import ChangeRequester, coordinates, hosts_reports
+from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.forming.network_of_loads import network_of_loads
+from agiledart_node.forming.surveyor import Loads
+from agiledart_node.live_placement.measured_topology import rates_of
+from agiledart_node.live_placement.move_controller import (
+    HORIZON_S,
+    MOVE,
+    NOTHING,
+    OFF,
+    MoveController,
+    MoveDecision,
+    MoveProposal,
+    SmoothedFigures,
+)
+from agiledart_node.live_placement.placement_explanation import MovableUnit
+from agiledart_node.live_placement.run_problem import RunProblem, run_problem
+from agiledart_node.records.application import RUNNING, SPECIFICATION_CODEC
+from agiledart_node.records.records import Records
+from agiledart_node.recovery.change_plans import stage_plan_of
+from agiledart_node.recovery.recovery_service import RecoveryService
+from agiledart_node.wire.change_messages import MOVE as MOVE_WISH
+from agiledart_node.wire.change_messages import ChangeRequest
+from agiledart_placement.evaluation.terms import minimised
+from agiledart_placement.files.network_file import NetworkDescription
+from agiledart_placement.problem.network_view import TableNetwork
+from agiledart_placement.problem.objective import Objective
+from agiledart_placement.problem.request import StreamLoad
+from agiledart_recovery.attempts.coordinator import Coordinator
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import ChangeOutcome, RegisterValue
+
+TIMER: Final = ("node", "placement")
+
+MAX_HOSTS: Final = 48
+"""Nodes that a look takes into account: hosts of the runs first, then the nearest others."""
+
+FIRST_PAUSE_NS: Final = SECOND // 2
+"""Pause of a change of which no run has measured one."""
+
+MAX_DECISIONS: Final = 8
+"""Decisions of a run that `explain placement` shows."""
+
+LONGEST_REASON: Final = 200
+
+_EPSILON: Final = 1e-9
+
+
+class Surveys(Protocol):
+    """Interface of `forming.surveyor`."""
+
+    def loads(self, peers: list[Peer], timeout: int, *, wants_round_trips: bool = False) -> Awaitable[Loads]:
+        """Return the loads of these nodes; silent ones are missing."""
+        ...
+
+
+@dataclass(slots=True)
+class _PlacedRun:
+    """One coordinated run.
+
+    Attributes:
+        is_busy: its hosts are being asked, or its move is under way.
+        value: of its objective at the last look; None: it could not be computed.
+        decisions: the last ones that differ, oldest first, as `RecoveryStatus` carries them.
+    """
+
+    controller: MoveController
+    figures: SmoothedFigures = field(default_factory=SmoothedFigures)
+    is_busy: bool = False
+    value: float | None = None
+    decisions: deque[dict[str, object]] = field(default_factory=lambda: deque(maxlen=MAX_DECISIONS))
+
+
+class ReplacementService:
+    """Looks at the placement of coordinated runs, and requests moves.
+
+    Args:
+        surveying: asks nodes for their loads.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        records: Records,
+        recovery_service: RecoveryService,
+        requests: ChangeRequester,
+        surveying: Surveys,
+    ) -> None:
+        self._context, self._records, self._recovery_service = context, records, recovery_service
+        self._requests, self._surveying = requests, surveying
+        self._runs: dict[RunId, _PlacedRun] = {}
+        self._delays = SmoothedFigures()
+        self._is_looking = False
+        self._objective = Objective(context.config.placement_objective)
+        self.moves: dict[str, int] = {}
+        """Moves started here, by application."""
+
+    def look(self) -> None:
+        """Start the timer if this node coordinates a run whose placement it looks at."""
+        if not self._is_looking and self._context.config.placement_moves != OFF and self._coordinated_runs():
+            self._begin()
+
+    def statuses(self, run: RunId) -> tuple[dict[str, object], ...]:
+        """Return the last decisions about a run, oldest first."""
+        placed = self._runs.get(run)
+        return tuple(placed.decisions) if placed is not None else ()
+
+    def objectives(self) -> tuple[tuple[str, float], ...]:
+        """Return (application, value of its objective) of all runs with a value, for metrics."""
+        return tuple((run.app, placed.value) for run, placed in self._runs.items() if placed.value is not None)
+
+    def _coordinated_runs(self) -> dict[RunId, Coordinator]:
+        coordinators = self._recovery_service.machine.coordinators
+        return {run: coordinator for run, coordinator in coordinators.items() if coordinates(coordinator)}
+
+    def _begin(self) -> None:
+        self._is_looking = True
+        self._context.emit(SetTimer(TIMER, Instant(self._context.now + self._context.config.placement_look_ns)))
+
+    def on_timer(self) -> None:
+        """Begin a look at all coordinated runs."""
+        coordinated, self._is_looking = self._coordinated_runs(), False
+        self._runs = {run: placed for run, placed in self._runs.items() if run in coordinated}
+        if not coordinated:
+            return
+        if not self._context.requests.is_full:
+            self._context.requests.begin(self._look(coordinated))
+        self._begin()
+
+    async def _look(self, coordinated: Mapping[RunId, Coordinator]) -> None:
+        known = {peer.node: peer for peer in self._context.known()}
+        peers = {
+            node: known.get(node, peer)
+            for coordinator in coordinated.values()
+            for node, peer in coordinator.value.plan.hosts.items()
+        }
+        for peer in self._context.nearest_of(self._context.known()):
+            if len(peers) < MAX_HOSTS:
+                peers.setdefault(peer.node, peer)
+        timeout = self._context.config.report_timeout_ns
+        loads = await self._surveying.loads(list(peers.values())[:MAX_HOSTS], timeout, wants_round_trips=True)
+        network = self._smoothed(network_of_loads(loads))
+        for run, coordinator in coordinated.items():
+            placed = self._runs.get(run)
+            if placed is None:
+                placed = self._runs[run] = _PlacedRun(MoveController(self._context.config.placement_moves))
+            if not placed.is_busy:
+                placed.is_busy = True
+                try:
+                    await self._look_at(run, coordinator, placed, network)
+                finally:
+                    placed.is_busy = False
+
+    def _smoothed(self, network: NetworkDescription) -> NetworkDescription:
+        """Return the network with moving averages of its measured delays."""
+        links = network.view.links()
+        names = {(a, b): f"{a.hex}-{b.hex}" for a, b in links if a < b}
+        averages = self._delays.update({name: links[pair].delay_ms for pair, name in names.items()})
+        smooth = {
+            (a, b): replace(figures, delay_ms=averages[names[min(a, b), max(a, b)]])
+            for (a, b), figures in links.items()
+        }
+        positions = {node: place for node in network.hosts if (place := network.view.position(node)) is not None}
+        return replace(network, view=TableNetwork(smooth, positions))
+
+    async def _look_at(
+        self, run: RunId, coordinator: Coordinator, placed: _PlacedRun, network: NetworkDescription
+    ) -> None:
+        try:
+            _, record = await self._records.application(run.app)
+            if record is None or record.version != run.version or record.state != RUNNING or record.stopping:
+                return
+            specification = SPECIFICATION_CODEC.decode(record.specification)
+            plan = stage_plan_of(coordinator.value)
+        except (CommandRefused, RemoteProtocolError):
+            return  # the ring did not answer, or another version wrote it; the next look tries again
+        reports = await hosts_reports(self._context, run, coordinator.value)
+        if not coordinates(coordinator):
+            return
+        value = coordinator.value
+        now = {
+            (stage.index, index): assignment.host.node
+            for stage in plan.stages
+            for index, assignment in enumerate(value.plan.stage(str(stage.index)))
+        }
+        problem = run_problem(run.app, plan, specification, reports, network, now)
+        if problem.missing:
+            placed.value = None
+            return
+        figures = placed.figures.update(_figures(problem, value))
+        if not placed.controller.is_due(figures):
+            return
+        problem = _with_averages(problem, figures)
+        try:
+            explanation = problem.explained(self._objective)
+        except ConfigurationError:
+            placed.value = None  # a pair of nodes without a delay
+            return
+        placed.value = explanation.value
+        proposals = [p for unit in explanation.units if (p := self._proposal(problem, value, unit)) is not None]
+        obstacle = self._obstacle(run, coordinator)
+        decision = placed.controller.decide(self._context.now, figures, proposals, obstacle, record.placed_by_user)
+        self._note(placed, decision)
+        if decision.action == MOVE and decision.proposal is not None:
+            await self._move(run, placed, decision.proposal, decision.why)
+
+    def _proposal(self, problem: RunProblem, value: RegisterValue, unit: MovableUnit) -> MoveProposal | None:
+        """Return the best allowed move of a unit; None: there is none."""
+        allowed = [other for other in unit.alternatives if not other.forbidden]
+        if not allowed:
+            return None
+        best = min(allowed, key=lambda other: (min(0.0, other.excess_change), -other.gain))
+        stages = [problem.plan.stages[stage] for stage, _ in unit.instances]
+        stage, index = unit.instances[0]
+        first = problem.plan.stages[stage]
+        description = problem.measured.description
+        rate = max(rates_of(description.loads, description.edges, stage.index) for stage in stages)
+        gained, cost = self._balance(best.gain, rate, value, unit)
+        return MoveProposal(
+            first.name if first.parallelism == 1 else f"{first.name}.{index}",
+            tuple(stage.name for stage in stages),
+            best.node,
+            problem.network.hosts[best.node].name,
+            minimised(self._objective.name, best.value) + best.gain,
+            best.gain,
+            best.excess_change < -_EPSILON,
+            gained,
+            cost,
+        )
+
+    def _balance(
+        self, gain: float, rate: float, value: RegisterValue, unit: MovableUnit
+    ) -> tuple[float | None, float | None]:
+        """Return what a move gains within the horizon, and what it costs, in one unit; None: only the share counts."""
+        if self._objective.name == "response":  # row-seconds
+            pauses = [change.changeover_pause_ns for change in value.changes if change.changeover_pause_ns]
+            pause_s = (pauses[-1] if pauses else FIRST_PAUSE_NS) / SECOND
+            return gain / 1_000 * rate * HORIZON_S, rate * pause_s**2 / 2
+        if self._objective.name == "traffic":  # bytes
+            return gain * HORIZON_S, float(_state_bytes(value, unit))
+        return None, None
+
+    def _obstacle(self, run: RunId, coordinator: Coordinator) -> str:
+        if coordinator.progress.since is not None:
+            return "it is being restarted"
+        changes = self._requests.running_changes(run)
+        return f"a {changes[0].kind} is under way" if changes else ""
+
+    def _note(self, placed: _PlacedRun, decision: MoveDecision) -> None:
+        """Add a decision to those that are shown, unless it only repeats the last one."""
+        proposal = decision.proposal
+        row: dict[str, object] = {
+            "action": decision.action,
+            "why": decision.why[:LONGEST_REASON],
+            "instance": proposal.instance if proposal is not None else "",
+            "node": proposal.node_name if proposal is not None else "",
+            "gain": proposal.gain if proposal is not None else None,
+            "cost": proposal.cost if proposal is not None else None,
+            "gained": proposal.gained if proposal is not None else None,
+            "at_ms": self._context.wall_ms,
+        }
+        last = placed.decisions[-1] if placed.decisions else {}
+        if all(last.get(key) == row[key] for key in ("action", "instance", "node")) and decision.action != MOVE:
+            placed.decisions.pop()
+        placed.decisions.append(row)
+
+    async def _move(self, run: RunId, placed: _PlacedRun, proposal: MoveProposal, why: str) -> None:
+        wish = ChangeRequest(MOVE_WISH, proposal.instance, node=proposal.node)
+        placed.controller.started(self._context.now)
+        failure = ""
+        try:
+            changes = await self._requests.request(run, [wish], f"placement: {why}"[:LONGEST_REASON])
+            self.moves[run.app] = self.moves.get(run.app, 0) + 1
+            outcomes = await self._requests.finalised(run, changes) if changes else ()
+            failed = [outcome for outcome in outcomes if outcome.fate is not ChangeOutcome.DONE]
+            failure = f"{failed[0].fate.value}: {failed[0].why}" if failed else ""
+        except (CommandRefused, TopologyError) as refusal:
+            failure = str(refusal)
+        placed.controller.finished(is_done=not failure)
+        if failure:
+            self._note(placed, MoveDecision(NOTHING, f"the move failed: {failure}", proposal))
+
+
+def _figures(problem: RunProblem, value: RegisterValue) -> dict[str, float]:
+    """Return the figures whose change is a reason to look: measured ones, members, numbers, the attempt."""
+    hosts = frozenset(problem.now.values())
+    view, description = problem.network.view, problem.measured.description
+    figures = {"attempt": float(value.attempt)}
+    for node, state in problem.network.hosts.items():
+        figures[f"node {node.hex}"] = 2.0 if state.is_draining else 1.0
+        figures |= {f"label {node.hex} {label}": 1.0 for label in state.offers}
+    for (a, b), link in view.links().items():
+        if a in hosts and (a < b or b not in hosts):
+            figures[f"delay {a.hex}-{b.hex}"] = link.delay_ms
+    for number, load in enumerate(description.loads):
+        figures[f"rate {number}"] = load.rate
+    for stage in description.stages:
+        figures[f"instances {stage.stage}"] = float(stage.parallelism)
+        figures[f"time {stage.stage}"] = stage.execution_ms
+    return figures
+
+
+def _with_averages(problem: RunProblem, figures: Mapping[str, float]) -> RunProblem:
+    """Return the problem with averages of rates and times; delays are averages already."""
+    description = problem.measured.description
+    loads = tuple(StreamLoad(figures[f"rate {number}"], load.bytes) for number, load in enumerate(description.loads))
+    stages = tuple(replace(stage, execution_ms=figures[f"time {stage.stage}"]) for stage in description.stages)
+    measured = replace(problem.measured, description=replace(description, loads=loads, stages=stages))
+    return replace(problem, measured=measured)
+
+
+def _state_bytes(value: RegisterValue, unit: MovableUnit) -> int:
+    """Return the bytes of the saved states of some instances."""
+    wanted = {(str(stage), index) for stage, index in unit.instances}
+    return sum(
+        snapshot.length
+        for saved in value.saved
+        if (saved.instance.stage, saved.instance.index) in wanted
+        for snapshot in saved.chain
+    )
