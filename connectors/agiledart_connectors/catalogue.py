@@ -146,7 +146,7 @@ SINKS: Final = {
         ConnectorKind(
             "log", "a log on the node's disk, for readers over the network",
             Guarantee("rows of one attempt once; exactly-once: committed with the epoch", can_abort=True),
-            ("partitions", "max_bytes", "max_age", "segment_bytes", "columns", "key"), opens="logs.log_sink:open_sink",
+            ("partitions", "max_bytes", "max_age", "segment_bytes", "columns", "key"), opens="logs.log_opener:open_sink",
         ),
         ConnectorKind(
             "mqtt", "messages to an MQTT broker", _PUBLISHED,

@@ -18,7 +18,7 @@ Rows of other types stay rows, and so do rows with a value that its column canno
 more places. Columns are users' bytes: `decoded` validates them in full. pyarrow is imported at the first use.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
@@ -118,17 +118,15 @@ class ColumnForm:
         except (pa.ArrowException, OverflowError, TypeError, ArithmeticError) as error:
             raise ValueError(str(error)) from None
 
-    def encoded(
-        self, arrays: "Sequence[pa.Array]", stored_ms: Sequence[tuple[int, int]] = ()
-    ) -> tuple[bytes, list[bytes]]:
+    def encoded(self, arrays: "Sequence[pa.Array]", times: "pa.Array | None" = None) -> tuple[bytes, list[bytes]]:
         """Return (index with its length, columns) of a stored batch.
 
         Args:
-            stored_ms: (rows, time of storing) of the batches that were joined; empty: all were stored at once.
+            times: time of storing of each row; stored where they differ. None: all rows were stored at once.
         """
         kinds = list(self.kinds)
-        if len({at for _, at in stored_ms}) > 1:
-            arrays, kinds = [*arrays, _times(stored_ms)], [*kinds, "stored"]
+        if times is not None and len(times.unique()) > 1:
+            arrays, kinds = [*arrays, times], [*kinds, "stored"]
         messages = [message_of(array) for array in arrays]
         entries = [
             ColumnEntry(len(message), crc32c(message), array.null_count, *_bounds(kind, array))
@@ -191,13 +189,6 @@ def _exact(value: Decimal) -> Decimal:
     if not value.is_finite() or value != value.quantize(_SMALLEST) or (value.is_signed() and not value):
         raise ValueError(f"{value} has more than {PLACES} places")
     return value
-
-
-def _times(stored_ms: Iterable[tuple[int, int]]) -> "pa.Array":
-    import numpy as np
-
-    counts, times = zip(*stored_ms, strict=True)
-    return pa.array(np.repeat(np.array(times, dtype="int64"), counts))
 
 
 def _bounds(kind: str, array: "pa.Array") -> tuple[Bound | None, Bound | None]:

@@ -10,13 +10,13 @@ forces them to the disk within `SYNC_SECONDS` while rows arrive, at the end of e
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed, RollBackNeeded
-from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
+from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, columns_record, commit, record, seed_of, segment_header
 from agiledart_sink_log.layout import (
     Segment,
     committed_bytes,
@@ -167,7 +167,13 @@ class PartitionWriter:
 
     def append(self, body: bytes, rows: int) -> None:
         """Append a batch: the MessagePack array of `rows` rows. The next `commit` commits it."""
-        raw = record(self._seed, self._schema, self._end, 0, self._now_ms(), rows, body)
+        self._append(record(self._seed, self._schema, self._end, 0, self._now_ms(), rows, body), rows)
+
+    def append_columns(self, index: bytes, columns: Sequence[bytes], rows: int) -> None:
+        """Append a batch by columns, as `ColumnForm.encoded` makes it."""
+        self._append(columns_record(self._seed, self._schema, self._end, 0, self._now_ms(), rows, index, columns), rows)
+
+    def _append(self, raw: bytes, rows: int) -> None:
         self._end += rows
         self._uncommitted = True
         self._pending.append(raw)

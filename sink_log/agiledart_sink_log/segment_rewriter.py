@@ -9,13 +9,14 @@ needed: a writer never changes a full segment, it only removes the oldest. A seg
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from agiledart_dataflow.data.lazy_module import lazy_import
 from agiledart_sink_log.column_form import ColumnForm, has_flat_columns
-from agiledart_sink_log.column_index import encode_index
+from agiledart_sink_log.column_index import ColumnEntry, encode_index
 from agiledart_sink_log.entries import (
     COLUMNS,
     COMMIT,
@@ -44,6 +45,11 @@ from agiledart_sink_log.layout import (
 )
 from agiledart_sink_log.plain_files import open_plain
 from agiledart_sink_log.protocol import MAX_STORED_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy_import("pyarrow")
 
 BATCH_ROWS: Final = 10_000
 """Rows of a batch by columns. Measured: with 750 rows reading costs a fifth more."""
@@ -167,13 +173,27 @@ def _put(descriptor: int, raw: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-@dataclass
-class _Waiting:
-    """Stored batches that become one."""
+@dataclass(frozen=True)
+class _StoredEntry:
+    """Entry with rows of the old segment.
 
-    entries: list[tuple[EntryHeader, bytes]] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
+    Attributes:
+        body: the rows as MessagePack; b"" of columns.
+        index, columns: of an entry by columns.
+    """
+
+    header: EntryHeader
+    body: bytes = b""
+    index: tuple[ColumnEntry, ...] = ()
+    columns: tuple[bytes, ...] = ()
+
+    def copied(self, seed: int) -> bytes:
+        """Return the bytes of the entry as they are."""
+        head = self.header
+        about = (seed, head.schema, head.offset, head.epoch, head.at_ms, head.rows)
+        if head.kind == COLUMNS:
+            return columns_record(*about, encode_index(self.index), self.columns)
+        return record(*about, self.body)
 
 
 class _SegmentEntries:
@@ -183,12 +203,13 @@ class _SegmentEntries:
         self._scan, self._seed, self._full = scan, seed, full
         self._schema = description.schema_id
         self._form = ColumnForm(description.fields)
-        self._waiting = _Waiting()
+        self._waiting: list[_StoredEntry] = []
         self._last_commit: EntryHeader | None = None
 
     def entries(self) -> Iterator[bytes]:
         """Yield the bytes of each entry. Raises `Damage`."""
         expected = self._full.base
+        rows = size = 0
         while (entry := self._scan.next()) is not None:
             if entry.kind == COMMIT:
                 self._last_commit = entry
@@ -196,13 +217,14 @@ class _SegmentEntries:
             if entry.offset != expected or entry.end > self._full.end or entry.schema != self._schema:
                 raise Damage(self._scan.position, f"offset {entry.offset} where {expected} should be")
             expected = entry.end
-            if entry.kind == COLUMNS:
+            if rows and rows + entry.rows > BATCH_ROWS and entry.rows > BATCH_ROWS // 2:
+                yield from self._joined()  # a large one stays by itself
+                rows = size = 0
+            self._waiting.append(self._read(entry))
+            rows, size = rows + entry.rows, size + entry.length
+            if rows >= BATCH_ROWS or size >= BATCH_BYTES:
                 yield from self._joined()
-                yield self._copied(entry)
-                continue
-            self._take(entry)
-            if self._waiting.rows >= BATCH_ROWS or self._waiting.size >= BATCH_BYTES:
-                yield from self._joined()
+                rows = size = 0
         if expected != self._full.end:
             raise Damage(self._scan.position, f"the segment ends at offset {expected}, not at {self._full.end}")
         yield from self._joined()
@@ -210,39 +232,59 @@ class _SegmentEntries:
             last = self._last_commit
             yield commit(self._seed, last.schema, self._full.end, last.epoch, last.at_ms)
 
-    def _copied(self, entry: EntryHeader) -> bytes:
+    def _read(self, entry: EntryHeader) -> _StoredEntry:
+        if entry.kind != COLUMNS:
+            return _StoredEntry(entry, self._scan.body(entry))
         index = self._scan.index(entry)
-        columns = self._scan.columns(entry, index, range(len(index)))
-        return columns_record(
-            self._seed, entry.schema, entry.offset, entry.epoch, entry.at_ms, entry.rows, encode_index(index), columns
-        )
-
-    def _take(self, entry: EntryHeader) -> None:
-        self._waiting.entries.append((entry, self._scan.body(entry)))
-        self._waiting.rows += entry.rows
-        self._waiting.size += entry.length
+        return _StoredEntry(entry, b"", index, tuple(self._scan.columns(entry, index, range(len(index)))))
 
     def _joined(self) -> Iterator[bytes]:
         """Yield one entry by columns, or the waiting ones as they are when a value has no flat column."""
-        waiting, self._waiting = self._waiting, _Waiting()
-        if not waiting.entries:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        if len(waiting) == 1 and waiting[0].header.kind == COLUMNS:
+            yield waiting[0].copied(self._seed)
             return
         try:
             yield self._by_columns(waiting)
         except ValueError:
-            for entry, body in waiting.entries:
-                yield record(self._seed, entry.schema, entry.offset, entry.epoch, entry.at_ms, entry.rows, body)
+            for entry in waiting:
+                yield entry.copied(self._seed)
 
-    def _by_columns(self, waiting: _Waiting) -> bytes:
-        rows = []
-        for entry, body in waiting.entries:
-            decoded = self._form.decoded_rows(body)
-            if len(decoded) != entry.rows:
-                raise ValueError(f"{len(decoded)} rows in a batch of {entry.rows}")
-            rows += decoded
-        stored_ms = [(entry.rows, entry.at_ms) for entry, _ in waiting.entries]
-        index, columns = self._form.encoded(self._form.columns_of(rows), stored_ms)
-        if len(index) + sum(map(len, columns)) > MAX_STORED_BYTES:
+    def _by_columns(self, waiting: list[_StoredEntry]) -> bytes:
+        parts: list[list[pa.Array]] = []
+        for is_by_columns, group in groupby(waiting, key=lambda entry: entry.header.kind == COLUMNS):
+            entries = list(group)
+            parts += map(self._arrays, entries) if is_by_columns else [self._arrays_of_rows(entries)]
+        arrays = parts[0] if len(parts) == 1 else [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+        *columns, times = arrays
+        index, messages = self._form.encoded(columns, times)
+        if len(index) + sum(map(len, messages)) > MAX_STORED_BYTES:
             raise ValueError("the columns are larger than an entry may be")
-        first, last = waiting.entries[0][0], waiting.entries[-1][0]
-        return columns_record(self._seed, first.schema, first.offset, last.epoch, last.at_ms, len(rows), index, columns)
+        first, last = waiting[0].header, waiting[-1].header
+        return columns_record(
+            self._seed, first.schema, first.offset, last.epoch, last.at_ms, len(times), index, messages
+        )
+
+    def _arrays(self, entry: _StoredEntry) -> "list[pa.Array]":
+        """Return the columns of an entry, and the times of storing. Raises ValueError."""
+        rows, fields = entry.header.rows, len(self._form.kinds)
+        if len(entry.columns) < fields:
+            raise ValueError(f"{len(entry.columns)} columns of {fields} fields")
+        arrays = [self._form.decoded(number, entry.columns[number], rows) for number in range(fields)]
+        if len(entry.columns) > fields:
+            return [*arrays, self._form.decoded(fields, entry.columns[fields], rows)]
+        return [*arrays, pa.repeat(entry.header.at_ms, rows)]
+
+    def _arrays_of_rows(self, entries: list[_StoredEntry]) -> "list[pa.Array]":
+        """Return the columns of entries with rows, and the times of storing. Raises ValueError."""
+        rows: list[Any] = []
+        times = []
+        for entry in entries:
+            decoded = self._form.decoded_rows(entry.body)
+            if len(decoded) != entry.header.rows:
+                raise ValueError(f"{len(decoded)} rows in a batch of {entry.header.rows}")
+            rows += decoded
+            times.append(pa.repeat(entry.header.at_ms, len(decoded)))
+        return [*self._form.columns_of(rows), pa.concat_arrays(times)]

@@ -1,6 +1,5 @@
-"""`log:NAME?partitions=4&max_bytes=64MiB&max_age=7d&segment_bytes=4MiB&columns=auto&key=FIELD`: rows into a log of this node."""
+"""Sink `log:`: rows into a log of this node."""
 
-import sys
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -9,18 +8,13 @@ import msgspec
 from crc32c import crc32c
 
 from agiledart_connectors.latency_recorder import LatencyRecorder
-from agiledart_connectors.options import SIZES, SPANS_MS, quantity
 from agiledart_connectors.rejections import LEAST, MOST, RejectsRows, RowRefusedError, fitting_rows
-from agiledart_connectors.sink_origin import SinkOrigin
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.inference import optional_stripped
-from agiledart_dataflow.data.schema import SchemaError, fields_of
-from agiledart_dataflow.plan.connectors import Connector
-from agiledart_kernel.errors import ConfigurationError
+from agiledart_dataflow.data.schema import fields_of
 from agiledart_kernel.limits import MAX_BATCH_ROWS
-from agiledart_sink_log.layout import AUTO, NEVER
-from agiledart_sink_log.log_writer import LogOptions, LogWriter
-from agiledart_sink_log.protocol import MAX_PARTITIONS, user_sink_name_fault
+from agiledart_sink_log.log_writer import LogWriter
+from agiledart_sink_log.partition_writer import PartitionWriter
 from agiledart_sink_log.row_form import encoded, row_form
 
 
@@ -59,6 +53,9 @@ class LogSinkWriter(RejectsRows):
 
     def write(self, rows: list[Any]) -> None:
         self._times.count(rows)
+        self._take_rows(rows)
+
+    def _take_rows(self, rows: list[Any]) -> None:
         key, plain = self._key, self._plain
         if key is None:
             self._rows[0] += rows if plain is None else map(plain, rows)
@@ -74,17 +71,20 @@ class LogSinkWriter(RejectsRows):
 
     def _hand_over(self, number: int) -> None:
         rows, self._rows[number] = self._rows[number], []
-        partitions = self._log.partitions
         for start in range(0, len(rows), MAX_BATCH_ROWS):
-            if self._key is None:
-                number, self._next_partition = self._next_partition, (self._next_partition + 1) % len(partitions)
+            partition = self._next() if self._key is None else self._log.partitions[number]
             part = rows[start : start + MAX_BATCH_ROWS]
             try:
                 pieces = self._encoded(part)
             except (TypeError, ValueError, ArithmeticError):
                 pieces = self._encoded(fitting_rows(part, self._encoded, self.rejections))
             for body, count in pieces:
-                partitions[number].append(body, count)
+                partition.append(body, count)
+
+    def _next(self) -> PartitionWriter:
+        """Return the partition of the next stored batch."""
+        number, self._next_partition = self._next_partition, (self._next_partition + 1) % len(self._log.partitions)
+        return self._log.partitions[number]
 
     def _encoded(self, rows: list[Any]) -> list[tuple[bytes, int]]:
         """Return the bytes of rows. Raises ValueError or TypeError for what a log cannot hold."""
@@ -95,10 +95,13 @@ class LogSinkWriter(RejectsRows):
                 raise RowRefusedError(f"{name}: {value} does not fit 64 bits")
         return list(encoded(rows)) if rows else []
 
-    def flush(self) -> None:
+    def _hand_over_rows(self) -> None:
         for number, waiting in enumerate(self._rows):
             if waiting:
                 self._hand_over(number)
+
+    def flush(self) -> None:
+        self._hand_over_rows()
         if self._waits:
             self._log.flush()
         else:
@@ -124,65 +127,3 @@ class LogSinkWriter(RejectsRows):
     @property
     def latency(self) -> LatencyHistogram:
         return self._times.histogram
-
-
-def open_sink(
-    connector: Connector, row_type: Any, clock: Callable[[], int], origin: SinkOrigin | None
-) -> LogSinkWriter:
-    """Return the writer of a `log:` connector.
-
-    Raises:
-        ConfigurationError: a name or an option is invalid.
-        LogBusyError: another process is writing the log.
-        OperationFailed: the log holds other rows, or its disk refuses.
-    """
-    origin = origin or SinkOrigin()
-    if fault := user_sink_name_fault(connector.path):
-        raise ConfigurationError(f"{connector.url()}: {fault}")
-    options = LogOptions(
-        partitions=_count(connector),
-        max_bytes=quantity(connector, "max_bytes", SIZES, "64MiB"),
-        max_age_ms=quantity(connector, "max_age", SPANS_MS, "7d"),
-        segment_bytes=quantity(connector, "segment_bytes", SIZES, "4MiB"),
-        columns=_columns(connector),
-    )
-    try:
-        form = row_form(row_type)
-    except SchemaError as error:
-        raise ConfigurationError(f"{connector.url()}: {error}") from None
-    key = _key(connector, row_type)
-    log = LogWriter(
-        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock,
-        origin.lock_timeout_s,
-        None if origin.keep is None else origin.keep.ends, "" if origin.keep is None else origin.keep.identity, origin.owner,
-        waits=origin.by_epoch,
-        cuts=not origin.emits_at_once,
-    )  # fmt: skip
-    for note in log.notes():
-        print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
-    return LogSinkWriter(log, row_type, key, clock, waits=origin.waits_for_epochs)
-
-
-def _key(connector: Connector, row_type: Any) -> int | str | None:
-    name = connector.option("key")
-    if not name:
-        return None
-    names = [field.name for field in fields_of(row_type)]
-    if name not in names:
-        there_are = f"its fields are {', '.join(names)}" if names else "they have no fields"
-        raise ConfigurationError(f"{connector.url()}: rows have no field {name!r}; {there_are}")
-    return name
-
-
-def _columns(connector: Connector) -> str:
-    text = connector.option("columns") or ""
-    if text not in ("", AUTO, NEVER):
-        raise ConfigurationError(f"{connector.url()}: columns is {AUTO} or {NEVER}, not {text!r}")
-    return text
-
-
-def _count(connector: Connector) -> int:
-    text = connector.option("partitions")
-    if text and not (text.isdecimal() and 1 <= int(text) <= MAX_PARTITIONS):
-        raise ConfigurationError(f"{connector.url()}: partitions is a number from 1 to {MAX_PARTITIONS}, not {text!r}")
-    return int(text or 0)
