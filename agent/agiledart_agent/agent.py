@@ -26,6 +26,7 @@ from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.executors.ended_sink_files import finish_remaining_files
 from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.executor_service import ExecutorService
+from agiledart_agent.executors.feed_fetches import FeedFetches
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.protected_paths import unprotected_reason
 from agiledart_agent.fragments.fragment_service import FragmentService
@@ -180,9 +181,11 @@ class Agent:
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
         )
+        feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self.relay_service.find_relays, self._agent_links.may_dial_node, self.sink_logs.note_logs, self._log_ownership_proofs,
+            self.relay_service.find_relays, self._agent_links.may_dial_node, feed_fetches, self.sink_logs.note_logs,
+            self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)

@@ -39,6 +39,11 @@ SOURCES: Final = {
         ConnectorKind("call", "rows that a callable returns", _OBJECTS, opens="memory:open_source"),
         ConnectorKind("csv", "CSV files, plain or packed", _AGAIN, _LINES, opens="files.line_reader:open_csv"),
         ConnectorKind(
+            "feed", "rows that writers such as Spark publish to a feed",
+            Guarantee("read again from the beginning; exactly-once: from the last epoch", can_rewind=True),
+            opens="logs.feed_source:open_source", probes="logs.feed_source:probe_source",
+        ),
+        ConnectorKind(
             "http", "rows that others post (`listen`), or that a server gives when it is asked", _POSTED, (*_PUSH, *_POLL),
             opens="http.http_source:open_source", probes="http.http_source:probe_source",
         ),

@@ -1,8 +1,10 @@
 """The run and the instance that a source reads for: a name for what its system keeps for it while it is away."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
+
+from agiledart_connectors.feed_requests import FeedRequests
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,7 @@ class SourceOrigin:
         application, step: of the source.
         index: number of the instance.
         begins: a new run begins here; else an earlier attempt, perhaps on another node, has read before.
+        feeds: requests for rows of feeds.
     """
 
     network: bytes = b""
@@ -21,6 +24,7 @@ class SourceOrigin:
     step: str = ""
     index: int = 0
     begins: bool = True
+    feeds: FeedRequests | None = field(default=None, compare=False, repr=False)
 
 
 def session_name(network: bytes, application: str, step: str, index: int = 0) -> str:

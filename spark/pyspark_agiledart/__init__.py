@@ -1,4 +1,4 @@
-"""`spark.read.format("agiledart")` and `spark.readStream.format("agiledart")`: sink logs as DataFrames.
+"""`spark.read.format("agiledart")` and `spark.readStream.format("agiledart")`: sink logs as DataFrames; writers: feeds.
 
 Spark finds this package by its name's prefix and imports it in a process of its own, where one exception would hide every
 Python source. So it imports `pyspark.sql.datasource` here and all else where it is needed. May import the kernel, the
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_agiledart.batch_reader import BatchReader
+    from pyspark_agiledart.feed_writers import FeedBatchWriter, FeedStreamWriter
     from pyspark_agiledart.reader_options import ReaderOptions
     from pyspark_agiledart.stream_reader import StreamReader
 
@@ -51,6 +52,22 @@ class DefaultSource(DataSource):
         from pyspark_agiledart.stream_reader import StreamReader
 
         return StreamReader(self._options(), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "FeedBatchWriter":
+        """Return a writer of a table to a feed."""
+        from pyspark_agiledart.feed_writers import FeedBatchWriter
+        from pyspark_agiledart.writer_options import parse_writer_options
+
+        given: Any = self.options
+        return FeedBatchWriter(parse_writer_options(dict(given.items()), is_stream=False), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "FeedStreamWriter":  # noqa: N802  Spark's name
+        """Return a writer of a stream to a feed. In complete mode each micro-batch appends the whole table."""
+        from pyspark_agiledart.feed_writers import FeedStreamWriter
+        from pyspark_agiledart.writer_options import parse_writer_options
+
+        given: Any = self.options
+        return FeedStreamWriter(parse_writer_options(dict(given.items()), is_stream=True), schema)
 
     def _options(self) -> "ReaderOptions":
         from pyspark_agiledart.reader_options import parse_options

@@ -50,7 +50,8 @@ _FACTORS: Final = {
 }
 _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?\Z")
 _SPANS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0}
-_SECRETS: Final = ("token", "grant", "identity", "key", "secret", "password")
+SECRETS: Final = ("token", "grant", "identity", "key", "secret", "password")
+"""Names of options that a user could expect to hold a secret, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
     texts: dict[str, str] = {}
     for name, text in given.items():
         lower = name.lower()
-        if lower in _SECRETS:
+        if lower in SECRETS:
             raise ConfigurationError(
                 f"The option {name} would put a secret into plans and logs; write it to a file and pass the file as "
                 f"tokenFile, or set {TOKEN_VARIABLE} where Spark's processes start."
@@ -147,7 +148,7 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
         raise ConfigurationError("tokenFile and identityFile both identify the reader; give only one.")
     return ReaderOptions(
         sink=sink,
-        bootstrap=_addresses(texts.get("bootstrap", "")),
+        bootstrap=parse_addresses(texts.get("bootstrap", "")),
         token_file=texts.get("tokenFile", ""),
         identity_file=texts.get("identityFile", ""),
         starting=_starting(texts.get("startingOffsets", EARLIEST), sink.split(",")),
@@ -156,7 +157,7 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
         fail_on_loss=_flag(texts, "failOnDataLoss", True),
         latest=_choice(texts, "isolation", READ_COMMITTED, READ_LATEST) == READ_LATEST,
         wait_ms=_whole(texts, "waitMs", DEFAULT_WAIT_MS, MAX_WAIT_MS),
-        agent_timeout_s=_span(texts, "agentTimeout", DEFAULT_AGENT_TIMEOUT_S),
+        agent_timeout_s=parse_span(texts, "agentTimeout", DEFAULT_AGENT_TIMEOUT_S),
         metadata=_flag(texts, "metadata", False),
         columns=tuple(name.strip() for name in texts.get("columns", "").split(",") if name.strip()),
         where=parse_where(texts.get("where", "")),
@@ -165,7 +166,8 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
     )
 
 
-def _addresses(text: str) -> tuple[str, ...]:
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """Return addresses of agents from a text with commas. Raises `ConfigurationError`."""
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -228,7 +230,8 @@ def _choice(texts: Mapping[str, str], name: str, *allowed: str) -> str:
     return text
 
 
-def _span(texts: Mapping[str, str], name: str, default: float) -> float:
+def parse_span(texts: Mapping[str, str], name: str, default: float) -> float:
+    """Return an option such as 60s or 2m in seconds. Raises `ConfigurationError`."""
     text = texts.get(name)
     if text is None:
         return default

@@ -45,6 +45,7 @@ class ExecutorCredentials:
         self._settings, self._identity, self._secrets = settings, identity, secrets
         self._verifier, self._admit, self._note = verifier, admit, note
         self._grants: dict[str, Grant] = {}
+        self._owners: dict[str, bytes] = {}
         self._passes: dict[str, ExecutorPass] = {}  # node id → credentials that an executor presents
 
     def configure(
@@ -62,6 +63,7 @@ class ExecutorCredentials:
         # The agent remembers the key, so that `renew` can sign new credentials for it.
         executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
         self._grants[application] = executor_pass.grant
+        self._owners[application] = deployed.owner
         self._passes[executor_pass.node_id.hex] = executor_pass
         while len(self._passes) > MAX_KEYS:
             del self._passes[next(iter(self._passes))]
@@ -84,6 +86,10 @@ class ExecutorCredentials:
             path_timeout=self._settings.path_timeout,
             secrets=self._secrets.provisioned(application, deployed.signed_command),
         )
+
+    def owner_of(self, application: str) -> bytes:
+        """Return the key of the owner of an application whose executors were configured here; empty: none were."""
+        return self._owners.get(application, b"")
 
     def renew(self, processes: Iterable[ExecutorProcess], ending_by: float) -> None:
         """Give executors a new grant and certificate for the same key, when the agent's membership was renewed or they

@@ -14,6 +14,8 @@ from agiledart_executor.wire.agent_messages import (
     DataPeerRefused,
     DeclineCheckpoint,
     ExecutorMessage,
+    FeedFetched,
+    FetchFeed,
     FindRelays,
     Finished,
     InstanceFailure,
@@ -62,6 +64,9 @@ class ExecutorEvents:
     relays_requested: Callable[[FindRelays, str, Callable[[RelaysFound], None]], None] = (
         lambda asked, application, answer: None
     )
+    rows_requested: Callable[[FetchFeed, str, Callable[[FeedFetched], None]], None] = (
+        lambda asked, application, answer: None
+    )
     application_ended: Callable[[str, int], None] = lambda application, version: None
 
 
@@ -97,7 +102,7 @@ class ExecutorListener:
                 executor.watch.sign(answers=True)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)
-            case VerifyPeer() | FindRelays():
+            case VerifyPeer() | FindRelays() | FetchFeed():
                 self._asked_by(executor, message)
             case RequestCompleted():
                 executor.loading -= 1
@@ -130,9 +135,11 @@ class ExecutorListener:
         executor.finished.add(message.instance)
         self._events.finished(executor.application, executor.version, message.instance, message.report)
 
-    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays) -> None:
+    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays | FetchFeed) -> None:
         if isinstance(question, VerifyPeer):
             self._events.verify_peer(question, executor.application, executor.send)
+        elif isinstance(question, FetchFeed):
+            self._events.rows_requested(question, executor.application, executor.send)
         else:
             self._events.relays_requested(question, executor.application, executor.send)
 

@@ -23,6 +23,7 @@ from agiledart_agent.executors.executor_credentials import ExecutorCredentials
 from agiledart_agent.executors.executor_listener import ExecutorEvents
 from agiledart_agent.executors.executor_pool import ExecutorPool
 from agiledart_agent.executors.executor_process import ExecutorProcess
+from agiledart_agent.executors.feed_fetches import FeedFetches
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text
 from agiledart_agent.executors.protected_paths import protected_paths
@@ -106,6 +107,7 @@ class ExecutorService:
         feed: takes events for the node.
         circuits: relayed paths to an executor of another agent; raises OSError.
         may_dial: whether the address of a node may be dialled from here.
+        feed_fetches: rows of feeds, for executors.
         note_logs: called when instances have started: a sink may just have begun a log.
         ownership_proofs: owners of such logs.
         count_snapshot: called for each snapshot that an instance has saved: bytes, and nanoseconds for which rows
@@ -124,13 +126,14 @@ class ExecutorService:
         feed: Callable[[Event], None],
         circuits: Callable[[NodeId, str, NodeId, CircuitRequirements], Awaitable[tuple[Via, ...]]],
         may_dial: Callable[[NodeId], bool],
+        feed_fetches: FeedFetches,
         note_logs: Callable[[], None],
         ownership_proofs: LogOwnershipProofs,
         count_snapshot: Callable[[int, int, int], None],
         application_ended: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._feed, self._circuits, self._may_dial = feed, circuits, may_dial
+        self._feed, self._circuits, self._may_dial, self._feed_fetches = feed, circuits, may_dial, feed_fetches
         self._note_logs, self._ownership_proofs, self._count_snapshot, self._application_ended = (
             note_logs,
             ownership_proofs,
@@ -185,6 +188,9 @@ class ExecutorService:
                 verify_peer=lambda asked, app, answer: self._spawn(self._credentials.verify_peer(asked, app, answer)),
                 sampled=self._taps.add,
                 prepared=self._prepared,
+                rows_requested=lambda asked, app, answer: self._spawn(
+                    self._feed_fetches.fetch(asked, self._credentials.owner_of(app), answer)
+                ),
                 relays_requested=lambda asked, app, answer: self._spawn(self._find_relays(asked, app, answer)),
                 application_ended=self._application_ended,
             ),
@@ -235,6 +241,7 @@ class ExecutorService:
 
     async def close(self) -> None:
         """End all executors."""
+        self._feed_fetches.close()
         if self._pool is not None:
             await self._pool.close()
         for task in list(self._tasks):

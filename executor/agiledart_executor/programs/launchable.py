@@ -9,6 +9,7 @@ from typing import Any
 
 from agiledart_connectors.codecs.columns_import import PROCESS_IMPORT
 from agiledart_connectors.emitted_row_count import CountedSink, EmittedRowCount
+from agiledart_connectors.feed_requests import FeedRequests
 from agiledart_connectors.opening import open_sink, open_source
 from agiledart_connectors.plugins import sink_guarantee
 from agiledart_connectors.sink_guarantees import is_idempotent
@@ -70,6 +71,7 @@ class Launchable:
         delivery: delivery guarantee when a host dies.
         attempt: number of the run's attempt.
         network: identifier of the network.
+        feeds: requests for rows of feeds.
     """
 
     program: Program
@@ -85,6 +87,7 @@ class Launchable:
     delivery: Delivery = Delivery.EXACTLY_ONCE
     attempt: int = 1
     network: bytes = b""
+    feeds: FeedRequests | None = None
 
     def steps(self, stage: int) -> tuple[str, ...]:
         """Return the names of a stage's steps."""
@@ -242,6 +245,7 @@ class Launchable:
                 step.name,
                 index,
                 begins=not (restores or self.continues_run or self.attempt > 1),
+                feeds=self.feeds,
             ),
         )
         reader = open_reader()
@@ -286,7 +290,12 @@ def _by_versions(bundle: Bundle, error: GraphMismatch) -> GraphMismatch:
     )
 
 
-def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES, network: bytes = b"") -> Launchable:
+def make_ready(
+    part: DeploymentPart,
+    latencies: LatencyKeeping = NO_LATENCIES,
+    network: bytes = b"",
+    feeds: FeedRequests | None = None,
+) -> Launchable:
     """Run the builder in the bundle and join its functions with the plan.
 
     Raises:
@@ -296,7 +305,7 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES, n
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     about = part.application, part.version, latencies, part.owner, part.number, part.log_owners, part.goes_on
-    return Launchable(program, plan, codecs, *about, part.delivery, part.attempt, network)
+    return Launchable(program, plan, codecs, *about, part.delivery, part.attempt, network, feeds)
 
 
 def _owned(stage: Stage, index: int) -> dict[str, object]:

@@ -32,6 +32,7 @@ from agiledart_executor.instances.running_instance import InputEnd, RunningInsta
 from agiledart_executor.process import short_time_slices
 from agiledart_executor.process.python_gc import collect_rarely
 from agiledart_executor.programs.accepted_links import AcceptedLinks
+from agiledart_executor.programs.agent_feed_requests import AgentFeedRequests
 from agiledart_executor.programs.instance_reporter import InstanceReporter
 from agiledart_executor.programs.launchable import Launchable, make_ready
 from agiledart_executor.programs.output_opener import OutputOpener
@@ -52,6 +53,7 @@ from agiledart_executor.wire.agent_messages import (
     DropPendingPlan,
     EndInput,
     ExecutorMessage,
+    FeedFetched,
     Finished,
     ForceSourceLogs,
     InstanceFailure,
@@ -112,7 +114,7 @@ class Worker:
             lambda: self._routes.look(),
         )
         self._host = InstanceHost(self._finished, self.reporter.instance_failed)
-        self._verifier = AgentPeerVerifier(self.send)
+        self._verifier, self._feeds = AgentPeerVerifier(self.send), AgentFeedRequests(self.send)
         self._hello = Hello(
             protocol_min=DATA_PROTOCOL,
             service="data",
@@ -173,6 +175,8 @@ class Worker:
                 self._verifier.receive_answer(message)
             case RelaysFound():
                 self._routes.receive_answer(message)
+            case FeedFetched():
+                self._feeds.receive_answer(message)
             case OpenTap():
                 self.reporter.open_tap(self._code, message.step)
             case CredentialsRenewed():
@@ -386,7 +390,7 @@ class Worker:
         self._building = True
         try:
             network = decode_link(configuration.chain[0]).network if configuration.chain else b""
-            code = make_ready(part, keeping, network)
+            code = make_ready(part, keeping, network, self._feeds)
         finally:
             self._building = False
         bounds = configuration.bounds.with_users(code.program.topology.limits)

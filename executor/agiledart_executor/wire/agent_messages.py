@@ -12,6 +12,7 @@ from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_executor.user_code.bounds import Bounds
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
+from agiledart_sink_log.protocol import StoredBatch
 from agiledart_transport.tls_contexts import TlsCredentials
 
 
@@ -303,6 +304,26 @@ class RelaysFound(Message, frozen=True, gc=False, tag=109):
     may_dial: bool = True
 
 
+class FetchFeed(Message, frozen=True, gc=False, tag=135):
+    """Request for rows of a feed from an offset on. Answered by `FeedFetched` with this number."""
+
+    request: int
+    feed: str
+    offset: int
+
+
+class FeedFetched(Message, frozen=True, gc=False, tag=136):
+    """Answer to `FetchFeed`; the fields are those of `agiledart_connectors.feed_requests.FeedRows`."""
+
+    request: int
+    log_id: str = ""
+    fields: bytes = b""
+    batches: tuple[StoredBatch, ...] = ()
+    first: int = 0
+    away: str = ""
+    refused: str = ""
+
+
 class DataPeerRefused(Message, frozen=True, gc=False, tag=116):
     """Notice that the data port refused a peer; the agent counts the refusals."""
 
@@ -430,6 +451,7 @@ AgentMessage = (
     | DropPendingPlan
     | PreviousStateStored
     | PreloadSnapshots
+    | FeedFetched
 )
 ExecutorMessage = (
     RequestCompleted
@@ -440,6 +462,7 @@ ExecutorMessage = (
     | InstanceFailure
     | VerifyPeer
     | FindRelays
+    | FetchFeed
     | DataPeerRefused
     | TapSample
     | UserBoundsSet
