@@ -1,6 +1,8 @@
 """Feeds through real agents: created by the command line, written through any agent, read by applications."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +12,7 @@ from agiledart_node.wire.commands import CreateToken
 from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_sink_log.feed_client import FeedClient, FeedError
 from agiledart_sink_log.feed_protocol import INVALID, NOT_ALLOWED, UNKNOWN_FEED, StagePart
-from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh
+from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("feeds")]
 
@@ -84,3 +86,90 @@ def test_refusals_of_writers_say_the_next_step(two: Mesh) -> None:
     assert wrong.value.reason == INVALID
     with pytest.raises(SinkLogError, match="role"):
         publish(writer(second, first, "", "reader"), "prices", 0, [("a", 1.0)])
+
+
+CODE = """
+from typing import Any, NamedTuple
+
+from agiledart import BroadcastOperator, Context, ReadTime, Sink, Source, Topology
+
+
+class Trip(NamedTuple):
+    route: str
+    seconds: float
+    read: ReadTime
+
+
+class Usual(NamedTuple):
+    route: str
+    seconds: float
+    read: ReadTime
+
+
+class Flagged(NamedTuple):
+    route: str
+    seconds: float
+    usual: float
+
+
+class Compare(BroadcastOperator[str, Trip, int, Flagged, Usual, dict[str, float]]):
+    def initial(self, key: str) -> int:
+        return 0
+
+    def initial_shared(self) -> dict[str, float]:
+        return {}
+
+    def on_broadcast(self, record: Usual, shared: dict[str, float]) -> None:
+        shared[record.route] = record.seconds
+
+    def on_record(self, key: str, record: Trip, state: int, context: Context[Flagged]) -> None:
+        usual = context.shared.get(key)
+        if usual is not None and record.seconds > usual:
+            context.emit(Flagged(key, record.seconds, usual))
+
+
+def read_ms(row: Any) -> int:
+    return int(row.read) // 1_000_000
+
+
+def build(trips: Source[Trip], usual: Source[Usual], out: Sink[Flagged], name: str = "flags") -> Topology:
+    topology = Topology(name)
+    durations = topology.source("usual", usual, event_time=read_ms, clock="wall")
+    keyed = topology.source("trips", trips, event_time=read_ms, clock="wall").key_by(lambda trip: trip.route)
+    keyed.connect(durations).stateful("compare", Compare()).sink("out", out)
+    return topology
+"""
+
+
+def test_a_running_application_takes_each_new_model_from_a_feed(two: Mesh, tmp_path: Path) -> None:
+    """The feed lies on another node than the application. Its agent is killed in between; the application does not restart."""
+    first, second = two.agents
+    at = "--agent", str(first.state_dir)
+    assert cli("feed", "create", "model", "--at", second.name, *at).returncode == 0
+    (tmp_path / "flags.py").write_text(CODE)
+    trips = tmp_path / "trips.jsonl"
+    trips.touch()
+    sources = "--set", f"trips=jsonl:{trips}?follow=1", "--set", "usual=feed:model", "--set", "out=log:flags"
+    submitted = cli("submit", f"{tmp_path / 'flags.py'}:build", *sources, *at)
+    assert submitted.returncode == 0, submitted.stderr
+    client = writer(first, first, "feed:model")
+
+    def flagged_by(usual: float) -> bool:
+        """A trip after the model has arrived is flagged by it."""
+        with trips.open("a") as file:
+            file.write(json.dumps({"route": "a", "seconds": 100.0}) + "\n")
+        rows = rows_of(first, first, "flags")
+        return bool(rows) and rows[-1][2] == usual
+
+    publish(client, "model", 0, [("a", 10.0), ("b", 20.0)])
+    wait_for(lambda: flagged_by(10.0), 20.0, "a trip flagged by the first model")
+    second.kill()
+    second.start()
+    second.ready()
+    publish(client, "model", 1, [("a", 50.0)])
+    wait_for(lambda: flagged_by(50.0), 30.0, "a trip flagged by the second model")
+    state = msgspec.json.decode(cli("status", "flags", "-o", "json", *at).stdout)
+    assert state["state"] == "running"
+    usual = [row[2] for row in rows_of(first, first, "flags")]
+    assert usual == sorted(usual), "a newer model stays"
+    assert cli("stop", "flags", "--now", *at).returncode == 0
