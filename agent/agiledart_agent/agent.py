@@ -172,6 +172,7 @@ class Agent:
             log,
             lambda *about: self._users.audit_refused_read(*about),
             lambda name, owner: self._log_ownership_proofs.of(name, owner),
+            self._agent_links.relay_to,
         )
         self.sink_logs = self._log_services.sink_logs
         self._keep_state()
@@ -324,6 +325,11 @@ class Agent:
     def address(self) -> str:
         """Address under which others reach this agent."""
         return self._agent_links.address
+
+    @property
+    def token_addresses(self) -> tuple[str, ...]:
+        """Addresses at which a node with a token looks for the network, those of open agents first."""
+        return self.reachability.token_addresses
 
     @property
     def links(self) -> PeerLinks | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_kernel.codec import Codec
@@ -51,6 +52,7 @@ from agiledart_sink_log.protocol import (
     StoredPart,
 )
 from agiledart_transport.certificates import make_credentials
+from agiledart_transport.circuits import preface
 from agiledart_transport.connecting import parse_address
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 from agiledart_transport.tls_contexts import client_context
@@ -144,6 +146,11 @@ class ReceivedRows:
     end: int
 
 
+def connection_key(address: str, node: NodeId | None, through: tuple[str, bytes]) -> str:
+    """Name a connection. A private address that a relay leads to may be another agent's here."""
+    return f"{address} {node.hex}" if node is not None and through[1] else address
+
+
 class ConnectionGone(Exception):
     """The connection is lost or was never usable; a retry may help."""
 
@@ -158,9 +165,11 @@ class AgentConnection:
         context: ssl.SSLContext,
         expect: NodeId | None,
         service: str = "sink_log",
+        through: tuple[str, bytes] = ("", b""),
     ) -> None:
         self._service = service
-        host, port = parse_address(address)
+        relay, ticket = through
+        host, port = parse_address(relay or address)
         self._limit = MAX_HELLO_BYTES
         self._header = bytearray(FRAME_HEADER.size)
         try:
@@ -169,6 +178,8 @@ class AgentConnection:
             raise ConnectionGone(f"{address}: {(error.strerror or str(error)).lower()}") from None
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if ticket:
+                raw.sendall(preface(ticket))
             self._socket = context.wrap_socket(raw, server_hostname=None)
         except OSError as error:
             raw.close()
@@ -403,6 +414,8 @@ class SinkLogClient:
                 reasons.append(str(gone))
                 continue
             if isinstance(answer, Located):
+                if answer.ticket and not answer.relay:
+                    answer = msgspec.structs.replace(answer, relay=address)
                 self._located[sink] = answer
                 return answer
             raise _refusal(answer)
@@ -412,10 +425,16 @@ class SinkLogClient:
         self, sink: str, make: Callable[[int], LogRequest], wait_ms: int
     ) -> tuple[LogAnswer, list[ReceivedBatch]]:
         def ask() -> tuple[LogAnswer, list[ReceivedBatch]]:
-            where = self._located.get(sink) or self._locate_once(sink)
+            where = self._located.get(sink)
+            if where is None or (where.ticket and not self._is_connected(where)):
+                where = self._locate_once(sink)  # a ticket is good once
             try:
                 answer, batches = self._ask(
-                    where.address, where.node_id, make(self._next_number()), self.answer_seconds + wait_ms / 1000
+                    where.address,
+                    where.node_id,
+                    make(self._next_number()),
+                    self.answer_seconds + wait_ms / 1000,
+                    (where.relay, where.ticket),
                 )
             except ConnectionGone:
                 self._located.pop(sink, None)
@@ -427,6 +446,9 @@ class SinkLogClient:
             return answer, batches
 
         return self._retry_until_timeout(ask, f"the agent that has the log {sink} is unreachable")
+
+    def _is_connected(self, where: Located) -> bool:
+        return connection_key(where.address, where.node_id, (where.relay, where.ticket)) in self._connections
 
     def _retry_until_timeout(self, ask: Callable[[], A], what: str) -> A:
         deadline = time.monotonic() + self.agent_timeout_s
@@ -447,21 +469,27 @@ class SinkLogClient:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def _ask(
-        self, address: str, expect: NodeId | None, request: LogRequest, timeout: float
+        self,
+        address: str,
+        expect: NodeId | None,
+        request: LogRequest,
+        timeout: float,
+        through: tuple[str, bytes] = ("", b""),
     ) -> tuple[LogAnswer, list[ReceivedBatch]]:
-        connection = self._connections.get(address)
+        key = connection_key(address, expect, through)
+        connection = self._connections.get(key)
         if connection is not None and (expect is None or connection.node_id == expect):
             try:
-                return self._asked(address, connection, request, timeout)
+                return self._asked(key, connection, request, timeout)
             except ConnectionGone:  # the agent has closed it since: it restarted, or other readers needed the place
                 pass
-        self._hang_up(address)
+        self._hang_up(key)
         try:
-            connection = AgentConnection(address, self.identity, self._tls(), expect)
+            connection = AgentConnection(address, self.identity, self._tls(), expect, through=through)
         except ValueError as error:
             raise SinkLogError(f"{error}; it should look like 192.168.1.20:9464.", NO_AGENT) from None
-        self._connections[address] = connection
-        return self._asked(address, connection, request, timeout)
+        self._connections[key] = connection
+        return self._asked(key, connection, request, timeout)
 
     def _asked(
         self, address: str, connection: AgentConnection, request: LogRequest, timeout: float

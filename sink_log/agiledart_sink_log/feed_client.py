@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, TypeVar
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_sink_log.client import AgentConnection, ClientIdentity, ConnectionGone, SinkLogError
+from agiledart_sink_log.client import AgentConnection, ClientIdentity, ConnectionGone, SinkLogError, connection_key
 from agiledart_sink_log.feed_protocol import (
     ELSEWHERE,
     FULL,
@@ -146,6 +147,8 @@ class FeedClient:
                 reasons.append(str(gone))
                 continue
             if isinstance(answer, FeedLocated):
+                if answer.ticket and not answer.relay:
+                    answer = msgspec.structs.replace(answer, relay=address)
                 self._located[feed] = answer
                 return answer
             raise _refusal(answer)
@@ -153,9 +156,12 @@ class FeedClient:
 
     def _ask_keeper(self, feed: str, make: Callable[[int], FeedRequest], expects: type[A]) -> A:
         def ask() -> A:
-            where = self._located.get(feed) or self._locate_once(feed)
+            where = self._located.get(feed)
+            if where is None or (where.ticket and self._key_of(where) not in self._connections):
+                where = self._locate_once(feed)  # a ticket is good once
             try:
-                answer = self._ask(where.address, where.node_id, make(self._next_number()))
+                request = make(self._next_number())
+                answer = self._ask(where.address, where.node_id, request, (where.relay, where.ticket))
             except ConnectionGone:
                 self._located.pop(feed, None)
                 raise
@@ -188,21 +194,28 @@ class FeedClient:
             self._pause(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def _ask(self, address: str, expect: NodeId | None, request: FeedRequest) -> FeedAnswer:
-        connection = self._connections.get(address)
+    @staticmethod
+    def _key_of(where: FeedLocated) -> str:
+        return connection_key(where.address, where.node_id, (where.relay, where.ticket))
+
+    def _ask(
+        self, address: str, expect: NodeId | None, request: FeedRequest, through: tuple[str, bytes] = ("", b"")
+    ) -> FeedAnswer:
+        key = connection_key(address, expect, through)
+        connection = self._connections.get(key)
         if connection is not None and expect is not None and connection.node_id != expect:
-            self._hang_up(address)
+            self._hang_up(key)
             connection = None
         if connection is None:
             try:
-                connection = AgentConnection(address, self._identity, self._tls(), expect, "feed")
+                connection = AgentConnection(address, self._identity, self._tls(), expect, "feed", through)
             except ValueError as error:
                 raise FeedError(f"{error}; it should look like 192.168.1.20:9464.", UNAVAILABLE) from None
-            self._connections[address] = connection
+            self._connections[key] = connection
         try:
             return connection.exchange(request.request, _REQUESTS.encode(request), _ANSWERS, ANSWER_SECONDS)
         except (ConnectionGone, SinkLogError):
-            self._hang_up(address)
+            self._hang_up(key)
             raise
 
     def _hang_up(self, address: str) -> None:

@@ -50,13 +50,15 @@ class LocateFeed(Message, frozen=True, gc=False, tag=250):
 
 
 class FeedLocated(Message, frozen=True, gc=False, tag=251):
-    """Location of a feed: the agent that keeps it, `host:port` if known."""
+    """Location of a feed: the agent that keeps it, `host:port` if known; relay and ticket as in `Located`."""
 
     request: int
     feed: str
     node_id: NodeId
     node: str
     address: str
+    relay: str = ""
+    ticket: bytes = b""
 
 
 class StageRows(Message, frozen=True, gc=False, tag=252):

@@ -71,6 +71,9 @@ class Located(Message, frozen=True, gc=False, tag=231):
         log_id: random name of this log; another log_id under the same name means a new log.
         schema: JSON, `{"text": …, "fields": [{"name", "type", "nullable"}, …]}`; see `docs/reference/sink-log.md`.
         partitions: numbered from 0.
+        relay, ticket: with a ticket, the reader reaches that agent through a relay, at this address: it connects there,
+            says the preface with the ticket once and within 5 s, and continues as with the agent itself. An empty
+            address: the relay is the agent that answers.
     """
 
     request: int
@@ -83,6 +86,8 @@ class Located(Message, frozen=True, gc=False, tag=231):
     log_id: str
     schema: bytes
     partitions: int
+    relay: str = ""
+    ticket: bytes = b""
 
 
 class Ends(Message, frozen=True, gc=False, tag=232):

@@ -120,7 +120,8 @@ class Routers:
         """Count what a host sends to private addresses; `sent_to_private` reads the number."""
         rules = """
             table ip watch { chain leaving { type filter hook output priority filter;
-              ip daddr { 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 } counter comment "private"; } }"""
+              ip daddr { 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 } counter comment "private"; }
+            }"""
         subprocess.run([*self.enter(name), "nft", "-f", "-"], input=rules.encode(), check=True, capture_output=True)
 
     def sent_to_private(self, name: str) -> int:

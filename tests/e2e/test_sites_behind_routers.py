@@ -6,6 +6,8 @@ Both sites use the same private addresses, as homes do.
 import csv
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -37,7 +39,23 @@ def flow(readings: Source[Reading], report: Sink[Reading]) -> Topology:
     return topology
 '''
 
-JOIN_SECONDS = 10.0
+READER = """
+import json, sys
+from pathlib import Path
+import msgspec
+from agiledart_agent.identity.reader_identity import identity_from_token
+from agiledart_sink_log.client import SinkLogClient
+
+identity, _ = identity_from_token(Path(sys.argv[2]).read_text())
+with SinkLogClient([sys.argv[1]], identity) as client:
+    rows, offset = [], 0
+    while offset < client.ends("doubles").partitions[0].committed:
+        got = client.fetch("doubles", 0, offset)
+        for batch in got.batches:
+            rows += msgspec.msgpack.decode(batch.body)[offset - batch.offset if batch.offset < offset else 0:]
+        offset = got.next_offset
+print(json.dumps([len(rows), sum(row[-1] for row in rows)]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +67,7 @@ def routers() -> Iterator[Routers]:
 def ring(routers: Routers) -> Iterator[Mesh]:
     folder = Path(tempfile.mkdtemp(prefix="agiledart-sites-"))
     made = Mesh(folder)
+    routers.counts_to_private("o1")
     try:
         made.add([agent_at(routers, "o1", folder)])
         for name in ("s1.1", "s2.1"):
@@ -68,24 +87,58 @@ def agent_at(routers: Routers, name: str, folder: Path, *options: str) -> AgentP
     return agent
 
 
-def test_both_sites_join_by_one_token_and_rows_pass_exactly(ring: Mesh, tmp_path: Path) -> None:
-    count = 60_000
-    (tmp_path / "flow.py").write_text(CODE)
-    with (tmp_path / "in.csv").open("w") as file:
+def submit(made: Mesh, folder: Path, count: int, report: str, source: str = "readings=csv:in.csv@s1-1") -> None:
+    """Send numbers below `count` from the first site to a sink."""
+    (folder / "flow.py").write_text(CODE)
+    with (folder / "in.csv").open("w") as file:
         file.write("at,value\n")
         file.writelines(f"2024-01-01 {n // 3600:02d}:{n // 60 % 60:02d}:{n % 60:02d},{n}\n" for n in range(count))
     ran = cli(
-        "submit", "flow.py:flow", "--agent", str(ring.agent("o1").state_dir),
-        "--set", "readings=csv:in.csv@s1-1", "--set", "report=csv:out.csv@s2-1", "-o", "json", cwd=tmp_path,
+        "submit", "flow.py:flow", "--agent", str(made.agent("o1").state_dir),
+        "--set", source, "--set", f"report={report}", "-o", "json", cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert {"s1-1", "s2-1"} <= set(json.loads(ran.stdout)["nodes"])
 
+
+def wait_until_finished(made: Mesh, seconds: float = 60.0) -> None:
+    """Wait until the application has ended well."""
+
     def finished() -> bool:
-        shown = cli("status", "flow", "--agent", str(ring.agent("o1").state_dir), "-o", "json")
+        shown = cli("status", "flow", "--agent", str(made.agent("o1").state_dir), "-o", "json")
         return shown.returncode == 0 and json.loads(shown.stdout)["state"] == "finished"
 
-    wait_for(finished, 60.0, "flow is finished")
+    wait_for(finished, seconds, "flow is finished")
+
+
+def test_rows_pass_from_site_to_site_exactly(ring: Mesh, tmp_path: Path) -> None:
+    count = 60_000
+    submit(ring, tmp_path, count, "csv:out.csv@s2-1")
+    wait_until_finished(ring)
     with (tmp_path / "out.csv").open() as file:
         values = [int(row[-1]) for row in csv.reader(file) if row[-1].isdigit()]
     assert values == [2 * n for n in range(count)]
+
+
+def test_a_log_at_a_site_is_read_from_outside_and_from_the_other_site(
+    routers: Routers, ring: Mesh, tmp_path: Path
+) -> None:
+    count = 2_000
+    submit(ring, tmp_path, count, "log:doubles@s2-1")
+    wait_until_finished(ring)
+    token = tmp_path / "reader.token"
+    made = cli("token", "create", "--role", "reader", "--agent", str(ring.agent("o1").state_dir), "-o", "json")
+    assert made.returncode == 0, made.stderr
+    token.write_text(json.loads(made.stdout)["token"])
+    for host, asked in (("o1", "o1"), ("s1.1", "s1-1"), ("s1.1", "o1")):
+        address = ring.agent(asked).address
+        read = subprocess.run(
+            [*routers.enter(host), sys.executable, "-c", READER, address, str(token)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert read.returncode == 0, read.stderr
+        assert json.loads(read.stdout) == [count, 2 * sum(range(count))], f"{host} asks {asked}"
+
+
+def test_an_open_agent_dials_no_private_address(routers: Routers, ring: Mesh) -> None:
+    assert routers.sent_to_private("o1") == 0

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.circuits.dialer import Dialer
@@ -220,7 +220,23 @@ class AgentLinks:
         self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
     ) -> Link:
         """Return a link to the fragment service of a peer."""
-        return await self._dialling.connect(peer.address, "fragments", on_frame, on_closed, expect=peer.node)
+
+        async def connect(via: Via | None) -> Link:
+            return await self._dialling.connect(
+                peer.address, "fragments", on_frame, on_closed, expect=peer.node, via=via
+            )
+
+        return await self._dial_by_any_path(peer, connect)
+
+    async def relay_to(self, peer: Peer) -> tuple[str, bytes]:
+        """Return the relay's HOST:PORT and the ticket by which a client of this agent reaches a peer.
+
+        Without a ticket the client dials the peer itself; without an address this agent is the relay. Raises OSError.
+        """
+        peer = self._newest(peer)
+        if peer.node == self._me or not peer.reach.holders:
+            return "", b""
+        return await self.relay_service.offer(peer.node, peer.reach.holders)
 
     async def report_congestion_forever(self) -> None:
         """Report to the node which links are slower than their load, so that routes avoid them."""
@@ -272,15 +288,23 @@ class AgentLinks:
 
     async def _dial(self, peer: Peer, directly: bool) -> Link:
         """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is allowed."""
+
+        async def connect(via: Via | None) -> Link:
+            return await self._connect(peer.address, peer.node, via)
+
+        return await self._dial_by_any_path(peer, connect, directly=directly)
+
+    async def _dial_by_any_path(
+        self, peer: Peer, connect: Callable[[Via | None], Awaitable[Link]], *, directly: bool = False
+    ) -> Link:
         peer = self._newest(peer)
         is_proven = self._is_proven(peer)
 
         async def direct() -> Link:
-            return await self._connect(peer.address, peer.node)
+            return await connect(None)
 
         async def relayed() -> Link:
-            via = await self.relay_service.circuit(peer.node, holders=peer.reach.holders)
-            return await self._connect(peer.address, peer.node, via)
+            return await connect(await self.relay_service.circuit(peer.node, holders=peer.reach.holders))
 
         if not may_dial(peer, self.reach, is_proven=is_proven):
             if directly:

@@ -40,7 +40,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.proposals import Proposals, may_relay
 from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, Callee, CircuitTickets
 from agiledart_transport.circuits import TICKET_BYTES, Via, open_connection, preface
-from agiledart_transport.connecting import parse_address
+from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import Link, LinkHandler
 from agiledart_transport.splice import splice
 
@@ -198,6 +198,22 @@ class RelayService:
         relays = [relay for relay in relays if relay.name not in wish.avoid][:RELAYS_ASKED]
         most = min(wish.most, RELAYS_ASKED)
         return await self._book(relays, most, RequestCircuit(0, target, application, executor, (self._me,)))
+
+    async def offer(self, target: NodeId, holders: tuple[NodeId, ...]) -> tuple[str, bytes]:
+        """Return a relay's HOST:PORT and a ticket with which a client of this agent reaches another one.
+
+        An empty address: this agent is the relay. Raises OSError: no relay leads there.
+        """
+        if target not in self._reserved:
+            via = await self.circuit(target, holders=holders)
+            return format_address(via.host, via.port), via.ticket
+        ticket = secrets.token_bytes(TICKET_BYTES)
+        try:
+            booking = Booking(self._me.to_bytes16(), callee=(target, "", AGENT_ITSELF))
+            self._tickets.book(ticket, booking, time.monotonic_ns())
+        except Refused as refused:
+            raise ConnectionError(str(refused)) from None
+        return "", ticket
 
     def _candidates(
         self,

@@ -65,6 +65,8 @@ class AgentParts(Protocol):
     @property
     def address(self) -> str: ...
     @property
+    def token_addresses(self) -> tuple[str, ...]: ...
+    @property
     def metrics_address(self) -> str: ...
 
     rejoin_monitor: RejoinMonitor
@@ -269,7 +271,7 @@ class UserService:
                 uses=command.uses,
                 expires=command.expires,
                 member_for=command.member_for,
-                addresses=(self._parts.address,),
+                addresses=self._parts.token_addresses,
                 scope=command.scope,
                 quota=command.quota,
             )

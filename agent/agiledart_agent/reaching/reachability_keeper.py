@@ -31,6 +31,9 @@ RESERVE_AGAIN_SECONDS: Final = 3.0
 OUTSIDE_SECONDS: Final = 60.0
 """Time for which an outside host stays: the routers of some providers use several at a time."""
 
+MAX_TOKEN_ADDRESSES: Final = 4
+"""Addresses in a token: one that answers is enough."""
+
 PREPARE_SECONDS: Final = 2.5
 """Longest wait for a reservation before this agent joins the ring."""
 
@@ -180,6 +183,14 @@ class ReachabilityKeeper:
         where = f" (they see it as {self.outside})" if self.outside else ""
         reasons = ", ".join(f"{result.tester}: {result.reason}" for result in self.results if result.reason)
         return f"other nodes cannot dial this one{where}: {reasons}; {through}"
+
+    @property
+    def token_addresses(self) -> tuple[str, ...]:
+        """Addresses for a token: of this agent and of open ones, this agent first unless others cannot dial it."""
+        mine = self._links.address
+        others = [peer.address for peer in self._known() if peer.reach.is_open and peer.address != mine]
+        listed = [*others[:MAX_TOKEN_ADDRESSES], mine] if self.is_open is False else [mine, *others]
+        return tuple(listed[:MAX_TOKEN_ADDRESSES])
 
     # ---- events of links
 

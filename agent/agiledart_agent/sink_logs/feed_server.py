@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from agiledart_agent.sink_logs.sink_log_server import RelayTo, no_relay
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import BusyError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
@@ -105,7 +106,9 @@ class FeedServer:
         note_logs: Callable[[], None],
         count_refused: Callable[[str, str], None],
         audit_refused: Callable[[Principal, str, LogOwnership, str, str], None],
+        relay_to: RelayTo = no_relay,
     ) -> None:
+        self._relay_to = relay_to
         self._root, self._me, self._feed, self._find, self._note_logs = root, me, feed, find, note_logs
         self._count_refused, self._audit_refused = count_refused, audit_refused
         self._connections: dict[Link, _WriterConnection] = {}
@@ -256,7 +259,7 @@ class FeedServer:
     async def _locate(self, link: Link, request: LocateFeed) -> FeedAnswer:
         name = request.feed
         if not feed_name_fault(name) and name in feeds_in(self._root):
-            return self._located(request, self._me())
+            return await self._located(request, self._me())
         looked_up = await self._find(name)
         record = looked_up.record
         if record is None and looked_up.reason:
@@ -266,11 +269,15 @@ class FeedServer:
             what = f"{name} is the log of an application, not a feed." if record else f"There is no feed {name}."
             text = f"{what} Create one:  agiledart feed create NAME  ; agiledart feed list shows all."
             return FeedRefused(request.request, UNKNOWN_FEED, text)
-        return self._located(request, record.node)
+        return await self._located(request, record.node)
 
-    @staticmethod
-    def _located(request: LocateFeed, node: Peer) -> FeedLocated:
-        return FeedLocated(request.request, request.feed, node.node, node.name, node.address)
+    async def _located(self, request: LocateFeed, node: Peer) -> FeedAnswer:
+        try:
+            relay, ticket = await self._relay_to(node)
+        except OSError as error:
+            text = f"The feed {request.feed} is on {node.name}, which takes no connections, and no relay leads to it: {error}."
+            return FeedRefused(request.request, UNAVAILABLE, f"{text} Try again.")
+        return FeedLocated(request.request, request.feed, node.node, node.name, node.address, relay, ticket)
 
     # ---- commands of users
 

@@ -7,7 +7,7 @@ from typing import Any
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.sink_logs.feed_server import FeedServer
-from agiledart_agent.sink_logs.sink_log_server import NoteRefused, SinkLogServer
+from agiledart_agent.sink_logs.sink_log_server import NoteRefused, RelayTo, SinkLogServer
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
 from agiledart_node.records.sink_directory import SharersFound, SinkFound
@@ -32,6 +32,7 @@ class LogServices:
         log: AgentLog,
         audit_refused: NoteRefused,
         proof_of: Callable[[str, bytes], bytes],
+        relay_to: RelayTo,
     ) -> None:
         self._root, self._log = root, log
         self.sink_logs = SinkLogServer(
@@ -42,8 +43,11 @@ class LogServices:
             lambda text: log.warning("sink_log.trim_failed", text),
             audit_refused,
             proof_of,
+            relay_to,
         )
-        self.feeds = FeedServer(root, me, feed, self.sink_logs.find, self.note_logs, log.refused, audit_refused)
+        self.feeds = FeedServer(
+            root, me, feed, self.sink_logs.find, self.note_logs, log.refused, audit_refused, relay_to
+        )
 
     def note_logs(self) -> None:
         """Register the logs and feeds of this node with the ring."""

@@ -10,7 +10,7 @@ of untaken answers. Beyond that the server answers `overloaded`, and readers try
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +106,14 @@ class _OpenLog:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+RelayTo = Callable[[Peer], Awaitable[tuple[str, bytes]]]
+"""Returns relay and ticket by which a reader reaches a peer; both empty: the reader dials it. Raises OSError."""
+
+
+async def no_relay(_peer: Peer) -> tuple[str, bytes]:
+    return "", b""
+
+
 class SinkLogServer:
     """Service `sink_log` of one agent.
 
@@ -135,7 +143,9 @@ class SinkLogServer:
         warn: Callable[[str], None] = lambda _: None,
         audit_refused: NoteRefused = lambda *_: None,
         proof_of: Callable[[str, bytes], bytes] = lambda *_: b"",
+        relay_to: RelayTo = no_relay,
     ) -> None:
+        self._relay_to = relay_to
         self._root, self._me, self._feed, self._count_refused, self._warn = root, me, feed, count_refused, warn
         self._audit_refused, self._read_authoriser, self._proof_of = audit_refused, LogReadAuthoriser(feed), proof_of
         self._connections: dict[Link, _ReaderConnection] = {}
@@ -383,9 +393,14 @@ class SinkLogServer:
         if reason := await self._read_authoriser.refusal(principal, log):
             return self._refused(link, request.request, reason, log)
         node = record.node
+        try:
+            relay, ticket = await self._relay_to(node)
+        except OSError as error:
+            text = f"The log {record.name} is on {node.name}, which takes no connections, and no relay leads to it: {error}."
+            return LogRefused(request.request, UNAVAILABLE, f"{text} Try again.")
         return Located(
             request.request, record.name, record.application, record.version, node.node, node.name, node.address,
-            record.log_id, record.schema, record.partitions,
+            record.log_id, record.schema, record.partitions, relay, ticket,
         )  # fmt: skip
 
     def _open(self, name: str) -> _OpenLog | None:
