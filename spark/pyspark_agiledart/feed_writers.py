@@ -135,7 +135,7 @@ def _publish(options: WriterOptions, batch: tuple[str, int], schema: bytes, stag
 
 
 def _drop(options: WriterOptions, batch: tuple[str, int]) -> None:
-    """Drop the stages of a batch that failed. What cannot be dropped now expires at the agent."""
+    """Drop the stages of a batch that failed. Stages that cannot be dropped now expire at the agent."""
     try:
         with open_feed_client(options, 1.0) as client:
             client.drop(options.feed, batch)

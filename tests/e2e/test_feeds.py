@@ -72,7 +72,7 @@ def test_a_feed_on_another_node_takes_rows_through_any_agent(two: Mesh) -> None:
     assert "There is no feed" in cli("feed", "list", *at).stdout
 
 
-def test_refusals_of_writers_say_the_next_step(two: Mesh) -> None:
+def test_refused_writers_learn_the_next_step(two: Mesh) -> None:
     first, second = two.agents
     assert cli("feed", "create", "prices", "--agent", str(first.state_dir)).returncode == 0
     with pytest.raises(FeedError, match="--role writer --scope feed:prices") as refused:

@@ -23,7 +23,7 @@ from agiledart_sink_log.protocol import TRIMMED
 THREADS: Final = 8
 WAIT_MS: Final = 1_000
 TIMEOUT_SECONDS: Final = 5.0
-"""Time of retries while the feed's node is away, after which the source is told and asks again."""
+"""Time of retries while the feed's node is away, after which the source gets no rows and asks again."""
 
 CHECKED_SECONDS: Final = 60.0
 """Time for which the permission to read a feed is not looked up again."""

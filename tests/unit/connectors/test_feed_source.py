@@ -119,7 +119,7 @@ def test_a_restart_goes_on_behind_its_position(handed_out: int) -> None:
     assert [row.route for row in first + drained(again, agent)] == [f"r{n}" for n in range(6)]
 
 
-def test_removed_rows_are_told_and_passed_over() -> None:
+def test_removed_rows_are_reported_and_skipped() -> None:
     agent = FakeAgent(rows(6))
     source = reader(agent)
     assert len(drained(source, agent)) == 6
