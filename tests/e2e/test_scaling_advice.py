@@ -48,8 +48,6 @@ def test_a_slow_step_gets_a_recommended_number_of_instances(tmp_path: Path) -> N
             *(
                 "submit",
                 f"{job}:build",
-                "--delivery",
-                "at-most-once",  # a saved source waits in its log, so its rate says nothing of what is offered
                 "--set",
                 f"rows=csv:{rows}?speed=1&overload=spool@a2",
                 "--parallelism",

@@ -2,7 +2,7 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from hypothesis import given, settings
@@ -70,12 +70,14 @@ def test_every_row_is_read_once(steps: list[str], seekable: bool, most: int) -> 
         reader = opened(folder, seekable=seekable, fresh=True)
         out: list[int] = []
         saved: tuple[bytes, int] | None = None
+        is_first_process = True
         for step in [*steps, *["read"] * (2 * LENGTH)]:
             if step == "read":
                 out += [row.at for row in as_rows(reader.read(most, 0).rows)]
                 assert out == list(range(len(out)))
             elif step == "ahead":
                 reader.read_ahead(most, 0)
+                assert not is_first_process or reader.lines_ahead == cast(Lines, reader._reader).stands - len(out)
             elif step == "save":
                 saved = reader.position(), len(out)
             elif step == "commit" and saved is not None:
@@ -86,9 +88,11 @@ def test_every_row_is_read_once(steps: list[str], seekable: bool, most: int) -> 
                         continue  # committed rows are the beginning then
                     out = []
                 reader.close()
+                is_first_process = False
                 reader = opened(folder, seekable=seekable, fresh=False)
                 if saved is not None:
                     reader.seek(saved[0])
                     out = out[: saved[1]]
         assert out == list(range(LENGTH))
+        assert reader.lines_ahead == 0
         reader.close()

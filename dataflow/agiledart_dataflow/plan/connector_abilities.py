@@ -50,9 +50,11 @@ class ReadsAhead(Protocol):
 
     Attributes:
         reads_ahead: it does so.
+        lines_ahead: number of lines taken in that way which `read` has not returned yet.
     """
 
     reads_ahead: bool
+    lines_ahead: int
 
     def read_ahead(self, max_rows: int, wall_ns: int) -> bool:
         """Take input and keep it; return False when there was none, or no space."""

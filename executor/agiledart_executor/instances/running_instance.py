@@ -439,8 +439,9 @@ class RunningInstance:
             leaving[edge] = leaving.get(edge, 0) + end.channel.rows_waiting
         queued = statistics.queued_rows  # received, but not processed
         taken = sum(rows for _, _, rows in statistics.received) - queued if source is None else source.records
-        waiting = queued if source is None else source.waiting + source.spooled
-        offered = 0 if source is None else source.lines - source.late - source.malformed_records
+        ahead = 0 if self.reader_abilities.ahead is None else self.reader_abilities.ahead.lines_ahead
+        waiting = queued if source is None else source.waiting + source.spooled + ahead
+        offered = 0 if source is None else source.lines + ahead - source.late - source.malformed_records
         now = time.monotonic_ns()
         self.window.add(CountSample(now, taken, self.busy_ns, self.blocked, waiting, offered, sent, leaving))
         measures = self.window.measures()

@@ -42,6 +42,7 @@ class LoggedReader:
         moves: the source may continue without the log that it had on another node; rows that only that log had are lost then.
 
     Attributes:
+        lines_ahead: lines that this process has read ahead and not handed out yet.
         written: called when content waits for an fsync, once until `synced`.
         lost_behind: number of lines behind which the source continued without the log that held the later ones; None when it
             has not.
@@ -80,6 +81,7 @@ class LoggedReader:
         self._waits_for_sync = False
         self._confirms = _enable_confirmations(self._abilities.acknowledges)
         self._receipt = 0
+        self.lines_ahead = 0
         self.lost_behind: int | None = None
 
     # ---- for its source
@@ -122,6 +124,7 @@ class LoggedReader:
         if reading is None:
             return False
         self._letters = []
+        self.lines_ahead += reading.lines
         return reading.lines > 0
 
     def fileno(self) -> int | None:
@@ -227,6 +230,7 @@ class LoggedReader:
             if self._clock is not None and newest is not None:
                 self._clock.reach(newest)
             self._lines += lines
+            self.lines_ahead = max(0, self.lines_ahead - lines)  # lines of an earlier process were not counted
             self._look()
             self._forward_malformed(letters)
             if lines or exhausted or self._cursor >= self._log.end:
