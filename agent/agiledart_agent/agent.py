@@ -37,6 +37,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
+from agiledart_agent.paper_preset import with_preset
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
@@ -100,7 +101,7 @@ MORE_METRICS_PORTS = 100
 
 def _node_config(settings: AgentSettings) -> NodeConfig:
     cores = settings.cores or os.cpu_count() or 1
-    return NodeConfig(
+    config = NodeConfig(
         ended_ms=settings.ended_days * 86_400_000,
         executors=settings.executors,
         cores=cores,
@@ -119,6 +120,7 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         max_instances=settings.scaling_max_instances,
         software=software_version(),
     )
+    return with_preset(config, settings.preset)
 
 
 def _connect_machine(node: Node) -> None:

@@ -22,6 +22,7 @@ from agiledart_agent.identity.clock_wait import ClockWait
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.node_name import NodeName
 from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
+from agiledart_agent.paper_preset import own_settings
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.settings import AgentSettings, default_name
 from agiledart_agent.state_files.backed_up_file import is_stored
@@ -59,6 +60,10 @@ def run_agent(settings: AgentSettings) -> int:
             log.info(
                 "name.moved", f"  another agent of this machine is called {default_name()}; this one is {name.text}"
             )
+        if settings.preset:
+            own = own_settings(settings.preset, vars(settings))
+            text = f"; your own values win for {', '.join(own)}" if own else ""
+            log.info("preset", f"  preset {settings.preset}{text} (agiledart config show lists all values)")
         remembered = _remembered(settings, identity, log)
         seeds, is_new_network = clock.until(partial(_network, settings, identity, log, remembered))
         if os.geteuid() == 0:

@@ -9,11 +9,13 @@ import socket
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from agiledart_agent.host.default_capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
+from agiledart_agent.paper_preset import PRESETS, SETTINGS
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
@@ -58,6 +60,8 @@ class AgentSettings:
 
     Attributes:
         state_dir: key, grants, peer addresses, control socket; one agent at a time.
+        preset: `paper`: the values of the paper of AgileDart, where no own setting says otherwise; empty: the defaults. In a
+            file `name` in the table `[preset]`.
         name: for people; host name by default.
         listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback by default.
         advertise: HOST:PORT under which others reach this agent, when it is not `listen`; `upnp`: ask the router for it.
@@ -115,6 +119,7 @@ class AgentSettings:
     """
 
     state_dir: Path = Path()
+    preset: str = ""
     name: str = ""
     listen: str = DEFAULT_LISTEN
     advertise: str = ""
@@ -182,12 +187,16 @@ class AgentSettings:
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):
             origins["state_dir"] = "STATE_DIRECTORY"
-        # From the weakest origin to the strongest: each overrides the ones before it.
-        for origin, values in (
+        given: tuple[tuple[str, Mapping[str, Any]], ...] = (
             (str(config_file), _from_file(config_file)),
             ("the environment", _from_environment(environment)),
             ("the command line", {key: value for key, value in flags.items() if value is not None}),
-        ):
+        )
+        preset = next((str(values["preset"]) for _, values in reversed(given) if "preset" in values), "")
+        _check_preset(preset)
+        of_preset = {name: entry.value for name, entry in SETTINGS.items()} if preset else {}
+        # From the weakest origin to the strongest: each overrides the ones before it.
+        for origin, values in ((f"preset {preset}", of_preset), *given):
             for key, value in values.items():
                 if key not in known:
                     raise ConfigurationError(f"{origin}: there is no setting agent.{key}. Settings: {', '.join(known)}")
@@ -298,6 +307,13 @@ def _check_labels(text: str, names: tuple[str, ...]) -> None:
         )
 
 
+def _check_preset(preset: str) -> None:
+    if preset not in PRESETS:
+        close = get_close_matches(preset, PRESETS, 1, 0.4)
+        meant = f" Did you mean {close[0]}?" if close and close[0] else ""
+        raise ConfigurationError(f"agent.preset is {preset!r}; allowed are {', '.join(PRESETS[1:])} and none.{meant}")
+
+
 def _check_seconds(setting: str, seconds: int, most: int) -> None:
     if not 1 <= seconds <= most:
         raise ConfigurationError(f"agent.{setting} is {seconds} (seconds); allowed are 1 to {most}")
@@ -340,16 +356,17 @@ def _from_file(path: Path | None) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    tables = {name: document.get(name, {}) for name in ("agent", *SECTIONS)}
+    tables = {name: document.get(name, {}) for name in ("agent", "preset", *SECTIONS)}
     unknown = [key for key in document if key not in tables]
     if unknown or not all(isinstance(table, dict) for table in tables.values()):
         unknown_text = ", ".join(unknown) or "a value"
         raise ConfigurationError(
-            f"{path}: only the tables [agent], [placement], [quota] and [scaling] are known, found {unknown_text}"
+            f"{path}: only the tables [agent], [placement], [preset], [quota] and [scaling] are known, found {unknown_text}"
         )
     settings: dict[str, Any] = dict(tables["agent"])
     for name in SECTIONS:
         settings |= {f"{name}_{key}": value for key, value in tables[name].items()}
+    settings |= {"preset" if key == "name" else f"preset_{key}": value for key, value in tables["preset"].items()}
     return settings
 
 

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.policies.ds2 import FLINK_SETTINGS, Ds2
-from agiledart_scaling.policies.paper import Paper
+from agiledart_scaling.policies.paper import Paper, PaperSettings
 from agiledart_scaling.policies.secant import Secant
 from agiledart_scaling.scaling_policy import ScalingPolicy
 
@@ -15,7 +15,8 @@ GROUP = "agiledart.scaling"
 
 _POLICIES: dict[str, Callable[[], ScalingPolicy]] = {
     "secant": Secant,
-    "paper": Paper,
+    "paper": lambda: Paper(PaperSettings(floor="none")),
+    "paper-floor": Paper,
     "ds2": Ds2,
     "ds2-flink": lambda: Ds2(FLINK_SETTINGS),
 }

@@ -16,6 +16,7 @@ class PathPlanner:
     """Path policy made of a link index.
 
     Attributes:
+        index: computes the costs of links.
         estimates: record of the links.
         costs: of each link, in slots, as last refreshed.
         cost_to_go: J of each node, as of the last exchange.
@@ -47,7 +48,7 @@ class PathPlanner:
         self.estimates = Estimates(graph.links, memory)
         self.costs = [1.0] * graph.links
         self.cost_to_go = self._hops = graph.hops_to_go(sink)
-        self._graph, self._sink, self._index, self._random = graph, sink, index, random
+        self._graph, self._sink, self.index, self._random = graph, sink, index, random
         self._every, self._lookahead = exchange_every, lookahead
         self._all_links = range(graph.links)
         self._packets = 0
@@ -60,8 +61,8 @@ class PathPlanner:
         self._is_stale = self._looks_again or not exchanges
         self._packets += 1
         if exchanges:
-            self._index.survey(self.estimates)
-            self._index.refresh(self.costs, self._all_links, self.estimates, slot)
+            self.index.survey(self.estimates)
+            self.index.refresh(self.costs, self._all_links, self.estimates, slot)
             if self._lookahead is None:
                 self.cost_to_go = self._graph.cost_to_go(self.costs, self._sink)
             else:
@@ -71,7 +72,7 @@ class PathPlanner:
         """Return the link to take; see `PathPolicy.next_link`."""
         leaving = self._graph.leaving[journey.node]
         if self._is_stale:
-            self._index.refresh(self.costs, leaving, self.estimates, slot)
+            self.index.refresh(self.costs, leaving, self.estimates, slot)
         return cheapest_link(self._graph, journey, self.costs, self.cost_to_go, self._random)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:

@@ -45,7 +45,7 @@ LARGER = [pytest.param(36, marks=pytest.mark.slow), pytest.param(64, marks=pytes
 
 @pytest.mark.parametrize(("nodes", "expected"), [(25, 915), (36, 1306), pytest.param(64, 2063, marks=pytest.mark.soak)])
 def test_t5_regret_of_the_papers_rule(nodes: int, expected: float) -> None:
-    assert regret("paper", nodes) == pytest.approx(expected, rel=0.25)
+    assert regret("paper-1", nodes) == pytest.approx(expected, rel=0.25)
 
 
 @pytest.mark.slow
@@ -61,10 +61,11 @@ def test_t5_less_exploration_costs_less_on_a_thousand_packets(nodes: int, expect
 @pytest.mark.parametrize("nodes", [25, *LARGER])
 def test_t5_the_order_of_the_policies(nodes: int) -> None:
     """Published: AgileDART has the least regret on every size. With C = 1 it is not so on 25 nodes, where 11 paths exist."""
-    assert regret("planned", nodes) < 0.5 * regret("paper", nodes)
-    assert regret("paper", nodes) < regret("next-hop", nodes)
-    if nodes > 25:
-        assert regret("paper", nodes) < 0.5 * regret("end-to-end", nodes)
+    assert regret("planned", nodes) < 0.5 * regret("paper-1", nodes)
+    for policy in ("paper", "paper-1"):
+        assert regret(policy, nodes) < regret("next-hop", nodes)
+        if nodes > 25 or policy == "paper":
+            assert regret(policy, nodes) < regret("end-to-end", nodes)
 
 
 def test_t5_deciding_after_every_attempt_changes_little() -> None:
@@ -74,14 +75,14 @@ def test_t5_deciding_after_every_attempt_changes_little() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [36, pytest.param(64, marks=pytest.mark.soak)])
 def test_t6_longer_lookahead_is_better(nodes: int) -> None:
-    sees = [regret(policy, nodes) for policy in ("lookahead-1", "lookahead-4", "paper")]
+    sees = [regret(policy, nodes) for policy in ("lookahead-1", "lookahead-4", "paper-1")]
     assert sees == sorted(sees, reverse=True)
     assert sees[-1] < 0.6 * sees[0]
 
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("paper", (3.46, 2.17, 1.31)), ("end-to-end", (9.19, 9.21, 7.04))],
+    [("paper-1", (3.46, 2.17, 1.31)), ("end-to-end", (9.19, 9.21, 7.04))],
 )
 def test_t7_convergence_on_36_nodes(policy: str, expected: tuple[float, ...]) -> None:
     sums = [0.0] * 1000
@@ -103,9 +104,9 @@ def test_t8_links_of_other_qualities() -> None:
         like = grid_of_nodes(64, SEED, number)
         return PathNetwork(like.graph, like.source, like.sink, tuple(drawn.between(0.1, 0.9) for _ in like.rates))
 
-    by_policy = {name: mean(regrets(name, network, 8, 1000, SEED)) for name in ("paper", "planned", "next-hop")}
-    assert by_policy["paper"] == pytest.approx(1219, rel=0.3)
-    assert by_policy["planned"] < by_policy["paper"] < by_policy["next-hop"]
+    by_policy = {name: mean(regrets(name, network, 8, 1000, SEED)) for name in ("paper-1", "planned", "next-hop")}
+    assert by_policy["paper-1"] == pytest.approx(1219, rel=0.3)
+    assert by_policy["planned"] < by_policy["paper-1"] < by_policy["next-hop"]
 
 
 def of_every_policy(network: PathNetwork) -> list[PathTrial]:

@@ -23,6 +23,7 @@ from agiledart_cli.output import output_option, print_json
     default=None,
     help="With --join: leave a network of one node that never ran an application.",
 )
+@click.option("--preset", metavar="NAME", help="paper: the values of AgileDart's paper; own settings win.")
 @click.option("--name", help="Name of this node. Default: the host's name.")
 @click.option("--listen", metavar="HOST:PORT", help="Address for links of other nodes; port 0 is any free port.")
 @click.option(

@@ -2,10 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agiledart_cli.output import output_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from agiledart_agent.paper_preset import PresetValue
 
 SECRETS = ("join",)
 """Settings whose value is never printed."""
@@ -26,7 +30,9 @@ def config() -> None:
 @click.option("--origin", is_flag=True, help="Also show where each value comes from.")
 @output_option
 def show(config_file: str | None, origin: bool, output: str) -> None:
-    """Show each setting with its value: flags take precedence over environment, file and default. Secrets are hidden.
+    """Show each setting with its value: flags take precedence over environment, file, preset and default. Secrets are hidden.
+
+    With a preset, the values that it gives to the node follow, each with its section of the paper.
 
     \b
     Example:
@@ -34,6 +40,7 @@ def show(config_file: str | None, origin: bool, output: str) -> None:
       AGILEDART_AGENT__ZONE=attic agiledart config show --origin
       agiledart config show --config /etc/agiledart.toml --origin -o json
     """
+    from agiledart_agent.paper_preset import SETTINGS, node_values
     from agiledart_agent.settings import AgentSettings
 
     settings, origins = AgentSettings.explained({}, os.environ, Path(config_file) if config_file else None)
@@ -43,15 +50,30 @@ def show(config_file: str | None, origin: bool, output: str) -> None:
         if name in SECRETS:
             value = "(hidden)" if value else ""
         values[name] = str(value) if isinstance(value, Path) else value
+    preset = f"preset {settings.preset}"
+    of_paper = {f"agent.{name}": SETTINGS[name] for name in values if origins[name] == preset}
+    figures = {f"agent.{name}": (value, origins[name]) for name, value in values.items()}
+    for name, given in node_values(settings.preset, settings.scaling_policy).items():
+        figures[name], of_paper[name] = (given.value, preset), given
     if output == "json":
-        body = {f"agent.{name}": value for name, value in values.items()}
-        print_json({key: {"value": value, "origin": origins[key[6:]]} for key, value in body.items()})
+        body: dict[str, dict[str, object]] = {
+            name: {"value": value, "origin": where} for name, (value, where) in figures.items()
+        }
+        for name, given in of_paper.items():
+            body[name] |= {"section": given.section, "is_printed": given.is_printed}
+        print_json(body)
     elif origin:
-        rows = [[f"agent.{name}", _text(value), origins[name]] for name, value in values.items()]
-        print_table(["setting", "value", "from"], rows)
+        print_table(["setting", "value", "from"], [[n, _text(value), where] for n, (value, where) in figures.items()])
     else:
-        for name, value in values.items():
-            click.echo(f"agent.{name} = {_text(value)}".rstrip())
+        for name, (value, _) in figures.items():
+            click.echo(f"{name} = {_text(value)}{_section(of_paper.get(name))}".rstrip())
+
+
+def _section(given: "PresetValue | None") -> str:
+    if given is None:
+        return ""
+    whose = "" if given.is_printed else "; the value is this project's"
+    return f"   (paper, section {given.section}{whose})"
 
 
 def _text(value: object) -> str:

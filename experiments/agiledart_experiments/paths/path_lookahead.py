@@ -32,13 +32,13 @@ def run(settings: Settings) -> ExperimentReport:
         before: list[float] | None = None
         for hops, theirs in zip((*HOPS, longest), OTHER_RUN[nodes], strict=True):
             settings.progress(f"{hops} links ahead on {count} networks of {nodes} nodes")
-            policy = "paper" if hops == longest else f"lookahead-{hops}"
+            policy = "paper-1" if hops == longest else f"lookahead-{hops}"
             totals = regrets(policy, networks, count, PACKETS, settings.seed)
             rows.append(_row(nodes, hops, hops == longest, theirs, totals))
             if before is not None:
                 goals.append(_goal(nodes, hops, before, totals))
             before = totals
-    parameters = {"sizes": sizes, "hops": HOPS, "networks": count, "packets": PACKETS, "policy": "paper"}
+    parameters = {"sizes": sizes, "hops": HOPS, "networks": count, "packets": PACKETS, "policy": "paper-1"}
     notes = ("no path is longer than the greatest number of hops of a size, which therefore stands for all",)
     return ExperimentReport(parameters, tuple(rows), tuple(goals), notes)
 

@@ -146,6 +146,7 @@ class Autoscaler:
                 "why": status.proposal.why[:LONGEST_REASON],
                 "waits_for": status.waits_for[:LONGEST_REASON],
                 "f": status.proposal.terms.get("f"),
+                "terms": dict(status.proposal.terms),
             }
             for name, status in autoscaled_run.controller.statuses.items()
         )

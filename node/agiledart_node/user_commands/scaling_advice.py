@@ -29,6 +29,9 @@ from agiledart_scaling.scaling_policy import ScalingDecision, ScalingPolicy
 GREEDY = 0.5
 """Share of the interval: a source without a rate of its own that was blocked so long reads less than there is."""
 
+MAX_TERMS = 32
+"""Figures of one decision that are shown."""
+
 LEAST_LOOKED_AT = 100
 """Rows of a stage with a known key group that are needed to call one group hot."""
 
@@ -279,9 +282,19 @@ def _with_decision(row: ScalingStageRow, status: Mapping[str, Any], keeps_number
     wanted, why, waits_for = status.get("wanted"), status.get("why"), status.get("waits_for")
     if isinstance(wanted, int) and isinstance(why, str) and isinstance(waits_for, str):
         row = msgspec.structs.replace(
-            row, wanted=wanted, why=row.why if row.unknown_reason else why, waits_for=waits_for
+            row, wanted=wanted, why=row.why if row.unknown_reason else why, waits_for=waits_for, terms=_terms(status)
         )
     return msgspec.structs.replace(row, keeps_number=keeps_number) if keeps_number and row.scales else row
+
+
+def _terms(status: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of a decision; empty when they are malformed."""
+    terms = status.get("terms")
+    if not isinstance(terms, dict) or len(terms) > MAX_TERMS:
+        return {}
+    return {
+        name: float(value) for name, value in terms.items() if isinstance(name, str) and isinstance(value, int | float)
+    }
 
 
 def _figures(

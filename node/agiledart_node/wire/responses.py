@@ -454,6 +454,7 @@ class ScalingStageRow(Response, frozen=True):
         waits_for: obstacle to the wanted number; empty: none.
         hot_group, hot_share: a key group with more rows than one instance can process, so that further instances do not help,
             and its share of the stage's rows in a sample; null: none, or too few rows sampled.
+        terms: figures that the policy of the run decided from, by name; `f` is its score.
     """
 
     name: str
@@ -471,6 +472,7 @@ class ScalingStageRow(Response, frozen=True):
     waits_for: str = ""
     hot_group: int | None = None
     hot_share: float | None = None
+    terms: dict[str, float] = {}
 
 
 class ScalingResponse(Response, frozen=True):

@@ -1,4 +1,4 @@
-"""The paper's policy as written, for comparison, with an optional floor that keeps a stage from starving.
+"""The paper's policy: `paper` as written, `paper-floor` with a floor that keeps a stage from starving.
 
 The score is a weighted mean, measured rates and backlogs are means, and the policy grows without waiting.
 """
@@ -108,7 +108,14 @@ class Paper:
         f = paper_score(x, rate, backlog_each, arriving, waiting, s.weight)
         changed = known.last is not None and known.last.instances != x
         known = replace(known, arriving=arriving, waiting=waiting, since=0 if changed else known.since + 1)
-        terms = {"offered": arriving, "backlog": waiting, "capacity": rate * x}
+        terms = {
+            "offered": arriving,
+            "backlog": waiting,
+            "capacity": rate * x,
+            "rate_each": rate,
+            "backlog_each": backlog_each,
+            "weight": s.weight,
+        }
         if x != limits.clamp(x):
             return ScalingDecision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", terms, known)
         if f is None:

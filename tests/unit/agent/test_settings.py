@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from agiledart_agent.paper_preset import node_values, own_settings, with_preset
 from agiledart_agent.settings import AgentSettings, default_state_dir, split_address
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_node.context.config import NodeConfig
 
 
 def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
@@ -32,6 +34,8 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
         ("[agent]\nverbose = 3\n", "true or false"),
         ("[other]\n", "only the table"),
         ("[agent\n", "agent.toml"),
+        ("[agent]\npreset = 'papre'\n", "Did you mean paper"),
+        ("[preset]\nleaf_count = 8\n", "no setting agent.preset_leaf_count"),
         ("[agent]\nlisten = 'nowhere'\n", "192.168.1.20:9464"),
         ("[agent]\nname = 'a b'\n", "1 to 64 characters"),
         (f"[agent]\nzone = '{'z' * 65}'\n", "agent.zone .* up to 64"),
@@ -84,3 +88,29 @@ def test_metrics_host_names_are_checked() -> None:
 def test_only_the_word_upnp_asks_the_router(advertise: str, address: str) -> None:
     settings = AgentSettings.load({"advertise": advertise} if advertise else {}, {})
     assert settings.advertised_address == address
+
+
+def test_own_settings_win_over_the_preset_and_the_preset_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('[preset]\nname = "paper"\n[scaling]\ninterval = 7\n')
+    settings, origins = AgentSettings.explained({}, {}, file)
+    assert (settings.preset, settings.scaling_policy, settings.scaling_interval) == ("paper", "paper", 7)
+    assert (origins["scaling_policy"], origins["scaling_interval"]) == ("preset paper", str(file))
+    assert own_settings(settings.preset, vars(settings)) == ["scaling_interval"]
+    assert own_settings("", vars(settings)) == []
+    by_flag = AgentSettings.load({"preset": ""}, {}, file)
+    assert by_flag.scaling_policy == "secant"
+
+
+def test_the_preset_gives_a_node_the_figures_that_are_shown() -> None:
+    config = with_preset(NodeConfig(executors=3), "paper")
+    config.validate()
+    shown = {name: entry.value for name, entry in node_values("paper", "paper").items()}
+    assert (config.overlay.leaf_count, config.executors) == (24, 3)
+    assert shown["overlay.leaf_count"] == 24
+    assert (shown["overlay.heartbeat_s"], config.overlay.lease_renewal_ns) == (5.0, 5 * 10**9)
+    assert (shown["scaling.alpha"], shown["scaling.floor"]) == (0.5, "none")
+    assert config.consequence_ns > config.overlay.dead_after_ns
+    assert with_preset(NodeConfig(), "") == NodeConfig()
+    assert node_values("", "paper") == {}
+    assert "scaling.alpha" not in node_values("paper", "secant"), "an own policy has no score of the paper"

@@ -41,7 +41,7 @@ class Idle:
 
 
 def test_a_policy_that_does_nothing_misses_the_goals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closed_loop, "_policy", lambda _: Idle())
+    monkeypatch.setattr(closed_loop, "policy_named", lambda _: Idle())
     report = run_experiment(find("closed-loop"), Settings(2, policy="secant"))[0]
     assert [goal.what for goal in report.goals if not goal.met] == [
         "secant: ×4 is met within 4 intervals in the worst seed"

@@ -124,6 +124,25 @@ def test_paper_shrinks_slowly_and_not_soon_after_a_change() -> None:
     assert [one.wanted for one in made] == [10, 10, 4], "κ leaves 10/2 - 1"
 
 
+def test_the_papers_score_follows_from_the_figures_beside_it() -> None:
+    """[AgileDART] IV-C: f = α·x·r/R + (1 - α)·x·q/Q."""
+    for offered, waiting in ((300, 700), (800, 90), (410, 5_000)):
+        (made,) = decisions(policy_named("paper"), [stage(4, [offered], [waiting])])
+        t = made.terms
+        f = t["weight"] * 4 * t["rate_each"] / t["offered"] + (1 - t["weight"]) * 4 * t["backlog_each"] / t["backlog"]
+        assert t["f"] == pytest.approx(f, rel=1e-9)
+        assert t["weight"] == 0.5
+
+
+def test_paper_has_no_floor_and_paper_floor_has_one() -> None:
+    """A small backlog hides that 4 instances of 100 rows/s take a third of what arrives."""
+    wanted = {}
+    for name in ("paper", "paper-floor"):
+        (made,) = decisions(policy_named(name), [stage(4, [1_200], [60])])
+        wanted[name] = made.wanted
+    assert wanted["paper"] <= 4 < wanted["paper-floor"]
+
+
 def test_paper_smooths_rate_and_backlog() -> None:
     made = decisions(Paper(), [stage(4, [400], [0]), stage(4, [800], [100])])
     assert made[1].terms["offered"] == 600

@@ -141,6 +141,19 @@ def test_a_dead_end_is_avoided_upstream_and_not_entered_again() -> None:
     assert trial.policy.estimates.counts(1)[1] > 0, "it has been there"  # type: ignore[attr-defined]
 
 
+def test_the_papers_rule_takes_any_exploration_factor_and_has_the_printed_one() -> None:
+    graph = LinkGraph(2, [(0, 1)])
+    indices = {name: policy_named(name, task(graph, 0, 1)).index for name in ("paper", "paper-0.4", "paper-1")}  # type: ignore[attr-defined]
+    assert {name: index.exploration for name, index in indices.items()} == {
+        "paper": 0.2,
+        "paper-0.4": 0.4,
+        "paper-1": 1.0,
+    }
+    for wrong in ("paper-2", "paper-x", "paper-", "paper--1"):
+        with pytest.raises(ConfigurationError, match="paper-C"):
+            policy_named(wrong, task(graph, 0, 1))
+
+
 def test_a_link_that_drops_everything_is_given_up_for_this_packet() -> None:
     graph = LinkGraph(3, [(0, 2), (0, 1), (1, 2)])
     network = PathNetwork(graph, 0, 2, (1e-9, 0.5, 0.5))
