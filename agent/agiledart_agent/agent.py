@@ -40,6 +40,7 @@ from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.paper_preset import with_preset
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
+from agiledart_agent.ring.join_progress import JoinProgress
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
@@ -380,8 +381,11 @@ class Agent:
     async def _enter_ring(self, seeds: list[str]) -> None:
         peers: list[Peer] = []
         reasons: list[str] = []
+        progress = JoinProgress(self._log)
+        self._spawn(progress.report_until(self.joined))
         for attempt in range(SEED_TRIES if seeds else 0):
             candidates = dict.fromkeys([*seeds, *self._reaching.addresses(self.address)])
+            progress.text = f"waiting for an answer of {', '.join(candidates)}"
             answers = await asyncio.gather(*(self._agent_links.greet(address) for address in candidates))
             peers = [peer for peer in answers if isinstance(peer, Peer)]
             reasons = [reason for reason in answers if isinstance(reason, str)]
@@ -393,7 +397,11 @@ class Agent:
             if self._settings.join:
                 raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
             await self.rejoin_monitor.look()
+        progress.text = "waiting for a relay, since other nodes cannot dial this one"
         await self.reachability.prepare(peers)
+        if peers:
+            names = ", ".join(peer.name or peer.node.short for peer in peers)
+            progress.text = f"{names} answered; waiting for the node that must admit this one. {self.reachability.text}"
         self._feed(JoinRing(tuple(peers)))
         await self.joined
 

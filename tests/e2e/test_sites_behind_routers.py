@@ -12,9 +12,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, cli, wait_for
 from tests.e2e.routers import Routers, Site, brought_up
 
@@ -138,6 +140,22 @@ def test_a_log_at_a_site_is_read_from_outside_and_from_the_other_site(
         )  # fmt: skip
         assert read.returncode == 0, read.stderr
         assert json.loads(read.stdout) == [count, 2 * sum(range(count))], f"{host} asks {asked}"
+
+
+def test_commands_show_how_nodes_are_reached(routers: Routers, ring: Mesh) -> None:
+    def settled() -> dict[str, Any] | None:
+        rows = {row["name"]: row for row in ring.agent("s1-1").ask(Nodes())["nodes"]}
+        return rows if rows["o1"]["open"] and rows["s2-1"]["kind"] else None
+
+    rows = wait_for(settled, 20.0, "the open agent is known to be open, and the sites have a link")
+    assert (rows["o1"]["kind"], rows["o1"]["held_by"]) == ("direct", [])
+    assert (rows["s2-1"]["kind"], rows["s2-1"]["relay"], rows["s2-1"]["held_by"]) == ("relayed", "o1", ["o1"])
+    assert rows["s2-1"]["outside"] == routers.outside(2)
+    shown = cli("doctor", "--agent", str(ring.agent("s1-1").state_dir), "-o", "json")
+    (dials,) = [row for row in json.loads(shown.stdout)["checks"] if row["name"] == "dials"]
+    assert "other nodes cannot dial this one" in dials["text"]
+    assert f"they see it as {routers.outside(1)}" in dials["text"]
+    assert "they reach it through o1" in dials["text"]
 
 
 def test_an_open_agent_dials_no_private_address(routers: Routers, ring: Mesh) -> None:

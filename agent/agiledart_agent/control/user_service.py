@@ -21,6 +21,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.sink_log_sizes import SinkLogSizes
+from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
@@ -70,6 +71,7 @@ class AgentParts(Protocol):
     def metrics_address(self) -> str: ...
 
     rejoin_monitor: RejoinMonitor
+    reachability: ReachabilityKeeper
 
     @property
     def driver(self) -> Driver | None: ...
@@ -308,11 +310,21 @@ class UserService:
             body |= self.description()
         elif command_type is Nodes:
             body["refused"] = dict(self._log.refusals)
-            keys = self._keys_of_nodes()
-            body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
+            keys, kinds = self._keys_of_nodes(), self._kinds_of_links()
+            body["nodes"] = [
+                {**row, "key": keys.get(row["node_id"], ""), **kinds.get(row["node_id"], {})} for row in body["nodes"]
+            ]
         if command_type in (Nodes, Status):
             body["isolation_warning"] = self._parts.rejoin_monitor.alone
         self._answer(effect.request, body)
+
+    def _kinds_of_links(self) -> dict[str, dict[str, str]]:
+        """Return node id → kind and relay of the link to that node."""
+        links = self._parts.links.used if self._parts.links is not None else ()
+        return {
+            link.peer.node_id.hex: {"kind": "relayed" if link.relay else "direct", "relay": link.relay}
+            for link in links
+        }
 
     def _keys_of_nodes(self) -> dict[str, str]:
         """Return node id → key, for the nodes that have proven their key to us."""
@@ -400,6 +412,7 @@ class UserService:
             "metrics": parts.metrics_address,
             "control": str(self._settings.state_dir / "control.sock"),
             "isolation_warning": parts.rejoin_monitor.alone,
+            "reachability": parts.reachability.document(),
             "network": self._identity.network.hex(),
             "refusals": dict(self._log.refusals),
             "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},

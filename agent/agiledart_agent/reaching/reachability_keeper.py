@@ -114,6 +114,9 @@ class ReachabilityKeeper:
         testers = choose_testers(reached, self._links.reach)
         if self._is_due(testers):
             await self._test(testers)
+        elif not testers and self.is_open is None and self._callers and not self.is_behind_router:
+            self.is_open = True  # nodes have come in by a dial, and this node has dialled none that could test it
+            self._publish()
         if self.is_open is False or (self.is_open is None and self.is_behind_router):
             open_ones = [peer for peer in self._known() if peer.reach.is_open]
             await self._reserve(list({peer.node: peer for peer in (*reached, *open_ones)}.values()))
@@ -139,8 +142,6 @@ class ReachabilityKeeper:
         before = self.is_open
         if results:
             self.is_open = all(not result.reason for result in results)
-        elif self._callers:
-            self.is_open = True
         if self.is_open != before:
             self._publish()
             if self.is_open is False:
@@ -183,6 +184,19 @@ class ReachabilityKeeper:
         where = f" (they see it as {self.outside})" if self.outside else ""
         reasons = ", ".join(f"{result.tester}: {result.reason}" for result in self.results if result.reason)
         return f"other nodes cannot dial this one{where}: {reasons}; {through}"
+
+    def document(self) -> dict[str, object]:
+        """Return for `doctor` what is known, and the text for people."""
+        names = {peer.node: peer.name or peer.node.short for peer in self._known()}
+        return {
+            "open": self.is_open,
+            "outside": self.outside,
+            "tests": [
+                {"by": result.tester, "seen_as": result.seen_as, "failure": result.reason} for result in self.results
+            ],
+            "held_by": [names.get(node, node.short) for node in self._links.reservations.holders],
+            "text": "" if self._is_local else self.text,
+        }
 
     @property
     def token_addresses(self) -> tuple[str, ...]:

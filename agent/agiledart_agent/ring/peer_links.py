@@ -74,6 +74,11 @@ class PeerLinks:
         return tuple(self._senders)
 
     @property
+    def used(self) -> tuple[Link, ...]:
+        """Open links, one for each peer."""
+        return tuple(link for link in self._links.values() if not link.closed)
+
+    @property
     def linked(self) -> tuple[Peer, ...]:
         """Peers with an open link."""
         return tuple(self._senders[link] for link in self._links.values() if not link.closed)

@@ -107,7 +107,7 @@ def _asked(agent: str | None, identity: str | None) -> list[DoctorFinding]:
         with ControlClient(place, identity) as client:
             info = client.ask(Info())
             seconds = time.monotonic() - began
-            findings = [_agent(info, seconds)]
+            findings = [_agent(info, seconds), *_reachability(info)]
             with contextlib.suppress(CommandRefusedError):  # not in a ring yet: `_agent` reports that
                 nodes = client.ask(Nodes())
                 findings += [_ring(nodes), *_clocks(nodes)]
@@ -141,6 +141,21 @@ def _agent(info: dict[str, Any], seconds: float) -> DoctorFinding:
             "agent", WATCH, f"{agent} took {duration(seconds)} to answer", "check the load of its machine"
         )
     return DoctorFinding("agent", OK, f"{agent} answers in {seconds * 1000:.0f} ms")
+
+
+def _reachability(info: dict[str, Any]) -> list[DoctorFinding]:
+    """Return a finding on dials to this agent; none on a machine of its own and for agents of earlier versions."""
+    known = info.get("reachability") or {}
+    text = known.get("text", "")
+    if not text:
+        return []
+    if known["open"] is not False or known["held_by"]:
+        return [DoctorFinding("dials", OK, text)]
+    port = info["address"].rpartition(":")[2]
+    advice = (
+        f"let the router pass TCP port {port} on to this machine, or run an agent that others can dial, on a VM say"
+    )
+    return [DoctorFinding("dials", BAD, text, advice)]
 
 
 def _ring(response: dict[str, Any]) -> DoctorFinding:

@@ -57,7 +57,7 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         [
             node["name"] + (" (asked)" if node["is_this_node"] else ""),
             node["node_id"][:8],
-            node["address"],
+            node["address"] + (f" by {relay}" if (relay := node.get("relay")) else ""),
             node["zone"],
             milliseconds(node["rtt_ms"]),
             *_load(node),

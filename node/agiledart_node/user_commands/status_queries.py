@@ -327,6 +327,9 @@ class StatusQueries:
             answer = loads.get(peer.node)
             row = NodeRow(
                 **_member(peer, names),
+                outside=peer.reach.outside,
+                open=peer.reach.is_open,
+                held_by=[names.get(node, node.short) for node in peer.reach.holders],
                 is_this_node=peer.node == self._context.me.node,
                 rtt_ms=self._rtt_ms(peer),
                 answers=answer is not None,

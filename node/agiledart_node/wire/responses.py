@@ -601,6 +601,9 @@ class NodeRow(NodeIdentityRow, frozen=True):
         software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: not reported.
         is_draining: it moves its work away, and takes none.
         labels: abilities that its user gave it; cores: that its instances share.
+        kind: of the asked node's link to it, `direct` or `relayed`; empty: there is no link. relay: name of the relay.
+        outside: host under which nodes of other networks see it; empty: unknown.
+        open: nodes of other networks reach it by a dial. held_by: names of the relays that lead to it, as it only dials out.
         speed: of one core, 1 is the reference; busy: share of its machine's processor time in use; free_memory_mb: that its machine
             can still give; null: not measured, or it runs a version that does not report it.
     """
@@ -625,6 +628,11 @@ class NodeRow(NodeIdentityRow, frozen=True):
     speed: float | None = None
     busy: float | None = None
     free_memory_mb: int | None = None
+    kind: str = ""
+    relay: str = ""
+    outside: str = ""
+    open: bool = False
+    held_by: list[str] = []
 
 
 class NodesResponse(Response, frozen=True):
