@@ -129,25 +129,25 @@ def kill(mesh: PlugMesh, kind: str, out: Path) -> float:
     victim = mesh.machine(calm(mesh)["placement"][KINDS[kind]][0])
     begins_at_once = victim.name in (SOURCE, SINK)
     seen = set(out.read_text().splitlines())
-    settled = threading.Event()
+    runs_again = threading.Event()
 
-    def settle() -> None:
+    def restart() -> None:
         if begins_at_once:
             victim.start()
         until(lambda: status(mesh), TIMEOUT_S, "the application runs")
-        settled.set()
+        runs_again.set()
 
     victim.signal(signal.SIGKILL)
     victim.kill_and_remove()
     last = time.monotonic()
     end, longest, is_over = last + TIMEOUT_S, 0.0, False
-    threading.Thread(target=settle).start()
+    threading.Thread(target=restart).start()
     while not is_over:
-        was_settled = settled.is_set()
+        ran_again = runs_again.is_set()
         new = {line.rstrip("\n") for line in out.read_text().splitlines(keepends=True) if line.endswith("\n")} - seen
         now = time.monotonic()
         if new:
-            longest, last, is_over = max(longest, now - last), now, was_settled
+            longest, last, is_over = max(longest, now - last), now, ran_again
             seen |= new
         if now > end:
             raise OperationFailed(f"no new result within {TIMEOUT_S:.0f} s of the kill of a {kind}")

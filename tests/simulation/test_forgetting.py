@@ -109,7 +109,7 @@ def test_the_host_of_a_source_ends_its_session_with_the_application() -> None:
     assert mesh.ended_sessions == [("a2", "trips", 0)]
 
 
-def test_any_agent_ends_the_sessions_of_a_forgotten_application_whose_hosts_are_gone() -> None:
+def test_any_agent_ends_the_sessions_of_a_forgotten_application_without_hosts() -> None:
     mesh = Forgetting(3, 7).build()
     mesh.answer(mesh.ask("a1", submission(from_broker("taxi")), principal=OWNER))
     mesh.world.run_for(2 * SECOND)

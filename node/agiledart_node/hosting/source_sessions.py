@@ -17,7 +17,7 @@ _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 @dataclass(frozen=True)
 class _Run:
-    """What names the sessions of a run, and their secrets."""
+    """A run: its sources and plan name the sessions, its command the secrets."""
 
     application: str
     version: int

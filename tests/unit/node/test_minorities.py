@@ -89,7 +89,7 @@ def test_without_reports_the_state_is_unknown() -> None:
     assert minority_status(None, None, 0, lambda node: False, str) is None  # type: ignore[arg-type]
 
 
-def test_a_run_whose_lost_coordinator_hosts_nothing_keeps_running() -> None:
+def test_a_lost_coordinator_that_hosts_nothing_leaves_its_run_running() -> None:
     row = ApplicationRow("app", 1, "running", "", "", "", 0, 0, 0, False, 0.0, {}, "", [])
     record = ApplicationRecord(
         "app", 1, 7, 7, "running", ME, nodes=(ME,), guards=(STRANGER,), assignment=(InstancePlace(0, 0, 0),)
