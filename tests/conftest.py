@@ -18,6 +18,7 @@ def _own_settings() -> None:
     folder = tempfile.mkdtemp(prefix="adt-config-")
     atexit.register(shutil.rmtree, folder, True)
     os.environ["XDG_CONFIG_HOME"] = folder
+    os.environ.setdefault("AGILEDART_AGENT__ALLOW_ROOT", "true")  # agents of tests run as whoever tests
 
 
 _own_settings()

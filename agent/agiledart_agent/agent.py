@@ -48,6 +48,7 @@ from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, code_of, split_address
 from agiledart_agent.sink_logs.log_services import LogServices
 from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.mode_watch import restore_modes
 from agiledart_agent.state_files.stored_set import StoredSet
 from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.bans import Banned
@@ -91,6 +92,9 @@ from agiledart_transport.link import Link
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 CLOCK_SECONDS = 10.0
+MODES_SECONDS = 5.0
+"""Time within which a state directory that users' code has opened is closed again."""
+
 LEAF_CHECK_SECONDS = 3600.0
 LEAVE_SECONDS = 12.0
 """Time for the node to give away what it can, and to leave the ring in order."""
@@ -285,6 +289,7 @@ class Agent:
         self._feed(EndedRecordsFound(self._stored_ends.entries()))
         self._spawn(self._feed_clock())
         self._spawn(self._renew_leaf())
+        self._spawn(self._watch_modes())
         links = self._agent_links
         self._spawn_all((links.report_congestion_forever(), links.check_forever(), self.reachability.keep_forever()))
         await self._users.open(self.driver)
@@ -534,6 +539,17 @@ class Agent:
         while True:
             self._feed(ClockRead(int(time.time() * 1000)))
             await asyncio.sleep(CLOCK_SECONDS)
+
+    async def _watch_modes(self) -> None:
+        """Close the state directory again where users' code has opened it to other users."""
+        while True:
+            for path in await asyncio.to_thread(restore_modes, self._settings.state_dir):
+                self._log.warning(
+                    "state.opened",
+                    f"{path} was open to other users of this machine, and is closed again. Something that runs as "
+                    "this agent's user opened it: look at the applications here. A key that others may have read: agiledart identity rotate",
+                )
+            await asyncio.sleep(MODES_SECONDS)
 
     async def _renew_leaf(self) -> None:
         """Present a fresh TLS leaf before the old one expires, and make executors do so. Existing links are not touched."""

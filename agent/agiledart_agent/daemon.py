@@ -17,6 +17,7 @@ from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
 from agiledart_agent.event_log.agent_log import AgentLog
+from agiledart_agent.executors.protected_paths import ALLOWED_ROOT, root_refusal
 from agiledart_agent.host.service_manager import ServiceManager
 from agiledart_agent.identity.clock_wait import ClockWait
 from agiledart_agent.identity.identity import Identity
@@ -67,7 +68,7 @@ def run_agent(settings: AgentSettings) -> int:
         remembered = _remembered(settings, identity, log)
         seeds, is_new_network = clock.until(partial(_network, settings, identity, log, remembered))
         if os.geteuid() == 0:
-            log.warning("started.as_root", "running as root; an ordinary user is enough")
+            log.warning("started.as_root", root_refusal(settings) or ALLOWED_ROOT)
         return run_on_uvloop(_main(settings, identity, log, service_manager, seeds, is_new_network=is_new_network))
     except ConfigurationError as error:
         log.error("settings", str(error))

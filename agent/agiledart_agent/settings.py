@@ -93,6 +93,7 @@ class AgentSettings:
         stuck_limit: seconds after which the call's executor is stopped and the application fails; 0: never.
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
         confine: keep users' code from this agent's keys, tokens and records, where the kernel can.
+        allow_root: run users' code although this agent runs as root. Rules of the kernel bind root's files less than others'.
         checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent
             coordinates it.
         fragments: data and parity fragments of a state beyond 1 MiB, as `4+2`: any 4 of the 6 rebuild it. A smaller
@@ -145,6 +146,7 @@ class AgentSettings:
     stuck_limit: int = 60
     executor_memory_mb: int = 0
     confine: bool = True
+    allow_root: bool = False
     checkpoint_interval: int = 10
     fragments: str = "4+2"
     path_timeout: int = 60

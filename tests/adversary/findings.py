@@ -43,7 +43,7 @@ CODE, AGENT, SUBMITTER, STRANGER, LOCAL = Role.CODE, Role.AGENT, Role.SUBMITTER,
 MENDED, BOUNDED, ACCEPTED, OPEN = Outcome.MENDED, Outcome.BOUNDED, Outcome.ACCEPTED, Outcome.OPEN
 
 FINDINGS: Final[dict[int, Finding]] = {
-    1: Finding(CODE, "writes into the interpreter's folders what the next executor runs unconfined", OPEN),
+    1: Finding(CODE, "writes into the interpreter's folders what the next executor runs unconfined", MENDED),
     2: Finding(AGENT, "reads the authority's key through a link among the snapshots of a run", MENDED),
     3: Finding(AGENT, "names a run by a path: files are made and deleted outside the state directory", MENDED),
     4: Finding(AGENT, "reads and decides a run's register without being its voter", OPEN),
@@ -52,8 +52,8 @@ FINDINGS: Final[dict[int, Finding]] = {
     7: Finding(CODE, "puts a pipe among its snapshots: the agent's thread of runs waits for ever", MENDED),
     8: Finding(CODE, "puts a sparse file among its snapshots: the agent reads gigabytes", MENDED),
     9: Finding(LOCAL, "sends megabytes to the control socket before the cookie", OPEN),
-    10: Finding(CODE, "reads a token file in the home folder", OPEN),
-    11: Finding(CODE, "opens the state directory to all local users by chmod", OPEN),
+    10: Finding(CODE, "reads a token file in the home folder", BOUNDED),
+    11: Finding(CODE, "opens the state directory to all local users by chmod", MENDED),
     12: Finding(CODE, "leaves a process behind that outlives its application", OPEN),
     13: Finding(CODE, "uses more memory than its bound, itself or by child processes", OPEN),
     14: Finding(CODE, "fills its log's folder so that the agent's figures fail or block", BOUNDED),
@@ -61,7 +61,7 @@ FINDINGS: Final[dict[int, Finding]] = {
     16: Finding(SUBMITTER, "reads what the former owner of an application's name left on a node", MENDED),
     17: Finding(AGENT, "takes all voter slots of a node for runs that do not exist", OPEN),
     18: Finding(AGENT, "taps and stops an application by a record with its own command as owner's", OPEN),
-    19: Finding(CODE, "acts as root past the rules, where the agent runs as root", OPEN),
+    19: Finding(CODE, "acts as root past the rules, where the agent runs as root", MENDED),
     20: Finding(CODE, "invents reasons of refusal that fill log and metrics", OPEN),
     21: Finding(STRANGER, "sends large or endless requests to an http source before its token", OPEN),
     22: Finding(AGENT, "fills the memory of other agents with records", OPEN),
@@ -72,7 +72,7 @@ FINDINGS: Final[dict[int, Finding]] = {
     27: Finding(STRANGER, "keeps the places of the metrics server and of the data port", OPEN),
     28: Finding(AGENT, "books all circuits of a relay with several keys", OPEN),
     29: Finding(SUBMITTER, "enters the data port with the executor key of a former application", OPEN),
-    30: Finding(LOCAL, "puts a link in the place of the state directory", OPEN),
+    30: Finding(LOCAL, "puts a link in the place of the state directory", MENDED),
 }
 """Number → finding, numbered as in the adversary's report."""
 

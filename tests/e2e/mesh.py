@@ -64,7 +64,7 @@ class AgentProcess:
                  "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
                  *self.options, *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1],
-                env={**os.environ, **self.environment},
+                env={"AGILEDART_AGENT__ALLOW_ROOT": "true", **os.environ, **self.environment},
             )  # fmt: skip
 
     @property

@@ -10,19 +10,16 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from agiledart_agent.executors.executor_watch import ExecutorWatch
+from agiledart_agent.executors.isolated_python import isolated_command, isolated_environment
 
 REST_SECONDS = 15.0
 """Time from an application's start, or that of its new attempt, to the start of the next spare: right after a loss
 other work comes first, and a job of ten seconds should not pay for a process that it never needs.
 """
-
-CREDENTIALS = "AGILEDART_CREDENTIALS"
-"""Variable that names a folder with secrets of connectors, which executors open."""
 
 _SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Allocators that return memory to the system.
@@ -62,8 +59,7 @@ def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
 
     A join token may stand there; user code must not see it.
     """
-    others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_") or key == CREDENTIALS}
-    return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
+    return {**_SMALL, **isolated_environment(own), "PYTHONUNBUFFERED": "1"}
 
 
 async def start_bare(directory: str) -> BareProcess:
@@ -84,10 +80,7 @@ async def start_bare(directory: str) -> BareProcess:
     ours.setblocking(False)
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "agiledart_executor.programs.worker",
+            *isolated_command("agiledart_executor.programs.worker"),
             str(theirs.fileno()),
             str(watch.writing_end),
             stdin=asyncio.subprocess.DEVNULL,

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 
 import msgspec
 
 from agiledart_agent.executors.bare_process import executor_environment
+from agiledart_agent.executors.isolated_python import isolated_command
 from agiledart_executor.wire.agent_messages import CodeCheckRequest, CodeCheckResult
 
 SECONDS = 9.0
@@ -22,7 +22,7 @@ async def check_in_subprocess(wanted: CodeCheckRequest, directory: str) -> CodeC
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "agiledart_executor.programs.bundle_check", str(writing),
+            *isolated_command("agiledart_executor.programs.bundle_check"), str(writing),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
             pass_fds=(writing,), cwd=directory, env=executor_environment(os.environ), start_new_session=True,
         )  # fmt: skip

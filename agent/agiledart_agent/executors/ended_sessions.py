@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from typing import Final
 
 import msgspec
 
 from agiledart_agent.executors.bare_process import executor_environment
+from agiledart_agent.executors.isolated_python import isolated_command
 from agiledart_agent.settings import AgentSettings
 from agiledart_connectors.mqtt.broker_session import SessionRequest
 
@@ -24,7 +24,7 @@ async def end_sessions(settings: AgentSettings, request: SessionRequest) -> list
     """End sessions; return why some are left."""
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "agiledart_executor.ending_sessions",
+            *isolated_command("agiledart_executor.ending_sessions"),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             cwd=str(settings.state_dir), env=executor_environment(os.environ), start_new_session=True,
         )  # fmt: skip

@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 
 import msgspec
 
 from agiledart_agent.executors.bare_process import executor_environment
 from agiledart_agent.executors.ended_sink_logs import commit_ended_logs, committed_in
+from agiledart_agent.executors.isolated_python import isolated_command
 from agiledart_agent.executors.protected_paths import protected_paths
 from agiledart_agent.settings import AgentSettings
 from agiledart_connectors.files.pending_place import parse_pending_place
@@ -86,7 +86,7 @@ def _to_finish(settings: AgentSettings, effect: CommitLogs | ForgetRun) -> tuple
 async def _finished_apart(wanted: FinaliseRequest, settings: AgentSettings) -> FinaliseResult:
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "agiledart_executor.finalising",
+            *isolated_command("agiledart_executor.finalising"),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             cwd=str(settings.state_dir), env=executor_environment(os.environ), start_new_session=True,
         )  # fmt: skip

@@ -26,7 +26,7 @@ from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.feed_fetches import FeedFetches
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text
-from agiledart_agent.executors.protected_paths import protected_paths
+from agiledart_agent.executors.protected_paths import protected_paths, root_refusal
 from agiledart_agent.executors.quotas import Quotas, user_code_bounds
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
@@ -328,6 +328,8 @@ class ExecutorService:
     async def _refusal(self, part: DeploymentPart, slots: Iterable[int]) -> tuple[str, str]:
         """Return (reason, sentence) of a refusal to start these executors; both empty: they may start."""
         root, home = self._settings.state_dir, self._identity.node_id
+        if text := root_refusal(self._settings):
+            return "root", f"{self._settings.name}: {text}."
         if text := await asyncio.to_thread(log_write_refusal_text, part, home, root):
             return "owner", text
         about = (part.application, part.version, part.signed_command, tuple(slots), self.processes)
@@ -341,6 +343,9 @@ class ExecutorService:
     async def _check_code(self, effect: CheckCode) -> None:
         if effect.stages and self._pool is not None:
             self._pool.announce_start()
+        if text := root_refusal(self._settings):
+            self._feed(Completed(effect.request, HostChecked(0, f"{self._settings.name}: {text}.")))
+            return
         closed = protected_paths(self._settings)
         secrets = ProvisionedSecrets()
         if effect.signed_command:

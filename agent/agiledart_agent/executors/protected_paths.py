@@ -13,6 +13,18 @@ UNPROTECTED = (
 SWITCHED_OFF = "users' code can read this agent's keys: agent.confine is false"
 
 
+AS_ROOT = (
+    "this agent runs as root, so it runs no users' code. Start it as a user of its own, as the systemd unit and the image do; "
+    "or set agent.allow_root = true, where only users that you trust submit"
+)
+ALLOWED_ROOT = "users' code runs as root here (agent.allow_root): admit only users whom you trust"
+
+
+def root_refusal(settings: AgentSettings) -> str:
+    """Return why this agent runs no users' code at all; empty: it does."""
+    return AS_ROOT if os.geteuid() == 0 and not settings.allow_root else ""
+
+
 def protected_paths(settings: AgentSettings) -> tuple[str, ...]:
     """Return files and folders; none when users' code is not confined."""
     if not settings.confine:

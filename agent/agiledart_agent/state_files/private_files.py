@@ -19,9 +19,13 @@ def secure_state_directory(path: Path) -> None:
     """Make the state directory, or make sure that it is ours and closed to others.
 
     Raises:
-        OperationFailed: it belongs to another user, or others may write in it.
+        OperationFailed: it belongs to another user, others may write in it, or it is a link that others can change.
         OSError: it cannot be made.
     """
+    if path.is_symlink() and (link := _foreign_link(path)):
+        raise OperationFailed(
+            f"{path} is a link that {link} could change. Give the folder itself, {os.path.realpath(path)}, as --state-dir."
+        )
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -40,6 +44,17 @@ def secure_state_directory(path: Path) -> None:
             os.fchmod(handle, 0o700)
     finally:
         os.close(handle)
+
+
+def _foreign_link(path: Path) -> str:
+    """Return who besides this user and root could change where a link leads; empty: no other user."""
+    ours = (os.geteuid(), 0)
+    if (owner := path.lstat().st_uid) not in ours:
+        return f"user {owner}"
+    above = path.parent.stat()
+    if above.st_uid not in ours:
+        return f"user {above.st_uid}"
+    return "others" if above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX else ""
 
 
 def read_private(path: Path, *, secret: bool = False, max_bytes: int = MAX_FILE_BYTES) -> bytes:

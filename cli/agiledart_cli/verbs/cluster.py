@@ -173,7 +173,8 @@ class Mesh:
                 pass_fds=(self._pipe[0],),
                 start_new_session=True,  # Ctrl-C reaches only this process, which ends the agents in order
                 cwd=self.folder,
-                env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
+                # Temporary agents on loopback, whose only submitter is this process's own user.
+                env={"AGILEDART_AGENT__ALLOW_ROOT": "true", **os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
             )
             self.agents.append(AgentProcess(name, folder, process, log))
             assert self._janitor is not None

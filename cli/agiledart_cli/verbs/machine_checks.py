@@ -9,7 +9,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,6 +21,9 @@ OK, WATCH, BAD = "ok", "watch", "bad"
 
 NEEDED = ("msgspec", "cryptography", "click", "rich", "uvloop")
 SPARK = ("pyspark", "pyarrow", "pandas")
+
+MAX_LISTED = 5_000
+"""Files of a folder that are looked at for tokens."""
 
 MAX_SOCKET_PATH = 107
 """Greatest length of a Unix socket's path on Linux, bytes."""
@@ -201,6 +204,26 @@ def check_state_directory(folder: Path) -> list[DoctorFinding]:
     else:
         first = DoctorFinding(name, OK, f"{folder} (mode {stat.S_IMODE(status.st_mode):03o})")
     return [first, *check_disk_space(folder)]
+
+
+def check_token_files(folders: Sequence[Path]) -> list[DoctorFinding]:
+    """Find files of tokens in these folders: users' code can read those that lie where it is not kept from."""
+    from agiledart_executor.user_code.confinement import is_token_file
+
+    found: list[str] = []
+    for folder in dict.fromkeys(folders):
+        try:
+            with os.scandir(folder) as entries:
+                files = [entry.path for _, entry in zip(range(MAX_LISTED), entries, strict=False) if entry.is_file()]
+        except OSError:
+            continue
+        found += [path for path in files if is_token_file(path)]
+    if not found:
+        return []
+    text = f"a token lies in {', '.join(sorted(found)[:3])}{', …' if len(found) > 3 else ''}"
+    return [
+        DoctorFinding("tokens", WATCH, text, "delete a token's file where it has been used: it admits its next reader")
+    ]
 
 
 def _unmade(folder: Path) -> list[DoctorFinding]:

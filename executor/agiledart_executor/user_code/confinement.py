@@ -5,12 +5,18 @@ beside the path to it. Inside the state directory the application has folders of
 each file and folder beside the path from `/` to a closed one gets a rule. In a folder *on* that path no new names can be made
 later. A sink's file in such a folder is made before the rules; sinks that make further files there are refused.
 
+Python's folders, its user's site and the folders of modules can be read and executed, and nothing more: a file of users' code there
+would run in the next process, before that confines itself. The folders above them are treated like those above a closed one, except
+that new files there can be read.
+
 Not closed are other services that the agent's user can use (a desktop session, cron, a shell's start-up files). An agent with a
 user of its own, as the systemd unit sets it up, has none of these.
 """
 
 import contextlib
 import os
+import site
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +27,18 @@ from agiledart_executor.user_code import landlock
 from agiledart_executor.user_code.user_connectors import FILE_KINDS
 from agiledart_executor.user_code.user_files import STANDARD_STREAMS
 from agiledart_kernel.errors import InternalError, OperationFailed
+
+TOKEN_MARK: Final = b"adart1"
+"""Beginning of the text of a token (`agiledart_agent.identity.tokens`)."""
+
+_MAX_TOKEN_BYTES: Final = 16_384
+
+_DEVICES: Final = "/dev"
+_RAW: Final = ("mem", "kmem", "port")
+"""Devices that are the machine's memory."""
+
+_READ_ONLY: Final = ("/proc", "/sys")
+"""Trees of the kernel: as root, users' code could have the kernel run programs by what it writes there."""
 
 MAX_ENTRIES: Final = 20_000
 """Most entries of a folder on the path to a closed one; each costs 20 µs at the start of an executor."""
@@ -55,18 +73,24 @@ class Confinement:
     Args:
         closed: files and folders to close; relative names and links are resolved.
         own: folders inside them that stay usable; they are created.
+        code: folders from which Python processes of this user load code; None: those of this process.
 
     Raises:
         OSError: a folder cannot be made.
     """
 
-    def __init__(self, closed: Sequence[Path], own: Sequence[Path]) -> None:
+    def __init__(self, closed: Sequence[Path], own: Sequence[Path], code: Sequence[Path] | None = None) -> None:
         self._closed = dict.fromkeys(Path(os.path.realpath(path)) for path in closed)
         self._own = own
-        parents = (parent for path in self._closed for parent in path.parents)
-        self._ancestors = dict.fromkeys(ancestor for ancestor in parents if not self._is_closed(ancestor))
+        self._code = dict.fromkeys(code_folders() if code is None else code)
+        self._above_closed = self._above(self._closed)
+        self._ancestors = {**self._above_closed, **self._above(self._code)}
         for path in own:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _above(self, places: Iterable[Path]) -> dict[Path, None]:
+        """Return the folders above these places that are not closed themselves."""
+        return dict.fromkeys(parent for place in places for parent in place.parents if not self._is_closed(parent))
 
     def check(self, files: Iterable[FileOfConnector]) -> None:
         """Check the files of sources and sinks, and create sinks' files in folders where none can be created later.
@@ -122,36 +146,98 @@ class Confinement:
         yield "/", landlock.LIST  # covers every folder: names can be listed, contents cannot be read
         for ancestor in self._ancestors:
             yield from self._beside(ancestor)
-        for path in self._own:
+        for path in (*self._own, f"/proc/{os.getpid()}"):
             yield str(path), landlock.ALL
-        for text in (sys.prefix, sys.base_prefix, *sys.path):  # the interpreter may be installed in the state directory
-            if text and self._is_closed(Path(os.path.realpath(text))):
-                yield os.path.realpath(text), _READ
+        for (
+            path
+        ) in self._code:  # Python may be installed in the state directory, too; what is closed below it stays closed
+            if path not in self._above_closed:
+                yield str(path), _READ
 
     def _beside(self, ancestor: Path) -> Iterator[tuple[str, int]]:
         """Yield the entries of a folder on the path to a closed one, except path folders, closed ones, links and other agents'."""
-        known = {str(path) for path in (*self._ancestors, *self._closed)}  # only looked up in
+        known = {str(path) for path in (*self._ancestors, *self._closed, *self._code)}  # only looked up in
+        has_secrets = ancestor in self._above_closed
+        is_code = self._is_code(ancestor)
         try:
             with os.scandir(ancestor) as entries:
                 for number, entry in enumerate(entries):
                     if number >= MAX_ENTRIES:
                         raise OperationFailed(
-                            f"user code cannot be confined: {ancestor}, above the agent's state directory, has more than "
-                            f"{MAX_ENTRIES:,} entries. Give the agent another --state-dir"
+                            f"user code cannot be confined: {ancestor}, above the agent's state directory or Python's folders, has "
+                            f"more than {MAX_ENTRIES:,} entries. Give the agent another --state-dir, or Python another place"
                         )
                     if entry.is_symlink() or entry.path in known:
                         continue
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    if not (is_folder and os.access(f"{entry.path}/{_AGENT_KEY_FILE}", os.F_OK)):
-                        yield entry.path, landlock.ALL if is_folder else landlock.OF_FILES
+                    if _holds_key(entry):
+                        has_secrets = True
+                    elif entry.path == _DEVICES:
+                        yield from _devices()
+                    elif is_code or entry.path in _READ_ONLY:
+                        yield entry.path, _READ if entry.is_dir() else _READ & landlock.OF_FILES
+                    else:
+                        yield entry.path, landlock.ALL if entry.is_dir() else landlock.OF_FILES
         except OSError:  # the folder does not exist, or this process cannot read it anyway
             return
+        if not has_secrets:
+            yield str(ancestor), _READ  # so that files which come later can be read
+
+    def _is_code(self, path: Path) -> bool:
+        return path in self._code or any(parent in self._code for parent in path.parents)
 
     def _is_closed(self, path: Path) -> bool:
         return path in self._closed or any(parent in self._closed for parent in path.parents)
 
 
 _READ: Final = 1 << 0 | 1 << 2 | landlock.LIST
+
+
+def code_folders() -> list[Path]:
+    """Return the folders from which Python processes of this user load code, as far as this user can change them.
+
+    Folders that lie in another one of them are left out.
+    """
+    texts = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
+    found = dict.fromkeys(Path(os.path.realpath(text)) for text in texts if text and os.path.exists(text))
+    can_change = [path for path in found if os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid()]
+    can_change.append(
+        Path(os.path.realpath(site.getusersitepackages()))
+    )  # the agent's next process loads it, once it exists
+    return [path for path in can_change if not any(parent in found for parent in path.parents) and path != Path("/")]
+
+
+def _holds_key(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is another agent's state directory, or the file of a token."""
+    if entry.is_dir():
+        return os.access(f"{entry.path}/{_AGENT_KEY_FILE}", os.F_OK)
+    status = entry.stat()
+    is_private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077  # as `token create` makes it
+    return is_private and 0 < status.st_size <= _MAX_TOKEN_BYTES and is_token_file(entry.path)
+
+
+def is_token_file(path: str) -> bool:
+    """Return whether a file begins like a token; False when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, 64).lstrip().lower().startswith(TOKEN_MARK)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _devices() -> Iterator[tuple[str, int]]:
+    """Yield the devices that user code may use: none that is a disk."""
+    try:
+        with os.scandir(_DEVICES) as entries:
+            for entry in entries:
+                if not entry.is_symlink() and entry.name not in _RAW and not stat.S_ISBLK(entry.stat().st_mode):
+                    yield entry.path, landlock.ALL if entry.is_dir() else landlock.OF_FILES
+    except OSError:
+        return
 
 
 def _allow(rules: landlock.Ruleset, path: str, rights: int) -> None:

@@ -23,7 +23,7 @@ def checked_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> st
     program = tmp_path / "python"
     program.write_text(ANSWERS.format(python=sys.executable, text=text))
     program.chmod(0o700)
-    monkeypatch.setattr("agiledart_agent.executors.code_check.sys.executable", str(program))
+    monkeypatch.setattr("agiledart_agent.executors.isolated_python.sys.executable", str(program))
     wanted = CodeCheckRequest(plan=b"", bundle=b"", stages=())
     return asyncio.run(check_in_subprocess(wanted, str(tmp_path))).refusal
 
