@@ -547,7 +547,8 @@ class Agent:
                 self._log.warning(
                     "state.opened",
                     f"{path} was open to other users of this machine, and is closed again. Something that runs as "
-                    "this agent's user opened it: look at the applications here. A key that others may have read: agiledart identity rotate",
+                    "this agent's user opened it: look at the applications here, and change keys that others may have read: "
+                    "agiledart identity rotate",
                 )
             await asyncio.sleep(MODES_SECONDS)
 

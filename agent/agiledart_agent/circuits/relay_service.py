@@ -428,10 +428,11 @@ class RelayService:
         if target is None or target.reach.holders:
             via = await self.circuit(asked.target, asked.application, asked.executor, asked.visited)
             return Booking(key, via.host, via.port, preface(via.ticket))
-        answer, _ = await self.ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
+        answer, link = await self.ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
         if not isinstance(answer, AddressAnswer) or not answer.address:
             raise Refused("no such place")
-        return Booking(key, *parse_address(answer.address))
+        # Only the port is the target's choice: with a host of its choice, this relay would be an open proxy.
+        return Booking(key, parse_address(link.remote)[0], parse_address(answer.address)[1])
 
     def begin(self, connection: socket.socket, ticket: bytes) -> None:
         """Take over the connection of a caller with a ticket. Raises `Refused`."""

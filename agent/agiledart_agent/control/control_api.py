@@ -54,6 +54,12 @@ COOKIE = "control.cookie"
 COOKIE_BYTES = 32
 """Size of the file beside the socket that a client must present first."""
 
+PROOF_SECONDS = 5.0
+"""Time for a client to present the cookie."""
+
+MAX_UNPROVEN = 16
+"""Clients that have not presented it yet; for one more, the oldest is hung up. A command line presents it at once."""
+
 _ENVELOPE_BYTES = 64
 """Bytes of an answer around its document."""
 
@@ -110,6 +116,7 @@ class ControlApi:
         self._asked: dict[int, tuple[ControlPeer, int]] = {}
         self._number = 0
         self._clients = 0
+        self._unproven: dict[asyncio.StreamWriter, asyncio.WriteTransport] = {}
         self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self._server: asyncio.AbstractServer | None = None
         self._path: Path | None = None
@@ -222,15 +229,19 @@ class ControlApi:
         task = asyncio.current_task()
         assert task is not None  # asyncio's server runs each connection as a task
         self._connections[task] = writer
+        try:
+            await self._take_proof(reader, writer)
+        except (RemoteProtocolError, OSError) as error:
+            reason = error.reason if isinstance(error, RemoteProtocolError) else "cookie"
+            self._count_refused(reason, client.requester)
+            self._connections.pop(task, None)
+            writer.close()
+            return
         self._clients += 1
-        has_proven = False
         try:
             while data := await reader.read(1 << 16):
                 frames.feed(data)
                 while (item := frames.next()) is not None:
-                    if not has_proven:
-                        has_proven = self._is_proof(*item)
-                        continue
                     if item[0] != FrameKind.CONTROL:
                         raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
                     self.receive(client, item[1])
@@ -245,11 +256,23 @@ class ControlApi:
             self.forget(client)
             writer.close()
 
-    def _is_proof(self, kind: int, body: bytes) -> bool:
-        """Return whether the client has read the cookie. Raises RemoteProtocolError."""
-        if kind != FrameKind.HELLO or not secrets.compare_digest(body, self._cookie):
+    async def _take_proof(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read the cookie, and not a byte more. Raises RemoteProtocolError, or OSError: the client has gone."""
+        wanted = frame(FrameKind.HELLO, self._cookie)
+        while len(self._unproven) >= MAX_UNPROVEN:
+            self._unproven.pop(next(iter(self._unproven))).abort()
+        self._unproven[writer] = writer.transport
+        try:
+            async with asyncio.timeout(PROOF_SECONDS):
+                proof = await reader.readexactly(len(wanted))
+        except asyncio.IncompleteReadError as error:
+            proof = error.partial
+        finally:
+            self._unproven.pop(writer, None)
+        if not secrets.compare_digest(proof, wanted):
             raise RemoteProtocolError("cookie", "the first frame must hold the content of control.cookie")
-        return True
+        if self._clients >= MAX_CONTROL_CLIENTS:
+            raise RemoteProtocolError("too many clients", "all places are taken")
 
     def _admit(self, writer: asyncio.StreamWriter) -> ControlPeer | None:
         """Return the client of a connection.
@@ -261,9 +284,6 @@ class ControlApi:
         pid, uid, _ = _PEER_CREDENTIALS.unpack(raw)
         if uid not in (os.getuid(), 0):
             self._count_refused("another user", f"uid {uid}")
-            return None
-        if self._clients >= MAX_CONTROL_CLIENTS:
-            self._count_refused("too many clients", f"pid {pid}")
             return None
 
         def write(kind: int, body: bytes) -> None:

@@ -29,6 +29,9 @@ MAX_ANSWER_CHARS = 256 << 10
 """Characters in one answer; a reader that wants more asks again."""
 
 
+MAX_REASONS = 64
+"""Different reasons of refusals that are counted; they are labels of a metric, and peers and executors send some."""
+
 QUIET_SECONDS = 60.0
 """Least time between two lines of one kind of observation. The next line has the number of suppressed ones."""
 
@@ -72,7 +75,9 @@ class AgentLog:
             self._write("debug", event, text, fields)
 
     def refused(self, reason: str, remote: str) -> None:
-        """Count a refusal. Log the first of each reason."""
+        """Count a refusal. Log the first of each reason; those beyond `MAX_REASONS` count as `other`."""
+        if reason not in self.refusals and len(self.refusals) >= MAX_REASONS:
+            reason = "other"
         self.refusals[reason] += 1
         if self.refusals[reason] == 1:
             self.warning(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agiledart_agent.executors.bare_process import LaunchError
-from agiledart_agent.executors.executor_process import ExecutorProcess
+from agiledart_agent.executors.executor_process import MAX_REASON_LENGTH, ExecutorProcess
 from agiledart_executor.user_code.crash_report import PendingCall
 from agiledart_executor.wire.agent_messages import (
     AcknowledgeCheckpoint,
@@ -106,9 +106,10 @@ class ExecutorListener:
                 self._asked_by(executor, message)
             case RequestCompleted():
                 executor.loading -= 1
-                executor.address = message.address or executor.address
+                address = executor.address_at(message.address)
+                executor.address = address or executor.address
                 if (future := executor.launches.get(message.request)) and not future.done():
-                    future.set_result(message.address)
+                    future.set_result(address)
             case RequestFailed():
                 executor.loading -= 1
                 if (future := executor.launches.get(message.request)) and not future.done():
@@ -119,9 +120,9 @@ class ExecutorListener:
                 hidden_message = executor.secrets.hide(message.message)
                 events.broke(application, version, msgspec.structs.replace(message, message=hidden_message))
             case DataPeerRefused():
-                events.refused(message.reason, message.remote)
+                events.refused(executor.known_reason(message.reason), message.remote[:MAX_REASON_LENGTH])
             case UserBoundsSet():
-                executor.watch.bounds = message.bounds
+                executor.watch.set_bounds(message.bounds)
             case AcknowledgeCheckpoint() | DeclineCheckpoint():
                 events.prepared(application, version, message)
             case TapSample():

@@ -261,7 +261,15 @@ class ExecutorPool:
         reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
         watch = bare.watch
         executor = ExecutorProcess(
-            application, version, slot, bare.process, writer, watch=watch, secrets=configuration.secrets
+            application,
+            version,
+            slot,
+            bare.process,
+            writer,
+            watch=watch,
+            secrets=configuration.secrets,
+            own_host=configuration.advertised,
+            own_node=configuration.node_id,
         )
         watch.bounds = configuration.bounds
         watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)

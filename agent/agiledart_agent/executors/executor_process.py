@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.executor_watch import ExecutorWatch
@@ -18,6 +19,7 @@ from agiledart_executor.wire.agent_messages import (
 )
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.frames import FrameKind, frame
+from agiledart_kernel.node_id import NodeId
 
 TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
 
@@ -26,6 +28,11 @@ LAUNCH_SECONDS = 27.0
 
 The node waits 30 s, and could not name the place in the code.
 """
+
+MAX_REASONS: Final = 16
+"""Different reasons of refusals that one executor may report."""
+
+MAX_REASON_LENGTH: Final = 64
 
 
 @dataclass
@@ -43,6 +50,9 @@ class ExecutorProcess:
     launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     address: str = ""
+    own_host: str = ""
+    own_node: NodeId = field(default_factory=lambda: NodeId(0))
+    reasons: set[str] = field(default_factory=set)
     watch: ExecutorWatch = field(default_factory=ExecutorWatch)
     secrets: ProvisionedSecrets = field(default_factory=ProvisionedSecrets)
     waiting: dict[bytes, list[InstanceName]] = field(default_factory=dict)
@@ -52,6 +62,24 @@ class ExecutorProcess:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     requests: int = 0
     loading: int = 0
+
+    def address_at(self, claimed: str) -> str:
+        """Return the address of its data port, of which it chooses the port only; empty: it has none.
+
+        User code speaks for its executor, and relays lead where this address says.
+        """
+        port = claimed.partition("/")[0].rpartition(":")[2]
+        if not (port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+            return ""
+        host = f"[{self.own_host}]" if ":" in self.own_host else self.own_host
+        return f"{host}:{port}/{self.own_node.hex}"
+
+    def known_reason(self, reason: str) -> str:
+        """Return a reason of a refusal; `other` for those beyond a few: user code may invent any number."""
+        if reason not in self.reasons and len(self.reasons) >= MAX_REASONS:
+            return "other"
+        self.reasons.add(reason)
+        return reason[:MAX_REASON_LENGTH]
 
     @property
     def steps(self) -> str:

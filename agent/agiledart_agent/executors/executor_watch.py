@@ -10,6 +10,8 @@ import os
 import signal
 from typing import Final
 
+import msgspec
+
 from agiledart_executor.user_code.bounds import MB, Bounds
 from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport, PendingCall
 
@@ -41,6 +43,13 @@ class ExecutorWatch:
         self._memory = 0
         self._reading_end, self.writing_end = os.pipe()
         os.set_blocking(self._reading_end, False)
+
+    def set_bounds(self, bounds: Bounds) -> None:
+        """Take the bounds that an application has set itself: its memory never above that of the agent's own bounds."""
+        most = self.bounds.memory_bytes
+        if most and not 0 < bounds.memory_bytes <= most:
+            bounds = msgspec.structs.replace(bounds, memory_bytes=most, memory_setting=self.bounds.memory_setting)
+        self.bounds = bounds
 
     def listen(self, pid: int) -> None:
         """Watch a running process."""

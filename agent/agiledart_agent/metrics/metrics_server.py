@@ -15,7 +15,7 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_transport.connecting import format_address
 
 MAX_CLIENTS = 16
-"""Connections at one time; more are closed at once."""
+"""Connections at one time. For one more the oldest that has asked nothing is closed; else the new one is."""
 
 MAX_HEAD = 8_192
 """Bytes of a request's first line and headers."""
@@ -50,6 +50,7 @@ class MetricsServer:
         self._hosts = frozenset(name.lower() for name in hosts)
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
+        self._silent: dict[int, asyncio.StreamWriter] = {}
 
     async def listen(self, host: str, port: int, tries: int = 1) -> int:
         """Take connections. Return the port. `tries`: ports to try, from this one on.
@@ -87,13 +88,20 @@ class MetricsServer:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= MAX_CLIENTS and self._silent:  # one that asks nothing keeps no other out
+            self._count_refused("slow client")
+            silent = self._silent.pop(next(iter(self._silent)))
+            self._clients.discard(silent)
+            silent.transport.abort()
         if len(self._clients) >= MAX_CLIENTS:
             self._count_refused("too many clients")
             writer.transport.abort()
             return
         self._clients.add(writer)
+        self._silent[id(writer)] = writer
         try:
             answer = await self._answer(reader)
+            self._silent.pop(id(writer), None)
             if answer is not None:
                 writer.write(answer)
                 writer.close()
@@ -104,6 +112,7 @@ class MetricsServer:
             pass  # the client has gone
         finally:
             self._clients.discard(writer)
+            self._silent.pop(id(writer), None)
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:

@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections import deque
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -44,7 +45,16 @@ MAX_WAITING: Final = 64
 
 MAX_WAITING_BYTES: Final = 16 << 20
 MAX_CLIENTS: Final = 64
-"""Connections at one time; more are closed at once."""
+"""Connections at one time. For one more, a client that has asked nothing yet is closed, first one without credentials."""
+
+MAX_HEAD_BYTES: Final = 16 << 10
+"""Bytes of a request's first line and headers."""
+
+PROOF_SECONDS: Final = 5.0
+"""Time for the head of a request, where credentials are needed and the client has not shown them yet."""
+
+ROOM_SECONDS: Final = 0.5
+"""Time for the place of a client that was hung up on to become free."""
 
 CLIENT_SECONDS: Final = 10.0
 """Timeout for a client's next bytes."""
@@ -84,6 +94,7 @@ class _Server(ThreadingHTTPServer):
         self.source, self._context = source, context
         self._client_slots = threading.BoundedSemaphore(MAX_CLIENTS)
         self._receiving: dict[Any, float] = {}
+        self._proven: set[Any] = set()
         host = address.host or "127.0.0.1"
         if ":" in host:
             self.address_family = socket.AF_INET6
@@ -91,8 +102,10 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._client_slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            self._hang_up_on_idle()
+            if not self._client_slots.acquire(timeout=ROOM_SECONDS):
+                self.shutdown_request(request)
+                return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -105,11 +118,27 @@ class _Server(ThreadingHTTPServer):
             self.shutdown_request(request)
         finally:
             self.has_received(request)
+            self._proven.discard(request)
             self._client_slots.release()
 
+    def _hang_up_on_idle(self) -> None:
+        """Hang up on the client that has asked nothing for the longest time."""
+        idle = list(self._receiving)
+        for connection in [*(each for each in idle if each not in self._proven), *idle][:1]:
+            self.has_received(connection)
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def receives(self, connection: Any) -> None:
-        """Expect a request on this connection within `REQUEST_SECONDS`."""
-        self._receiving[connection] = time.monotonic() + REQUEST_SECONDS
+        """Expect a request on this connection within `REQUEST_SECONDS`, its head within `PROOF_SECONDS` of a client unknown."""
+        is_known = connection in self._proven or not self.source.needs_proof
+        self._receiving[connection] = time.monotonic() + (REQUEST_SECONDS if is_known else PROOF_SECONDS)
+
+    def has_proven(self, connection: Any) -> None:
+        """The client of this connection has shown its credentials."""
+        self._proven.add(connection)
+        if connection in self._receiving:
+            self._receiving[connection] = time.monotonic() + REQUEST_SECONDS
 
     def has_received(self, connection: Any) -> None:
         """It is here."""
@@ -131,21 +160,74 @@ class _Server(ThreadingHTTPServer):
             self.source.note(f"POST {self.source.path}: {fault_text(error)}; the client got no answer")
 
 
+class _BoundedHead:
+    """File of a connection, of which a request's head takes `MAX_HEAD_BYTES` at most.
+
+    The library alone would take 99 headers of 65 kB.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._left = file, MAX_HEAD_BYTES
+
+    def begin(self) -> None:
+        """Begin a request."""
+        self._left = MAX_HEAD_BYTES
+
+    def readline(self, most: int = -1) -> bytes:
+        """Return the next line of the head, or of a body in chunks. Raises LineTooLong, for which the library answers 431."""
+        line: bytes = self._file.readline(self._left + 1 if most < 0 else min(most, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("head")
+        return line
+
+    def end(self) -> None:
+        """The head is over: lines of a body in chunks are bounded by themselves."""
+        self._left = sys.maxsize
+
+    def read(self, size: int) -> bytes:
+        """Return bytes of a body."""
+        data: bytes = self._file.read(size)
+        return data
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection's file is closed."""
+        return bool(self._file.closed)
+
+    def close(self) -> None:
+        """Close the connection's file."""
+        self._file.close()
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "agiledart", ""
     wbufsize = -1  # an answer leaves in one piece: in two, the second waits 40 ms for the client's word of the first
     server: _Server
 
+    def setup(self) -> None:
+        super().setup()
+        self._head = self.rfile = _BoundedHead(self.rfile)  # type: ignore[assignment]
+
     def handle_one_request(self) -> None:
         self.server.receives(self.connection)
-        super().handle_one_request()
+        self._head.begin()
+        try:
+            super().handle_one_request()
+        except LineTooLong:  # of the first line
+            self.close_connection = True
 
     def do_POST(self) -> None:
+        self._head.end()
         source = self.server.source
-        length = self.headers.get("Content-Length", "")
-        in_chunks = self.headers.get("Transfer-Encoding", "").strip().lower() == "chunked"
-        if not in_chunks and not (length.isascii() and length.isdigit()):
+        lengths = self.headers.get_all("Content-Length", [])
+        length = lengths[0] if lengths else ""
+        codings = self.headers.get_all("Transfer-Encoding", [])
+        in_chunks = [coding.strip().lower() for coding in codings] == ["chunked"]
+        if len(lengths) > 1 or (codings and (lengths or not in_chunks)):
+            self._answer(400, "say the length once", close=True)
+        elif not in_chunks and not (length.isascii() and length.isdigit()):
             self._answer(411, "say Content-Length, or send chunks", close=True)
         elif not source.is_authorised(self.headers.get("Authorization", "")):
             self._answer(401, "missing or wrong credentials", close=True, more={"WWW-Authenticate": "Bearer"})
@@ -155,6 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             source.count_oversized(int(length))
             self._answer(413, f"at most {source.max_body} bytes at one time", close=True)
         else:
+            self.server.has_proven(self.connection)
             self._receive(source, None if in_chunks else int(length))
 
     def _receive(self, source: "PushReader", length: int | None) -> None:
@@ -278,6 +361,11 @@ class PushReader:
             if not self._closed:
                 self._notes = [*self._notes[-_MAX_NOTES:], *filter(None, [text])]
                 os.eventfd_write(self._wake, 1)
+
+    @property
+    def needs_proof(self) -> bool:
+        """Whether a client has to show credentials."""
+        return bool(self._token)
 
     def is_authorised(self, authorization: str) -> bool:
         """Return whether this header proves that the client may post."""

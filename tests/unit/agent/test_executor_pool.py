@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -173,6 +174,9 @@ def test_a_process_that_ends_with_unread_messages_is_reported_by_exit_code() -> 
 
 def test_executors_have_no_token_and_allocate_sparingly() -> None:
     made = executor_environment({"PATH": "/bin", "AGILEDART_TOKEN": "secret", "MALLOC_ARENA_MAX": "8"})
+    modules = made.pop("PYTHONPATH").split(":")
+    assert any(Path(folder, "agiledart_executor").is_dir() for folder in modules)
     assert made == {
+        "PYTHONNOUSERSITE": "1",
         "PATH": "/bin", "MALLOC_ARENA_MAX": "8", "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONUNBUFFERED": "1"
     }  # fmt: skip

@@ -179,21 +179,20 @@ def test_a_client_that_trickles_bytes_is_disconnected(monkeypatch: pytest.Monkey
         assert source.rows == []
 
 
-def test_clients_beyond_the_limit_are_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limit_a_client_that_has_asked_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_reader, "MAX_CLIENTS", 2)
     with Source() as source, contextlib.ExitStack() as stack:
+        idle: list[socket.socket] = []
         for _ in range(2):
             client = stack.enter_context(
                 contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port)))
             )
             client.sendall(b"POST /in HTTP/1.1\r\n")
-        deadline = time.monotonic() + 30
-        while True:  # the two have their places once the port's thread has seen them
-            with contextlib.suppress(ConnectionError, http.client.HTTPException):
-                source.post('{"room":"a","celsius":1}')
-                assert time.monotonic() < deadline
-                continue
-            break
+            client.settimeout(30)
+            idle.append(client)
+        until(lambda: len(source.reader._server._receiving) == 2)
+        assert source.post('{"room":"a","celsius":1}')[0] == 202
+        assert idle[0].recv(10) == b""
 
 
 def test_the_source_listens_when_configured_and_on_loopback() -> None:
