@@ -58,7 +58,7 @@ def log_lags(
             seconds = 0.0
             if rows:
                 sink, partition = log_and_partition(key)
-                batches = logs.client_of(sink).fetch(sink, partition, at, max_rows=1).batches
+                batches = logs.client_of(sink).fetch_parts(sink, partition, at, (), max_rows=1).batches
                 seconds = max(0.0, wall_clock() - batches[0].at_ms / 1_000) if batches else 0.0
             lags[key] = LogLag(rows, seconds, rows / max(1, retained.committed - retained.first))
     except AgileDartError as error:

@@ -178,6 +178,18 @@ def stdout(
     return connector("stdout", format=format, rejected=rejected, dead_letters=dead_letters, at=at)
 
 
+def feed(name: str, *, at: str = "") -> Connector:
+    """Return a source of the rows that writers such as Spark publish to a feed (`agiledart feed create NAME`).
+
+    Made for broadcast state: `keyed.connect(topology.source("usual", feed("usual-durations"), …))`.
+
+    Args:
+        name: of the feed, which may lie on any node.
+        at: node that runs the source.
+    """
+    return connector("feed", name, at=at)
+
+
 def log(
     name: str,
     *,

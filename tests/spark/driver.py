@@ -12,12 +12,19 @@ from typing import Any
 from agiledart.spark import follow, spark_session
 from agiledart_analytics.job_run import copy_live, spark_sentence
 from agiledart_kernel.errors import AgileDartError
-from tests.spark.written import FILES
+from tests.spark.written import FEED, FILES
 
 
 def start_copy(session: Any, task: dict[str, Any]) -> Any:
     """The query of a task; its rows end in `folder/copy`, its place in `folder/checkpoint`."""
     folder, seconds = Path(task["folder"]), float(task["seconds"])
+    if task["kind"] == FEED:
+        frame = session.readStream.format("agiledart").options(**task["reader"]).load()
+        feed = frame.writeStream.format("agiledart").options(**task["writer"])
+        feed = feed.option("checkpointLocation", str(folder / "checkpoint"))
+        return (
+            feed.trigger(processingTime=f"{seconds} seconds") if seconds else feed.trigger(availableNow=True)
+        ).start()
     if task["kind"] != FILES:
         return copy_live(session, task["reader"], folder / "copy", folder / "checkpoint", seconds)
     writer = session.readStream.format("agiledart").options(**task["reader"]).load().writeStream.format("parquet")

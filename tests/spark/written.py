@@ -126,6 +126,7 @@ def written_log(folder: Path, count: int = COUNT) -> Iterator[Written]:
 
 BATCHES = "foreachBatch"
 FILES = "file sink"
+FEED = "feed"
 
 
 def copied(folder: Path, kind: str) -> "Counter[Row]":

@@ -311,6 +311,41 @@ def train(name: str, held_out: str | None, file: str | None, folder: str, output
     return 0
 
 
+@pipeline.command(short_help="Spark learns usual durations; a running topology flags trips that take longer.")
+@click.option("--agents", type=click.IntRange(1, 9), default=2, show_default=True, help="Number of agents.")
+@click.option(
+    "--window",
+    type=click.IntRange(5, 600),
+    default=15,
+    show_default=True,
+    help="Seconds of trips that a model is learned from.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated trips.")
+@output_option
+def demo(agents: int, window: int, seed: int, output: str) -> int:
+    """Two minutes: Spark learns the routes' usual durations from a log and sends each model back by a feed; a running topology
+    flags trips that take too long. In the middle a traffic jam begins, and the next model replaces the last without a stop.
+
+    \b
+    Example:
+      agiledart pipeline demo
+      agiledart pipeline demo --agents 3 --window 20 -o json
+
+    Everything runs in a temporary folder, which is removed at the end. Ctrl-C stops it at any moment.
+    """
+    from agiledart_cli.demo.pipeline_demo import PipelineDemo, print_outcome
+    from agiledart_cli.signals import unwound_by_signals
+    from agiledart_cli.verbs.cluster import Mesh
+
+    with unwound_by_signals(), Mesh(agents, 1) as mesh, contextlib.closing(PipelineDemo(mesh, window, seed)) as run:
+        outcome = run.run()
+    if output == "json":
+        print_json(outcome)
+    else:
+        print_outcome(outcome)
+    return 0
+
+
 def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
