@@ -1,4 +1,4 @@
-"""Reports of an agent that enters its ring: what it waits for, on its log, after a few seconds and now and then."""
+"""Reports of an agent that enters its ring, on its log, after a few seconds and now and then."""
 
 import asyncio
 from typing import Final
@@ -14,7 +14,7 @@ class JoinProgress:
     """Reports of one join.
 
     Attributes:
-        text: what is waited for now.
+        text: of the next report; empty: there is nothing to report.
     """
 
     def __init__(self, log: AgentLog) -> None:

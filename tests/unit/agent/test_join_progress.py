@@ -27,7 +27,7 @@ def reports(monkeypatch: pytest.MonkeyPatch, *, joins_at: float, text: str) -> l
     return logged
 
 
-def test_a_join_that_lasts_reports_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_join_reports_its_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     logged = reports(monkeypatch, joins_at=0.35, text="waiting for an answer of pi1:9464")
     assert len(logged) >= 2
     assert set(logged) == {"  waiting for an answer of pi1:9464"}

@@ -113,7 +113,7 @@ def test_errors_carry_a_reason_for_a_counter() -> None:
     assert str(Refused("expired")) == "expired"
 
 
-def test_peers_are_equal_whatever_their_reachability() -> None:
+def test_reachability_is_no_part_of_the_equality_of_peers() -> None:
     plain = Peer(NodeId(1), 2, "pi", "192.0.2.1:9464")
     moved = plain.with_reach(Reachability(1, "203.0.113.9"))
     assert plain == moved
