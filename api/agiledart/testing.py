@@ -7,6 +7,25 @@ from agiledart_dataflow.graph.topology import Topology
 from agiledart_executor.local_runs.local_run import run_topology
 
 
+def run_file(target: str, *, parallelism: int = 1, **settings: str) -> list[Any] | dict[str, list[Any]]:
+    """Run `FILE.py:NAME`, or a file of SQL or YAML, to the end of its input, as `agiledart run` does, and return the results.
+
+    Args:
+        target: as on the command line; relative paths start at the current folder.
+        parallelism: instances of every stage that can have several.
+        settings: values of parameters, as `--set` takes them; `collect` for the sinks whose rows are returned.
+
+    Returns:
+        The rows of the only `collect` sink, or rows by name of sink when there are several.
+    """
+    from pathlib import Path
+
+    from agiledart_executor.user_code.user_builder import build, load_builder
+
+    given = {name: "collect:" if text == "collect" else text for name, text in settings.items()}
+    return run_local(build(load_builder(target), given, Path.cwd()), parallelism=parallelism)
+
+
 def run_local(
     topology: Topology, *, parallelism: int | Mapping[str, int | tuple[int, int]] = 1, schedule_seed: int | None = None
 ) -> list[Any] | dict[str, list[Any]]:

@@ -58,7 +58,7 @@ class KnownName(click.types.StringParamType):
 
 
 class BuilderName(click.types.StringParamType):
-    """`FILE:NAME`: a shell completes the file, then the functions in it."""
+    """`FILE:NAME`, or a file of SQL or YAML: a shell completes the file, then the functions in it."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the files that begin so; behind a colon the functions of the file, without running it."""

@@ -15,6 +15,7 @@ from agiledart_kernel.errors import AgileDartError, InternalError
 
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("agiledart_cli.demo.demo:demo", "Five agents compute the busiest taxi routes, live."),
+    "init": ("agiledart_cli.verbs.init:init", "Make a folder with a first application, its test and data."),
     "run": ("agiledart_cli.verbs.run:run", "Run a topology here, in one process, without a mesh."),
     "up": ("agiledart_cli.verbs.up:up", "Run a temporary mesh of agents on this machine."),
     "agent": ("agiledart_cli.verbs.agent:agent", "Run this node's agent: found a network, or join one."),
@@ -58,6 +59,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "route": ("agiledart_cli.verbs.network:route", "Show the hops of a key over the ring."),
     "doctor": ("agiledart_cli.verbs.doctor:doctor", "Check this machine, its agent and the ring for problems."),
     "config": ("agiledart_cli.verbs.config:config", "Show the settings of an agent on this machine."),
+    "schema": ("agiledart_cli.verbs.application_schema:schema", "Print the JSON Schema of applications in YAML."),
     "plugins": ("agiledart_cli.verbs.plugins:plugins", "List the available sources, sinks and formats."),
     "completion": ("agiledart_cli.verbs.completion:completion", "Print a completion script for a shell."),
     "provision": (
@@ -83,14 +85,14 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Begin": ("demo", "run", "up", "agent"),
+    "Begin": ("demo", "init", "run", "up", "agent"),
     "Applications": ("submit", "list", "status", "logs", "tap", "stop", "forget"),
     "Change them while rows flow": ("scale", "move", "drain", "checkpoint"),
     "Look closer": ("top", "web", "explain", "place", "doctor", "nodes", "route"),
     "Permissions": ("identity", "token", "share", "secret", "ban", "unban", "bans", "audit"),
     "Work with the results": ("analytics", "pipeline", "feed", "spark"),
     "Experiments": ("experiment", "simulate"),
-    "This program": ("config", "plugins", "completion"),
+    "This program": ("config", "schema", "plugins", "completion"),
 }
 """Sections of the overview → their verbs; the last one has all others, too."""
 

@@ -27,7 +27,17 @@ CONNECT = ROOT / "docs" / "how-to" / "connect-your-data.md"
 WRONG = ROOT / "docs" / "how-to" / "when-something-is-wrong.md"
 PROVISIONING = ROOT / "docs" / "how-to" / "provisioning.md"
 APPLICATIONS = ROOT / "docs" / "reference" / "applications.md"
-PAGES = [README, *TUTORIALS, CONNECT, WRONG, PROVISIONING, APPLICATIONS, ROOT / "docs" / "how-to" / "spark.md"]
+SQL_AND_YAML = ROOT / "docs" / "reference" / "sql-and-yaml.md"
+PAGES = [
+    README,
+    *TUTORIALS,
+    CONNECT,
+    WRONG,
+    PROVISIONING,
+    APPLICATIONS,
+    SQL_AND_YAML,
+    ROOT / "docs" / "how-to" / "spark.md",
+]
 NOT_RUN = {
     ("README.md", "sudo apt-get install -y make"): "installs system packages",
     ("README.md", "sudo apt-get install -y mosquitto"): "installs system packages",
@@ -142,7 +152,7 @@ def test_the_blocks_of_a_page_run(page: Path, reader: tuple[Path, dict[str, str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [PROVISIONING, APPLICATIONS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [PROVISIONING, APPLICATIONS, SQL_AND_YAML], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_without_agents_run(page: Path, tmp_path: Path) -> None:
     for block in blocks_of(page):
         block.run(tmp_path, environment_of(tmp_path))

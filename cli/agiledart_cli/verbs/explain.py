@@ -16,8 +16,10 @@ from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, duration, output_option, paint, print_json, print_table
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import BEGUN_STATES, FINAL_STATES, waiting_text
+from agiledart_cli.verbs.explain_plan import explain_plan
 from agiledart_cli.verbs.placement.explained_placement import placement
 from agiledart_dataflow.plan.delivery import Delivery
+from agiledart_executor.query_files.file_kinds import is_query_file
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import ExplainRecovery, ExplainScaling, Status
@@ -47,11 +49,15 @@ def explain() -> None:
     \b
     Example:
       agiledart explain waiting frequent-routes
+      agiledart explain plan rooms.sql
       agiledart explain scaling frequent-routes
       agiledart explain placement frequent-routes
       agiledart explain recovery frequent-routes
       agiledart explain route frequent-routes
     """
+
+
+explain.add_command(explain_plan)
 
 
 @explain.command(short_help="Show what a failure costs each source, sink and step.")
@@ -70,7 +76,7 @@ def recovery(target: str, settings: tuple[str, ...], agent: str | None, identity
       agiledart explain recovery taxi.py:frequent_routes --set trips=csv:trips.csv.gz
       agiledart explain recovery frequent-routes -o json
     """
-    if ":" in target:
+    if ":" in target or is_query_file(target):
         facts = _facts_of_file(target, settings)
     else:
         if settings:

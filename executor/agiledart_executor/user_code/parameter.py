@@ -5,7 +5,6 @@
 """
 
 import inspect
-import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.spans import parse_span
 
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -137,17 +135,6 @@ def _boolean(text: str) -> bool:
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     raise ValueError(text)
-
-
-def parse_span(text: str) -> timedelta:
-    """Parse a time span such as `30m`, `1h30m`, `250ms` or `2d`. Raises ValueError, also for a number (not 0) without a unit."""
-    compact = text.strip().lower()
-    parts = _SPAN.findall(compact)
-    if parts and _SPAN.sub("", compact) == "":
-        return timedelta(seconds=sum(float(count) * _UNITS[unit] for count, unit in parts))
-    if float(compact) == 0:
-        return timedelta(0)
-    raise ValueError(f"{text} has no unit")
 
 
 _SCALARS: dict[type, tuple[Callable[[str], Any], str]] = {

@@ -6,6 +6,7 @@ digest.
 """
 
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.paths import Paths
 from agiledart_dataflow.plan.specification import FORMAT
+from agiledart_executor.query_files.file_kinds import BUILDER, is_query_file
 from agiledart_executor.user_code.bundle import Bundle, check_bundle, decode_bundle, encode_bundle
 from agiledart_executor.user_code.parameter import Parameter, check_names, parameters_of, parse_value
 from agiledart_executor.user_code.software_version import software_version
@@ -70,19 +72,35 @@ class UserBuilder:
 def load_builder(target: str, folder: Path | None = None) -> UserBuilder:
     """Load the builder that `FILE.py:NAME` or `dotted.module:NAME` names, from `folder` (default: the current one).
 
-    Without `:NAME` the module's only topology is taken.
+    Without `:NAME` the module's only topology is taken. A file of SQL or YAML has a single one, and no name.
 
     Raises:
         ConfigurationError: nothing has that name.
         UserCodeError: the module raised; holds the user's traceback.
     """
     folder = folder or Path.cwd()
+    if is_query_file(target):
+        return _load_query_file(target, folder)
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
     root, entry = _locate(place, folder)
     modules = shipped_modules(entry) if root is None else find_modules(root, entry)
     module = _run_module(modules, entry, place)
     name = name or _only_builder(module, place)
     return UserBuilder(target, f"{entry}:{name}", modules, _named(module, name, place))
+
+
+def _load_query_file(target: str, folder: Path) -> UserBuilder:
+    """Translate an application in SQL or YAML to Python and load its builder."""
+    from agiledart_executor.query_files.query_file import python_source
+
+    file = (folder / target).expanduser().resolve()
+    if not file.is_file():
+        raise ConfigurationError(f"{target} does not exist (looked in {file.parent}).")
+    source = python_source(file, target).encode()
+    entry = f"query_{re.sub(r'[^A-Za-z0-9]', '_', file.stem)}"
+    modules = find_modules(file.parent, entry, {f"{entry}.py": source})
+    module = _run_module(modules, entry, target)
+    return UserBuilder(target, f"{entry}:{BUILDER}", modules, _named(module, BUILDER, target))
 
 
 def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None = None) -> Topology:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -77,8 +77,13 @@ def _parses(source: bytes, version: tuple[int, int]) -> bool:
     return True
 
 
-def find_modules(root: Path, entry: str) -> UserModules:
+def find_modules(root: Path, entry: str, made: Mapping[str, bytes] = MappingProxyType({})) -> UserModules:
     """Find the file of module `entry` under `root` and all modules under `root` that it imports, directly or indirectly.
+
+    Args:
+        root: folder of the user's files.
+        entry: dotted name.
+        made: files that are not in the folder, such as the code of an application in SQL: path → source.
 
     Raises:
         ConfigurationError: there is no such file.
@@ -87,7 +92,7 @@ def find_modules(root: Path, entry: str) -> UserModules:
     files: dict[str, bytes] = {}
     shipped: dict[str, str] = {}
     others: dict[str, None] = {}
-    waiting = _files_of(root, entry)
+    waiting = [*made] or _files_of(root, entry)
     if not waiting or module_name(waiting[-1]) != entry:
         raise ConfigurationError(f"There is no module {entry} in {root}.")
     total = 0
@@ -95,7 +100,7 @@ def find_modules(root: Path, entry: str) -> UserModules:
         file = waiting.pop()
         if file in files:
             continue
-        source = _read(root / file)
+        source = made.get(file) or _read(root / file)
         total += len(source)
         if len(files) >= MAX_BUNDLE_FILES or total > MAX_BUNDLE_BYTES:
             raise OperationFailed(

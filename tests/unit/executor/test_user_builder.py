@@ -12,7 +12,7 @@ import pytest
 
 from agiledart_executor.user_code import bundle as bundle_module
 from agiledart_executor.user_code import user_modules
-from agiledart_executor.user_code.parameter import parse_settings, parse_span, parse_value
+from agiledart_executor.user_code.parameter import parse_settings, parse_value
 from agiledart_executor.user_code.user_builder import (
     Bundle,
     build,
@@ -29,6 +29,7 @@ from agiledart_kernel.errors import (
     TopologyError,
     UserCodeError,
 )
+from agiledart_kernel.spans import parse_span
 
 PRELUDE = """
 from datetime import timedelta

@@ -36,7 +36,7 @@ def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     """Return the time span of an option, such as `24h`, `30m`, `365d`; None when the option is absent."""
     if text is None:
         return None
-    from agiledart_executor.user_code.parameter import parse_span
+    from agiledart_kernel.spans import parse_span
 
     try:
         span = parse_span(text)

@@ -1,0 +1,43 @@
+"""`RelationScope`: streams that statements may name, and views."""
+
+from difflib import get_close_matches
+
+from agiledart_executor.query_files.application_code import Relation, is_identifier
+from agiledart_executor.query_files.text_place import TextPlace
+
+
+class RelationScope:
+    """Streams by name, in the order of their definition."""
+
+    def __init__(self) -> None:
+        self._relations: dict[str, Relation] = {}
+        self._used: set[str] = set()
+
+    def define(self, name: str, relation: Relation, place: TextPlace) -> None:
+        """Add a stream; refuse a name that stands twice."""
+        self.check_new(name, place)
+        self._relations[name] = relation
+
+    def check_new(self, name: str, place: TextPlace) -> None:
+        """Refuse a name that is taken, or cannot be one."""
+        if not is_identifier(name):
+            place.refuse(
+                f"{name!r} cannot name a stream: letters, digits and _, beginning with a letter, no reserved word"
+            )
+        if name in self._relations:
+            place.refuse(f"there is already a stream {name}")
+
+    def named(self, name: str, place: TextPlace) -> Relation:
+        """Return a stream; refuse an unknown name."""
+        relation = self._relations.get(name)
+        if relation is None:
+            close = get_close_matches(name, self._relations, 1)
+            meant = f" Did you mean {close[0]}?" if close else ""
+            place.refuse(f"there is no stream {name}.{meant} There are {', '.join(self._relations) or 'none yet'}")
+        self._used.add(name)
+        return relation
+
+    @property
+    def unused(self) -> list[str]:
+        """Return the names of streams that nothing reads."""
+        return [name for name in self._relations if name not in self._used]
