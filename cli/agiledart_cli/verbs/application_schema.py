@@ -2,11 +2,12 @@
 
 import click
 
-from agiledart_cli.output import print_json
+from agiledart_cli.output import output_option, print_json
 
 
 @click.command(short_help="Print the JSON Schema of applications in YAML.")
-def schema() -> None:
+@output_option
+def schema(output: str) -> None:
     """Print the JSON Schema of applications in YAML, so that an editor completes and checks them.
 
     \b

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from agiledart_cli.output import print_message
+from agiledart_cli.output import output_option, print_json, print_message
 from agiledart_kernel.errors import ConfigurationError
 
 LANGUAGES = ("python", "sql", "yaml")
@@ -108,7 +108,8 @@ _SUFFIXES = {"python": "py", "sql": "sql", "yaml": "yaml"}
     show_default=True,
     help="How the application is written.",
 )
-def init(name: str, language: str) -> None:
+@output_option
+def init(name: str, language: str, output: str) -> None:
     """Make the folder NAME with an application, a test of it, and data to run it on.
 
     \b
@@ -136,5 +137,8 @@ def init(name: str, language: str) -> None:
             (folder / path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{folder} could not be made: {error.strerror}") from None
+    if output == "json":
+        print_json({"folder": str(folder), "files": list(texts), "target": target})
+        return
     print_message(f"made {folder}: {', '.join(texts)}")
     print_message(f"next:  cd {name} && agiledart run {target}")
