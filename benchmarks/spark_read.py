@@ -1,9 +1,11 @@
-"""Cost of reading a sink log with Spark, compared with Parquet files of the same rows and Spark's own rate source.
+"""Cost of reading a sink log with Spark, compared with Parquet files of the same rows: stored as rows, and by columns.
 
     python -m benchmarks.spark_read [--rows 2000000] [--repeat 5] [--idle 20] [-o json]
 
-All kinds run in one session, one after the other in an order that changes from round to round; the first round is left out. Only
-ratios mean something on a machine that others use as well; rows per second of CPU time vary less than rows per second.
+All kinds run in one session, one after the other in an order that changes from round to round. Rounds are left out until
+Parquet's figure changes by less than 5 %, because Java compiles what runs often. A stream counts from its second micro-batch to
+its last one, so its start is left out. Only ratios mean something on a machine that others use as well; they are taken within a
+round, by the CPU time of all processes.
 """
 
 import argparse
@@ -14,40 +16,52 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agiledart.spark import spark_session
+from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_connectors.codecs.lines import GeneratedLines
 from agiledart_connectors.files.line_reader import CsvReader
+from agiledart_connectors.opening import open_sink
+from agiledart_connectors.sink_origin import SinkOrigin
+from agiledart_dataflow.data.arrow_ipc import decoded
+from agiledart_dataflow.data.arrow_ipc import encoded as encoded_columns
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.plan.connector_abilities import WritesColumns
+from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_examples.clean_trips import CleanTrip, clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate
 from agiledart_node.wire.commands import CreateToken
+from agiledart_sink_log.client import SinkLogClient
+from agiledart_sink_log.layout import AUTO, NEVER, log_directory
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.row_form import encoded, row_form
+from agiledart_sink_log.segment_rewriter import full_segments
 from benchmarks.processes import cpu_seconds, rss_by_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SINK = "bench-trips"
+ROWS_SINK = "bench-rows"
+COLUMNS_SINK = "bench-columns"
 STORED_ROWS = 750
 """Rows of a stored batch, as a busy sink writes them."""
 
-DIFFERENT = 100_000
-"""Generated trips; more rows are these again."""
-
 PARTITIONS = 4
 MEASURES = ("rows_per_s", "rows_per_cpu_s")
-BATCH_ROWS = 500_000
-"""Rows of a micro-batch."""
+MICRO_BATCHES = 6
+STEADY = 0.05
+MAX_WARM_ROUNDS = 12
+SEGMENT_BYTES = 4 << 20
+ANSWERS = "agiledart_sink_log_answers_total"
 
 
 @dataclass
@@ -56,7 +70,7 @@ class Bench:
 
     Attributes:
         agent: process id of the agent that serves the log.
-        reader: options of `format("agiledart")`.
+        reader: options of `format("agiledart")` without the log.
     """
 
     spark: "SparkSession"
@@ -68,118 +82,207 @@ class Bench:
     runs: int = 0
     taken: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
-    def time(self, name: str, work: Callable[[], tuple[int, float]]) -> None:
+    def time(self, name: str, work: Callable[[], tuple[int, float, float]]) -> None:
         """Run the action; record rows per second, by the clock and by CPU time of all processes."""
-        before = cpu_seconds(os.getpid())
-        rows, seconds = work()
-        spent = cpu_seconds(os.getpid()) - before
+        rows, seconds, spent = work()
         self.taken.setdefault(name, []).append(
             {"rows_per_s": rows / seconds, "rows_per_cpu_s": rows / max(spent, 0.01)}
         )
         sys.stderr.write(f"  {name:22} {rows / seconds:12,.0f} rows/s {rows / max(spent, 0.01):12,.0f} rows/CPU-s\n")
 
 
+def trips(rows: int) -> Iterator[list[CleanTrip]]:
+    """Yield so many different clean trips, ordered by the end of the trip, in lists of any length."""
+    reader = CsvReader(GeneratedLines(islice(generate(seed=7), rows * 21 // 20 + 10_000), "taxi:"), Trip)
+    left = rows
+    while left and (got := reader.read(10_000, time.time_ns())).rows:
+        made = [trip for trip in map(clean, got.rows) if trip is not None][:left]
+        left -= len(made)
+        yield made
+
+
 def encoded_batches(rows: int) -> Iterator[tuple[bytes, int]]:
     """Yield stored batches of clean trips, so many rows in all."""
-    reader = CsvReader(GeneratedLines(islice(generate(seed=7), min(rows, DIFFERENT) * 21 // 20 + 100), "taxi:"), Trip)
-    made: list[CleanTrip] = []
-    while len(made) < min(rows, DIFFERENT):
-        got = reader.read(10_000, time.time_ns())
-        made += [trip for trip in map(clean, got.rows) if trip is not None]
-    stored = [pair for at in range(0, len(made), STORED_ROWS) for pair in encoded(made[at : at + STORED_ROWS])]
-    left = rows
-    for body, count in cycle(stored):
-        if left < count:
-            return
-        left -= count
-        yield body, count
+    waiting: list[CleanTrip] = []
+    for made in trips(rows):
+        waiting += made
+        while len(waiting) >= STORED_ROWS:
+            yield from encoded(waiting[:STORED_ROWS])
+            del waiting[:STORED_ROWS]
+    if waiting:
+        yield from encoded(waiting)
 
 
-def write_log(root: Path, rows: int) -> int:
-    """Write a log of so many rows (rounded down to whole stored batches) where an agent will serve it; return its rows."""
+def write_log(root: Path, sink: str, batches: Iterable[tuple[bytes, int]], columns: str) -> int:
+    """Write a log where an agent will serve it, and return its rows. Its last segments hold little."""
     form = row_form(CleanTrip)
-    log = LogWriter(root, SINK, LogOptions(PARTITIONS, max_bytes=1 << 40), form.text, form.fields, "bench", 1)
     total = 0
-    for number, (body, count) in enumerate(encoded_batches(rows)):
-        log.partitions[number % PARTITIONS].append(body, count)
-        log.commit()
-        total += count
-    log.close()
+    for number, part in enumerate((batches, [*islice(encoded_batches(STORED_ROWS), 1)] * PARTITIONS)):
+        segment = SEGMENT_BYTES if number == 0 else 1  # the least size: what was written before becomes a full segment
+        options = LogOptions(PARTITIONS, max_bytes=1 << 40, segment_bytes=segment, columns=columns)
+        log = LogWriter(root, sink, options, form.text, form.fields, "bench", 1)
+        for place, (body, count) in enumerate(part):
+            log.partitions[place % PARTITIONS].append(body, count)
+            log.commit()
+            total += count
+        log.close()
     return total
 
 
-def write_parquet(spark: "SparkSession", reader: dict[str, str], folder: Path, rows: int) -> None:
-    """Write the log's rows as Parquet, in files of about half a micro-batch."""
-    files = max(PARTITIONS, 2 * rows // BATCH_ROWS)
-    frame = spark.read.format("agiledart").options(**reader).load()
-    frame.repartition(files).write.mode("overwrite").parquet(str(folder))
+def write_parquet(spark: "SparkSession", reader: dict[str, str], folder: Path) -> None:
+    """Write the log's rows as Parquet, in files of half a micro-batch."""
+    frame = spark.read.format("agiledart").options(**reader, sink=ROWS_SINK).load()
+    frame.repartition(2 * MICRO_BATCHES).write.mode("overwrite").parquet(str(folder))
 
 
-def batch(frame: "DataFrame", rows: int) -> tuple[int, float]:
-    """Read all of a table and throw it away."""
-    began = time.perf_counter()
+def batch(frame: "DataFrame", rows: int) -> tuple[int, float, float]:
+    """Read all of a table and throw it away. Return rows, seconds, and seconds of CPU time."""
+    began, before = time.perf_counter(), cpu_seconds(os.getpid())
     frame.write.format("noop").mode("overwrite").save()
-    return rows, time.perf_counter() - began
+    return rows, time.perf_counter() - began, cpu_seconds(os.getpid()) - before
 
 
-def stream(bench: Bench, frame: "DataFrame", rows: int) -> tuple[int, float]:
-    """Read a stream until so many rows are through; return rows, and seconds spent in micro-batches with rows."""
+def stream(bench: Bench, frame: "DataFrame", rows: int) -> tuple[int, float, float]:
+    """Read a stream until so many rows are through; return rows, seconds and CPU seconds behind the second micro-batch."""
     bench.runs += 1
     writer = frame.writeStream.format("noop").option(
         "checkpointLocation", str(bench.folder / f"checkpoint{bench.runs}")
     )
     query = writer.start()
-    seen: dict[int, tuple[int, float]] = {}
-    while sum(count for count, _ in seen.values()) < rows:
+    seen: dict[int, int] = {}
+    marks: list[tuple[int, float, float]] = []
+    while not marks or marks[-1][0] < rows:
         if (error := query.exception()) is not None:
             raise error
         for progress in query.recentProgress:
-            if progress["numInputRows"]:
-                spent = progress["durationMs"]["triggerExecution"] / 1_000
-                seen[int(progress["batchId"])] = (int(progress["numInputRows"]), spent)
-        time.sleep(0.05)
+            if progress["numInputRows"] and int(progress["batchId"]) not in seen:
+                seen[int(progress["batchId"])] = int(progress["numInputRows"])
+                marks.append((sum(seen.values()), time.perf_counter(), cpu_seconds(os.getpid())))
+        time.sleep(0.02)
     query.stop()
-    return sum(count for count, _ in seen.values()), sum(spent for _, spent in seen.values())
+    (first_rows, first_at, first_cpu), (last_rows, last_at, last_cpu) = marks[1], marks[-1]
+    return last_rows - first_rows, last_at - first_at, last_cpu - first_cpu
 
 
-def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float]]]]:
+TWO_FIELDS = ("start_cell", "total_cents")
+
+
+def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float, float]]]]:
     """Return (name, work) of each kind that is compared."""
     spark, rows, files = bench.spark, bench.rows, str(bench.folder / "parquet")
     schema = spark.read.parquet(files).schema
+    micro_batch = rows // MICRO_BATCHES
 
-    def log_stream() -> "DataFrame":
-        reader = spark.readStream.format("agiledart").options(**bench.reader)
-        return reader.option("maxRowsPerBatch", BATCH_ROWS).load()
+    def log_table(sink: str, **options: str) -> "DataFrame":
+        return spark.read.format("agiledart").options(**bench.reader, sink=sink, **options).load()
+
+    def log_stream(sink: str) -> "DataFrame":
+        reader = spark.readStream.format("agiledart").options(**bench.reader, sink=sink)
+        return reader.option("maxRowsPerBatch", micro_batch).load()
 
     def file_stream() -> "DataFrame":
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(files)
 
-    def rate_stream() -> "DataFrame":
-        reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH_ROWS)
-        return reader.option("numPartitions", PARTITIONS).load()
-
+    two = ",".join(TWO_FIELDS)
     return [
-        ("batch agiledart", lambda: batch(spark.read.format("agiledart").options(**bench.reader).load(), rows)),
+        ("batch columns", lambda: batch(log_table(COLUMNS_SINK), rows)),
+        ("batch rows", lambda: batch(log_table(ROWS_SINK), rows)),
         ("batch parquet", lambda: batch(spark.read.parquet(files), rows)),
-        ("stream agiledart", lambda: stream(bench, log_stream(), rows)),
+        ("two fields columns", lambda: batch(log_table(COLUMNS_SINK, columns=two), rows)),
+        ("two fields parquet", lambda: batch(spark.read.parquet(files).select(*TWO_FIELDS), rows)),
+        ("stream columns", lambda: stream(bench, log_stream(COLUMNS_SINK), rows)),
+        ("stream rows", lambda: stream(bench, log_stream(ROWS_SINK), rows)),
         ("stream parquet", lambda: stream(bench, file_stream(), rows)),
-        ("stream rate", lambda: stream(bench, rate_stream(), rows)),
     ]
 
 
-def answers(metrics: str) -> float:
-    """Return the readers' requests that the agent has answered so far, by its own count."""
+def warm_up(bench: Bench, work: "list[tuple[str, Callable[[], tuple[int, float, float]]]]") -> int:
+    """Run rounds until Parquet's figure is steady; return their number."""
+    last = 0.0
+    for number in range(1, MAX_WARM_ROUNDS + 1):
+        sys.stderr.write(f"round {number} (left out)\n")
+        for kind, action in work:
+            bench.time(kind, action)
+        now = bench.taken["batch parquet"][-1]["rows_per_cpu_s"]
+        if abs(now - last) < STEADY * now:
+            break
+        last = now
+    bench.taken.clear()
+    return number
+
+
+def metric(metrics: str, name: str) -> float:
+    """Return a metric of the agent, all labels together."""
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as response:
         text = response.read().decode()
-    lines = [line for line in text.splitlines() if line.startswith("agiledart_sink_log_answers_total{")]
+    lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def filtered(bench: Bench) -> dict[str, float]:
+    """Return what a condition that 1 % of the rows match, which lie together, leaves of the bytes."""
+    table = bench.spark.read.format("agiledart").options(**bench.reader, sink=COLUMNS_SINK)
+    ends = [row[0] for row in table.option("columns", "dropoff_at").load().sort("dropoff_at").collect()]
+    begin, end = ends[len(ends) // 2], ends[len(ends) // 2 + len(ends) // 100]
+    sizes = []
+    for where in ("", f"dropoff_at >= '{begin}' AND dropoff_at < '{end}'"):
+        before = metric(bench.metrics, "agiledart_sink_log_sent_bytes_total")
+        count = table.option("where", where).load().count()
+        sizes.append(metric(bench.metrics, "agiledart_sink_log_sent_bytes_total") - before)
+    return {
+        "rows": count,
+        "share_of_rows": round(count / bench.rows, 4),
+        "share_of_bytes": round(sizes[1] / sizes[0], 4),
+    }
+
+
+def transport(bench: Bench, client: SinkLogClient, rounds: int = 5) -> dict[str, float]:
+    """Return the CPU time of both ends for a byte of columns, nanoseconds: median of some rounds."""
+    taken = []
+    for _ in range(rounds):
+        size, before, began = 0, cpu_seconds(bench.agent), time.process_time()
+        for ends in client.ends(COLUMNS_SINK).partitions:
+            at = ends.first
+            while at < ends.committed:
+                got = client.fetch_parts(
+                    COLUMNS_SINK, ends.partition, at, range(12), max_rows=1_000_000, max_bytes=4 << 20
+                )
+                size += sum(len(part) for stored in got.batches for part in stored.parts)
+                at = got.next_offset
+        mine, agents = time.process_time() - began, cpu_seconds(bench.agent) - before
+        taken.append(((mine + agents) / size * 1e9, mine / size * 1e9, agents / size * 1e9))
+    both, reader, agent = (statistics.median(column) for column in zip(*taken, strict=True))
+    return {"both_ns": round(both, 2), "reader_ns": round(reader, 2), "agent_ns": round(agent, 2)}
+
+
+def writing(folder: Path, rows: int = 200_000) -> dict[str, int]:
+    """Return the rows per second of CPU time with which a sink writes columns, and rows."""
+    made = [trip for part in trips(20_000) for trip in part]
+    figures = {}
+    for kind, url in (("columns", "log:written-columns"), ("rows", "log:written-rows?columns=never")):
+        sink = open_sink(parse_connector(url), CleanTrip, time.time_ns, SinkOrigin("bench", 1, folder))
+        parts = [made[at : at + 10_000] for at in range(0, len(made), 10_000)]
+        columns = [decoded(encoded_columns(Columns.from_rows(part, CleanTrip)), CleanTrip) for part in parts]
+        began = time.process_time()
+        for number in range(rows // 10_000):
+            if isinstance(sink, WritesColumns):
+                sink.write_columns(columns[number % len(columns)])
+            else:
+                sink.write(parts[number % len(parts)])
+            sink.flush()
+        sink.close()
+        figures[kind] = round(rows / (time.process_time() - began))
+    return figures
 
 
 def idle(bench: Bench, seconds: float, trigger: str) -> dict[str, Any]:
     """Return CPU, requests and memory of a query that has read everything; `trigger` "" is as soon as possible."""
     bench.runs += 1
     frame = (
-        bench.spark.readStream.format("agiledart").options(**bench.reader).option("startingOffsets", "latest").load()
+        bench.spark.readStream.format("agiledart")
+        .options(**bench.reader, sink=COLUMNS_SINK)
+        .option("startingOffsets", "latest")
+        .load()
     )
     writer = frame.writeStream.format("noop").option(
         "checkpointLocation", str(bench.folder / f"checkpoint{bench.runs}")
@@ -187,10 +290,10 @@ def idle(bench: Bench, seconds: float, trigger: str) -> dict[str, Any]:
     query = (writer.trigger(processingTime=trigger) if trigger else writer).start()
     time.sleep(5)
     before, agent_before = cpu_seconds(os.getpid()), cpu_seconds(bench.agent)
-    asked, began = answers(bench.metrics), time.perf_counter()
+    asked, began = metric(bench.metrics, ANSWERS), time.perf_counter()
     time.sleep(seconds)
     took = time.perf_counter() - began
-    figures: dict[str, Any] = {"requests_per_s": round((answers(bench.metrics) - asked) / took, 2)}
+    figures: dict[str, Any] = {"requests_per_s": round((metric(bench.metrics, ANSWERS) - asked) / took, 2)}
     agent = cpu_seconds(bench.agent) - agent_before
     figures["agent_cpu_percent"] = round(100 * agent / took, 1)
     figures["spark_cpu_percent"] = round(100 * (cpu_seconds(os.getpid()) - before - agent) / took, 1)
@@ -215,11 +318,8 @@ def summary(bench: Bench) -> dict[str, Any]:
         rounds = zip(bench.taken[one], bench.taken[other], strict=True)
         return round(statistics.median(a[measure] / b[measure] for a, b in rounds), 3)
 
-    pairs = (
-        ("batch agiledart", "batch parquet"),
-        ("stream agiledart", "stream parquet"),
-        ("stream agiledart", "stream rate"),
-    )
+    pairs = [(f"{kind} {form}", f"{kind} parquet") for kind in ("batch", "stream") for form in ("columns", "rows")]
+    pairs.append(("two fields columns", "two fields parquet"))
     ratios = {f"{kind} / {other}": {m: ratio(kind, other, m) for m in MEASURES} for kind, other in pairs}
     return {"figures": spreads, "ratios": ratios}
 
@@ -236,29 +336,46 @@ def main() -> int:
         folder = Path(name)
         mesh.start()
         agent = mesh.agents[0]
-        sys.stderr.write("writing a log …\n")
-        rows = write_log(agent.folder, given.rows)
+        sys.stderr.write("writing logs …\n")
+        stored = list(encoded_batches(given.rows))
+        rows = write_log(agent.folder, ROWS_SINK, stored, NEVER)
+        write_log(agent.folder, COLUMNS_SINK, stored, AUTO)
+        del stored
+        text = _token(mesh)
         token = folder / "reader.token"
         token.touch(mode=0o600)
-        with mesh.client(0) as client:
-            token.write_text(str(client.ask(CreateToken(role="reader", scope=f"sink:{SINK}", uses=10_000))["token"]))
-        reader = {"sink": SINK, "tokenFile": str(token)}
+        token.write_text(text)
+        reader = {"tokenFile": str(token)}
         sys.stderr.write("starting Spark …\n")
         spark = spark_session("bench", log_file=str(folder / "spark.log"))
         place = json.loads((agent.folder / "agent.json").read_text())
         bench = Bench(spark, folder, rows, agent.process.pid, str(place["metrics"]), reader)
         _until_served(bench)
-        write_parquet(spark, reader, folder / "parquet", rows)
+        while list(full_segments(agent.folder)):
+            time.sleep(0.5)
+        write_parquet(spark, reader, folder / "parquet")
         work = kinds(bench)
-        for number in range(given.repeat + 1):
-            sys.stderr.write(f"round {number}{' (left out)' if not number else ''}\n")
+        document: dict[str, Any] = {"rows": rows, "repeat": given.repeat, "cores": os.cpu_count()}
+        document["load_before"] = os.getloadavg()
+        document["warm_rounds"] = warm_up(bench, work)
+        for number in range(given.repeat):
+            sys.stderr.write(f"round {number + 1} of {given.repeat}\n")
             for kind, action in [*work[number % len(work) :], *work[: number % len(work)]]:
                 bench.time(kind, action)
-            if not number:
-                bench.taken.clear()
-        document = {"rows": rows, "repeat": given.repeat, "cores": os.cpu_count(), **summary(bench)}
+        document |= summary(bench)
+        identity, addresses = identity_from_token(text)
+        with SinkLogClient(addresses, identity) as client:
+            document["transport"] = transport(bench, client)
+        document["filter"] = filtered(bench)
+        document["writing_rows_per_cpu_s"] = writing(folder)
+        document["bytes_a_row"] = {
+            sink: round(_size(agent.folder, sink) / rows, 1) for sink in (ROWS_SINK, COLUMNS_SINK)
+        }
         document["memory_after_reading_mb"] = rss_by_kind(os.getpid())
-        document["idle"] = {t or "as soon as possible": idle(bench, given.idle, t) for t in ("", "1 second")}
+        document["idle"] = (
+            {t or "as soon as possible": idle(bench, given.idle, t) for t in ("", "1 second")} if given.idle else {}
+        )
+        document["load_after"] = os.getloadavg()
         spark.stop()
     if given.output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
@@ -268,9 +385,21 @@ def main() -> int:
         sys.stdout.write(f"{name:18} {rate['median']:12,} rows/s  ({rate['min']:,} to {rate['max']:,})\n")
     for name, ratio in document["ratios"].items():
         sys.stdout.write(f"{name:36} {ratio['rows_per_s']:6.2f}   by CPU time {ratio['rows_per_cpu_s']:6.2f}\n")
+    for name in ("transport", "filter", "writing_rows_per_cpu_s", "bytes_a_row", "load_before", "load_after"):
+        sys.stdout.write(f"{name}: {document[name]}\n")
     for name, figures in document["idle"].items():
         sys.stdout.write(f"idle, {name}: {figures}\n")
     return 0
+
+
+def _token(mesh: Mesh) -> str:
+    """Return a token that may read both logs."""
+    with mesh.client(0) as client:
+        return str(client.ask(CreateToken(role="reader", uses=10_000))["token"])
+
+
+def _size(root: Path, sink: str) -> int:
+    return sum(path.stat().st_size for path in log_directory(root, sink).rglob("*.segment"))
 
 
 def _until_served(bench: Bench) -> None:
@@ -278,7 +407,8 @@ def _until_served(bench: Bench) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
-            bench.spark.read.format("agiledart").options(**bench.reader, agentTimeout="1s").load()
+            for sink in (ROWS_SINK, COLUMNS_SINK):
+                bench.spark.read.format("agiledart").options(**bench.reader, sink=sink, agentTimeout="1s").load()
             return
         except Exception:
             if time.monotonic() > deadline:

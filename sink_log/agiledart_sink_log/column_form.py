@@ -150,14 +150,15 @@ class ColumnForm:
 
 
 def decoded_column(message: bytes | bytearray | memoryview, kind: "pa.DataType", rows: int) -> "pa.Array":
-    """Return the column in an IPC message, validated in full. Raises ValueError."""
+    """Return the first `rows` values of the column in an IPC message, validated in full. Raises ValueError."""
     schema = pa.schema([pa.field("", kind)])
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-        if batch.num_rows != rows:
+        if batch.num_rows < rows:
             raise ValueError(f"a column of {batch.num_rows} values in a batch of {rows} rows")
         array = batch.column(0)
         array.validate(full=True)
+        array = array[:rows]
     except (pa.ArrowException, OSError, MemoryError, EOFError) as error:
         raise ValueError(f"a column that is not readable: {error}") from None
     return array

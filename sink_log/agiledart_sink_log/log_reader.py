@@ -147,42 +147,46 @@ class _Answer:
     size: int = 0
     is_full: bool = False
 
-    def take(self, scan: SegmentScan, entry: EntryHeader, cursor: int) -> bool:
-        """Add a batch within the limits; the first batch is always added. Raises `Damage`."""
-        batch = self._read(scan, entry)
+    def take(self, scan: SegmentScan, entry: EntryHeader, cursor: int, rows: int) -> bool:
+        """Add a batch within the limits; the first batch is always added. Raises `Damage`.
+
+        Args:
+            rows: of the batch that count; those behind the beginning of the next segment were cut off.
+        """
+        batch = self._read(scan, entry, rows)
         if batch is None:
             self.is_full = True
             return False
-        last = self.batches[-1] if self.batches else None
-        if batch.form == LEFT_OUT and last is not None and last.form == LEFT_OUT:
-            last.rows += batch.rows
-            last.left_out += batch.left_out
-            last.stored += 1
+        previous = self.batches[-1] if self.batches else None
+        if batch.form == LEFT_OUT and previous is not None and previous.form == LEFT_OUT:
+            previous.rows += batch.rows
+            previous.left_out += batch.left_out
+            previous.stored += 1
         else:
             self.batches.append(batch)
-        self.rows += entry.end - max(entry.offset, cursor)
+        self.rows += entry.offset + batch.rows - max(entry.offset, cursor)
         self.size += batch.size
         self.is_full = (
             self.rows >= self.max_rows or self.size >= self.max_bytes or len(self.batches) >= MAX_ANSWER_BATCHES
         )
         return True
 
-    def _read(self, scan: SegmentScan, entry: EntryHeader) -> ReadBatch | None:
-        """Return a stored batch; None when it does not fit any more."""
+    def _read(self, scan: SegmentScan, entry: EntryHeader, rows: int) -> ReadBatch | None:
+        """Return the first rows of a stored batch; None when it does not fit any more."""
         if entry.kind != COLUMNS:
             if self._is_beyond(entry.length):
                 return None
             return ReadBatch(entry.offset, entry.rows, ROWS, [scan.body(entry)], entry.at_ms)
         index = scan.index(entry)
         if not may_match(index, entry.rows, self.selection.where):
-            return ReadBatch(entry.offset, entry.rows, LEFT_OUT, [], entry.at_ms, entry.length)
+            return ReadBatch(entry.offset, rows, LEFT_OUT, [], entry.at_ms, entry.length)
         chosen = self.selection.columns
         numbers = range(len(index)) if chosen is None else chosen
         size = sum(index[number].length for number in set(numbers) if number < len(index))
         if self._is_beyond(size):
             return None
         columns = scan.columns(entry, index, numbers)
-        return ReadBatch(entry.offset, entry.rows, BY_COLUMNS, columns, entry.at_ms, entry.length - size)
+        return ReadBatch(entry.offset, rows, BY_COLUMNS, columns, entry.at_ms, entry.length - size)
 
     def _is_beyond(self, size: int) -> bool:
         return bool(self.size) and self.size + size > self.max_bytes
@@ -355,9 +359,10 @@ class LogReader:
                     index.note(expected, at)
                 expected = max(expected, entry.end)
                 if entry.kind in HAS_ROWS and entry.end > cursor:
-                    if not answer.take(scan, entry, cursor):
+                    rows = min(entry.rows, until - entry.offset) if entry.kind == COLUMNS else entry.rows
+                    if not answer.take(scan, entry, cursor, rows):
                         break
-                    cursor = entry.end
+                    cursor = entry.offset + rows
         finally:
             os.close(descriptor)
         return cursor

@@ -141,6 +141,8 @@ class PartitionWriter:
             self._began_ms = self._now_ms()
         else:
             self._begin_segment()
+            if found.is_within_batch:  # the segment before it has a commit behind this offset
+                self._put(commit(self._seed, self._schema, self._end, 0, self._now_ms()))
         self._write_committed()
         self._trim()
 

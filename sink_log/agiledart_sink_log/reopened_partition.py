@@ -8,6 +8,8 @@ Cases, and their handling:
   begins at the committed end, and readers of the gap get an error.
 * A byte before the committed end has changed. Nothing is cut; the segment stays for its valid entries, and a new one begins at
   the committed end.
+* A run goes back behind rows that became columns meanwhile. Their batch is not cut, because that needs pyarrow: a new segment
+  begins at the end, and readers get no row of a batch behind the beginning of the next segment.
 * The register of a run has the committed end. It is the end, whether the partition has recorded the commit or not. If the run
   emits rows at once (`cuts` is false), rows committed after it stay.
 """
@@ -42,6 +44,7 @@ class ReopenedPartition:
         size: its valid bytes; later bytes are cut off.
         cut_bytes: number of removed bytes, including `gone`.
         lost_from: first unreadable committed row before `end` (damage or a power cut); None: all are valid.
+        is_within_batch: `end` lies within a batch by columns, which stays as it is.
         gone: segments that begin after the end.
     """
 
@@ -51,6 +54,7 @@ class ReopenedPartition:
     cut_bytes: int = 0
     lost_from: int | None = None
     gone: tuple[Segment, ...] = ()
+    is_within_batch: bool = False
 
 
 def recover(
@@ -80,6 +84,8 @@ def recover(
     if inside is None:
         return ReopenedPartition(end, None, 0, cut_bytes, gone=gone)
     reached, size = inside.up_to(end)
+    if reached < end and inside.has_batch_over(end):
+        return ReopenedPartition(end, None, 0, cut_bytes, gone=gone, is_within_batch=True)
     if reached < end:
         return ReopenedPartition(end, None, 0, cut_bytes, lost_from=reached, gone=gone)
     if not size:  # the writer was killed at the beginning of the file: begin it again
@@ -139,6 +145,11 @@ class _SegmentTail:
 
     def _committed(self, offset: int) -> None:
         self.commit = max(offset, self.commit or 0)
+
+    def has_batch_over(self, end: int) -> bool:
+        """Return whether a valid entry has rows before and behind this offset; only batches by columns span commits."""
+        place = bisect_right(self._offsets, end)
+        return 0 < place < len(self._offsets)
 
     def up_to(self, end: int) -> tuple[int, int]:
         """Return (offset, position) after the last valid entry that ends at or before this offset; (base, 0) without one."""

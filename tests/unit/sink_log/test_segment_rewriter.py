@@ -248,3 +248,28 @@ def test_a_segment_trimmed_during_its_rewriting_does_not_return(
     rewritten(tmp_path, 1, frozenset())
     assert segments_of(folder)[0].base == second.base
     log.close()
+
+
+@pytest.mark.parametrize("keep", [700, 730, 750, 1_001])
+def test_a_run_that_goes_back_within_a_batch_by_columns_cuts_its_rows_off(tmp_path: Path, keep: int) -> None:
+    form = row_form(Measured)
+    what = (tmp_path, "x", LogOptions(1, segment_bytes=16 << 10), form.text, form.fields, "app", 1)
+    log = LogWriter(*what)
+    for start in range(0, 2_000, 10):
+        for body, rows in encoded([measured(start + n) for n in range(10)]):
+            log.partitions[0].append(body, rows)
+        log.commit_up_to(log.prepare(), start // 10 + 1)
+    log.close(commits=False)
+    assert rewritten(tmp_path, 100, frozenset()).segments > 3
+    again = LogWriter(*what, keep=(keep,))
+    assert (again.partitions[0].end, again.notes()[1:]) == (keep, [])
+    assert [row[0] for row in rows_of(tmp_path)] == list(range(keep))
+    for body, rows in encoded([measured(number) for number in range(5_000, 5_010)]):
+        again.partitions[0].append(body, rows)
+    again.commit_up_to(again.prepare(), 9)
+    again.close(commits=False)
+    assert [row[0] for row in rows_of(tmp_path)] == [*range(keep), *range(5_000, 5_010)]
+    (again.directory / "0" / "committed").unlink()
+    assert LogReader(again.directory).ends(0).committed == keep + 10
+    rewritten(tmp_path, 100, frozenset())
+    assert [row[0] for row in rows_of(tmp_path)] == [*range(keep), *range(5_000, 5_010)]
