@@ -59,7 +59,6 @@ PARTITIONS = 4
 MEASURES = ("rows_per_s", "rows_per_cpu_s")
 MICRO_BATCHES = 6
 STEADY = 0.05
-MAX_WARM_ROUNDS = 12
 SEGMENT_BYTES = 4 << 20
 ANSWERS = "agiledart_sink_log_answers_total"
 
@@ -196,10 +195,10 @@ def kinds(bench: Bench) -> list[tuple[str, Callable[[], tuple[int, float, float]
     ]
 
 
-def warm_up(bench: Bench, work: "list[tuple[str, Callable[[], tuple[int, float, float]]]]") -> int:
-    """Run rounds until Parquet's figure is steady; return their number."""
+def warm_up(bench: Bench, work: "list[tuple[str, Callable[[], tuple[int, float, float]]]]", most: int) -> int:
+    """Run rounds until Parquet's figure is steady, `most` of them; return their number."""
     last = 0.0
-    for number in range(1, MAX_WARM_ROUNDS + 1):
+    for number in range(1, most + 1):
         sys.stderr.write(f"round {number} (left out)\n")
         for kind, action in work:
             bench.time(kind, action)
@@ -329,6 +328,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument(
+        "--warm", type=int, default=12, help="most rounds that are left out until Parquet's figure is steady"
+    )
     parser.add_argument("--idle", type=float, default=20.0, help="seconds for which an idle query is watched")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = parser.parse_args()
@@ -357,7 +359,7 @@ def main() -> int:
         work = kinds(bench)
         document: dict[str, Any] = {"rows": rows, "repeat": given.repeat, "cores": os.cpu_count()}
         document["load_before"] = os.getloadavg()
-        document["warm_rounds"] = warm_up(bench, work)
+        document["warm_rounds"] = warm_up(bench, work, given.warm)
         for number in range(given.repeat):
             sys.stderr.write(f"round {number + 1} of {given.repeat}\n")
             for kind, action in [*work[number % len(work) :], *work[: number % len(work)]]:

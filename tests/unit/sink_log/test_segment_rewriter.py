@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agiledart_dataflow.data.schema import ReadTime
+from agiledart_sink_log import segment_rewriter
 from agiledart_sink_log.column_form import ColumnForm
 from agiledart_sink_log.column_index import ZoneCondition
 from agiledart_sink_log.columns_program import rewritten
 from agiledart_sink_log.layout import AUTO, NEVER, committed_bytes, segments_of
-from agiledart_sink_log.log_reader import LogReader, ReadSelection
+from agiledart_sink_log.log_reader import DamagedError, LogReader, ReadSelection
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.protocol import BY_COLUMNS, LEFT_OUT, ROWS
 from agiledart_sink_log.row_form import encoded, row_form
@@ -273,3 +276,59 @@ def test_a_run_that_goes_back_within_a_batch_by_columns_cuts_its_rows_off(tmp_pa
     assert LogReader(again.directory).ends(0).committed == keep + 10
     rewritten(tmp_path, 100, frozenset())
     assert [row[0] for row in rows_of(tmp_path)] == [*range(keep), *range(5_000, 5_010)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 1 << 30), st.integers(0, 7), st.booleans())
+def test_any_flipped_bit_of_columns_is_detected_and_no_wrong_row_is_served(
+    golden: Path, where: int, bit: int, reopens: bool
+) -> None:
+    folder = golden / "sink-logs" / "x" / "0"
+    segments = segments_of(folder)
+    segment = segments[where % (len(segments) - 1)]
+    right = segment.path.read_bytes()
+    flipped = bytearray(right)
+    flipped[where % len(flipped)] ^= 1 << bit
+    try:
+        segment.path.write_bytes(flipped)
+        if reopens:
+            log = log_of(golden)
+            assert log.partitions[0].end == 1_000
+            log.close()
+        reader = LogReader(golden / "sink-logs" / "x")
+        form = ColumnForm(reader.description.fields)
+        numbers: list[int] = []
+        missing: list[int] = []
+        at = 0
+        while at < 1_000:
+            try:
+                batches, _, _ = reader.fetch(0, at, 100, 2_000, selection=ReadSelection((0,)))
+            except DamagedError as damage:
+                batches, good = [], damage.next_good
+                missing += range(at, good)
+                at = max(good, at + 1)
+            for batch in batches:
+                rows = (
+                    [row[0] for row in msgspec.msgpack.decode(batch.body)]
+                    if batch.form == ROWS
+                    else form.decoded(0, batch.parts[0], batch.rows).to_pylist()
+                )
+                numbers += rows[at - batch.offset :]
+                at = batch.offset + batch.rows
+        assert sorted(numbers + missing) == list(range(1_000))
+        assert len(missing) <= segments[1].base
+    finally:
+        segment.path.write_bytes(right)
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of a thousand rows, full segments by columns of 50 rows a batch."""
+    root = tmp_path_factory.mktemp("columns")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_rewriter, "BATCH_ROWS", 50)
+        log = log_of(root)
+        append(log, 1_000, 10)
+        rewritten(root, 100, frozenset())
+        log.close()
+    return root
