@@ -81,8 +81,8 @@ class AgentSettings:
         cores: processor cores that this node may count as its own; 0: all of the machine.
         capacity: operator instances of all applications that this node takes; 0: as memory and cores allow.
         executors: worker processes that an application may have on this node.
-        spare_executor: keep one more process ready, empty, while an exactly-once application runs here: after a failure
-            it starts without the interpreter's start. 27 MB.
+        fork_executors: fork executors from one process that has imported the engine: they start in milliseconds and
+            share its memory. Off: each starts an interpreter of its own.
         placement_strategy: strategy by which applications that this node deploys are mapped to nodes
             (`agiledart_placement.registry`). In a file `strategy` in the table `[placement]`; the other two likewise.
         placement_objective: metric that moves of applications improve which this node coordinates, such as `response`.
@@ -136,7 +136,7 @@ class AgentSettings:
     cores: int = 0
     capacity: int = 0
     executors: int = 1
-    spare_executor: bool = True
+    fork_executors: bool = True
     placement_strategy: str = STRATEGIES[0]
     placement_objective: str = LIVE_OBJECTIVES[0]
     placement_moves: str = "advise"

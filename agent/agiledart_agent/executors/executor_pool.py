@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from agiledart_agent.executors.bare_process import LaunchError, SpareProcesses, start_bare
+from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.executor_listener import ExecutorEvents, ExecutorListener
+from agiledart_agent.executors.executor_nursery import ExecutorNursery
 from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, ExecutorProcess
 from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_executor.wire.agent_messages import (
@@ -50,8 +51,9 @@ ENDING_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 """Time for which an executor without instances is kept: others may come soon."""
 
-STARTS_OF_SUCCESSOR = 2
-"""Processes that a run takes which begins with another run's state: one each for its deployment and its first attempt."""
+
+def _ignore(_text: str) -> None:
+    pass
 
 
 def _launching(
@@ -67,7 +69,8 @@ class ExecutorPool:
         events: callbacks.
         configuration: makes the first message for an executor of (application, version, number, its part in wire form).
         directory: working directory of the executors.
-        keeps_spare: keep a spare process while an application runs here that is saved by epochs.
+        forks: fork executors from a process that has imported the engine.
+        warn: called with a text when that process cannot be used.
     """
 
     def __init__(
@@ -76,16 +79,17 @@ class ExecutorPool:
         configuration: Callable[[str, int, int, bytes], Configure],
         directory: str,
         *,
-        keeps_spare: bool = False,
+        forks: bool = False,
+        warn: Callable[[str], None] = _ignore,
     ) -> None:
-        self._events, self._configuration, self._directory = events, configuration, directory
+        self._events, self._configuration = events, configuration
         self._listener = ExecutorListener(events)
         self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
         self._watchdog: asyncio.Task[None] | None = None
         self._ending: dict[int, ExecutorProcess] = {}
-        self._spares = SpareProcesses(partial(start_bare, directory))
-        self._keeps_spare, self._spare_until, self._announced_until = keeps_spare, 0.0, 0.0
+        self._nursery = ExecutorNursery(directory, forks, warn)
+        self._nursery_until = 0.0
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -257,7 +261,7 @@ class ExecutorPool:
 
     async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         configuration = self._configuration(application, version, number, part)
-        bare = self._spares.take() or await start_bare(self._directory)
+        bare = await self._nursery.start()
         reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
         watch = bare.watch
         executor = ExecutorProcess(
@@ -329,7 +333,7 @@ class ExecutorPool:
         while True:
             await asyncio.sleep(1.0)
             now = asyncio.get_running_loop().time()
-            self._look_after_spare(now)
+            await self._look_after_nursery(now)
             for executor in self.processes:
                 if executor.ending:
                     continue
@@ -349,31 +353,17 @@ class ExecutorPool:
                     self._events.printed(executor.application, f"warning: {executor.steps}: {complaint}")
 
     def announce_start(self) -> None:
-        """Start spares at once, because a run that is saved by epochs may have a successor soon.
+        """Warm the nursery up, because instances of a run may start here soon."""
+        self._nursery_until = asyncio.get_running_loop().time() + IDLE_SECONDS
+        self._nursery.warm_up()
 
-        Its deployment takes one process, and its first attempt, which builds the state, another.
-        """
-        if self._keeps_spare and self._has_epochs:
-            self._announced_until = asyncio.get_running_loop().time() + IDLE_SECONDS
-            self._spares.want_now(STARTS_OF_SUCCESSOR)
-
-    @property
-    def _has_epochs(self) -> bool:
-        return any(executor.by_epoch for executor in self._running.values())
-
-    def _look_after_spare(self, now: float) -> None:
-        """Keep a spare while epochs are in use.
-
-        A new attempt ends all executors before it starts others: the spare outlives that.
-        """
-        if now <= self._announced_until:
-            return
-        self._spares.dismiss(1)
-        if self._keeps_spare and self._has_epochs:
-            self._spare_until = now + IDLE_SECONDS
-            self._spares.want()
-        elif now > self._spare_until:
-            self._spares.dismiss()
+    async def _look_after_nursery(self, now: float) -> None:
+        """End the nursery some time after the last executor."""
+        if self._running or self._starting:
+            self._nursery_until = now + IDLE_SECONDS
+            self._nursery.warm_up()  # it may have died; a restart after a loss should not wait for it
+        elif now > self._nursery_until:
+            await self._nursery.close()
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""
@@ -452,7 +442,7 @@ class ExecutorPool:
             self._watchdog.cancel()
         for task in self._starting.values():
             task.cancel()
-        await self._spares.close()
+        await self._nursery.close()
         for application, version in {(e.application, e.version): None for e in self.processes}:
             self.stop(application, version)
         tasks = [task for executor in self._ending.values() for task in executor.tasks]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agiledart_agent.executors.bare_process import LaunchError
+from agiledart_agent.executors.child_process import ChildProcess
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_executor.wire.agent_messages import (
@@ -42,7 +43,7 @@ class ExecutorProcess:
     application: str
     version: int
     slot: int
-    process: asyncio.subprocess.Process
+    process: ChildProcess
     writer: asyncio.StreamWriter
     instances: list[InstanceName] = field(default_factory=list)
     labels: dict[int, str] = field(default_factory=dict)

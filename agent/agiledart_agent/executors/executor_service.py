@@ -198,7 +198,8 @@ class ExecutorService:
                 app, version, number, part, listen_host, advertised
             ),
             str(self._settings.state_dir),
-            keeps_spare=self._settings.spare_executor,
+            forks=self._settings.fork_executors,
+            warn=lambda text: self._log.warning("executor.nursery", f"  {text}"),
         )
         driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
         driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
