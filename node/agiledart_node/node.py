@@ -25,6 +25,7 @@ from agiledart_node.handlers.command_handlers import CommandHandlers
 from agiledart_node.handlers.message_handlers import MessageHandlers
 from agiledart_node.hosting.hosted_application import Key
 from agiledart_node.node_parts import NodeParts
+from agiledart_node.records.log_lists import FindLogs
 from agiledart_node.records.signatures import VerifyCommand
 from agiledart_node.records.sink_directory import FindSharers, FindSink, RegisterSink
 from agiledart_node.wire.events import (
@@ -125,6 +126,7 @@ class Node:
             RegisterSink: self.parts.sinks.note,
             FindSink: self.parts.sinks.find,
             FindSharers: self.parts.sinks.find_sharers,
+            FindLogs: self.parts.log_lists.find,
             SetReachability: self._set_reachability,
         }
 

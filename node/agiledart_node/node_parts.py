@@ -21,6 +21,7 @@ from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.hosting.load_reporter import LoadReporter
 from agiledart_node.live_placement.placement_queries import PlacementQueries
 from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.log_lists import LogLists
 from agiledart_node.records.merged_applications import applications
 from agiledart_node.records.record_kind import NAMES, NODE_NAMES, merge_of
 from agiledart_node.records.records import Records
@@ -113,6 +114,7 @@ class NodeParts:
             SecretProvisioning(context, records, verifier),
         )
         self.feed_commands = FeedCommands(context, records, verifier)
+        self.log_lists = LogLists(context)
         self.renewing = MembershipRenewal(context, records)
         self.registering = TokenRegistry(context, records, verifier, RandomStream(int(me.node), "registering"))
         self.sinks = SinkDirectory(context, records, verifier)

@@ -2,6 +2,7 @@
 
 from agiledart_kernel.codec import Codec
 from agiledart_node.reaching.reachability_messages import ReachabilityMessage
+from agiledart_node.records.log_lists import LogListMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
@@ -27,6 +28,7 @@ NodeMessage = (
     | AuditMessage
     | SecretMessage
     | FeedMessage
+    | LogListMessage
     | RenewalMessage
     | ChangeMessage
     | DrainMessage

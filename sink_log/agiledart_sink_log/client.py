@@ -44,11 +44,13 @@ from agiledart_sink_log.protocol import (
     Fetch,
     Fetched,
     FetchedParts,
+    ListLogs,
     Locate,
     Located,
     LogAnswer,
     LogRefused,
     LogRequest,
+    LogsListed,
     StoredPart,
 )
 from agiledart_transport.certificates import make_credentials
@@ -334,6 +336,23 @@ class SinkLogClient:
     def locate(self, sink: str) -> Located:
         """Return the location of the log and the schema of its rows; each call asks an agent."""
         return self._retry_until_timeout(lambda: self._locate_once(sink), f"the log {sink} cannot be found")
+
+    def logs(self, pattern: str) -> tuple[str, ...]:
+        """Return the names of the logs that fit a pattern with `*` and `?` and that this reader may read."""
+        return self._retry_until_timeout(lambda: self._logs_once(pattern), f"the logs {pattern} cannot be listed")
+
+    def _logs_once(self, pattern: str) -> tuple[str, ...]:
+        reasons = []
+        for address in self.bootstrap:
+            try:
+                answer, _ = self._ask(address, None, ListLogs(self._next_number(), pattern), self.answer_seconds)
+            except ConnectionGone as gone:
+                reasons.append(str(gone))
+                continue
+            if isinstance(answer, LogsListed):
+                return answer.sinks
+            raise _refusal(answer)
+        raise ConnectionGone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False

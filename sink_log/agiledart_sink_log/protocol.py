@@ -217,6 +217,29 @@ class FetchedParts(Message, frozen=True, gc=False, tag=240):
     log_id: str = ""
 
 
+class ListLogs(Message, frozen=True, gc=False, tag=241):
+    """Request of the names of all logs that fit a pattern with `*` and `?`, of all nodes; any agent answers.
+
+    Args:
+        sink: the pattern.
+    """
+
+    request: int
+    sink: _Name
+
+
+class LogsListed(Message, frozen=True, gc=False, tag=242):
+    """Answer to `ListLogs`: the logs that the reader may read, in order.
+
+    Args:
+        silent: number of agents that did not answer; their logs may be missing.
+    """
+
+    request: int
+    sinks: tuple[str, ...]
+    silent: int = 0
+
+
 class LogRefused(Message, frozen=True, gc=False, tag=236):
     """Refusal of a request.
 
@@ -232,8 +255,8 @@ class LogRefused(Message, frozen=True, gc=False, tag=236):
     first_kept: int = 0
 
 
-LogRequest = Locate | Ends | Fetch
-LogAnswer = Located | EndsReply | Fetched | FetchedParts | LogRefused
+LogRequest = Locate | Ends | Fetch | ListLogs
+LogAnswer = Located | EndsReply | Fetched | FetchedParts | LogsListed | LogRefused
 LogMessage = LogRequest | LogAnswer
 
 

@@ -32,6 +32,10 @@ ReaderIdentity = tuple[tuple[str, ...], str, str, str]
 class LogClient(Protocol):
     """Requests of a reader; `agiledart_sink_log.client.SinkLogClient` implements them. Raises `SinkLogError`."""
 
+    def logs(self, pattern: str) -> tuple[str, ...]:
+        """Return the names of the logs that fit a pattern."""
+        ...
+
     def locate(self, sink: str) -> Located:
         """Return the location of the log and the schema of its rows."""
         ...
@@ -114,7 +118,7 @@ class PooledClient:
     def __init__(self, client: "SinkLogClient", identity: "ReaderIdentity", idle: IdleClients = _IDLE) -> None:
         self._client: SinkLogClient | None = client
         self._identity, self._idle = identity, idle
-        self.locate, self.ends = client.locate, client.ends
+        self.locate, self.ends, self.logs = client.locate, client.ends, client.logs
         self.fetch_parts = client.fetch_parts
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ A field that only some logs have is null for the others. A field with another ty
 away is left out of an answer and reported, with the time since when; the query's option says what follows.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,9 @@ A = TypeVar("A")
 
 RETRY_SECONDS: Final = 0.5
 """Time between two requests to agents that are away."""
+
+LIST_SECONDS: Final = 10.0
+"""Time between two searches for new logs that fit a pattern."""
 
 MAX_CONNECTIONS: Final = 8
 """Number of threads, each with a client of its own, that ask logs at the same time. A client connects to each agent once."""
@@ -47,9 +51,30 @@ class LogGroup:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options, self._report, self._clock, self._pause = options, report or report_to_stderr, clock, pause
-        self._timeout_s, self._is_single = timeout_s, len(options.sinks) == 1
+        self._timeout_s, self._is_single = timeout_s, not options.is_several
+        self._sinks, self._listed_at = list(options.sinks), -math.inf
         self._clients: dict[int, LogClient] = {}
         self.missing_since: dict[str, float] = {}
+
+    def sinks(self) -> tuple[str, ...]:
+        """Return the logs to read: those that are named, and those that fit a pattern, as known by now. None is dropped again.
+
+        Raises `SinkLogError` when they cannot be listed at first.
+        """
+        from agiledart_sink_log.client import SinkLogError
+
+        if self._options.patterns and self._clock() >= self._listed_at + LIST_SECONDS:
+            try:
+                for pattern in self._options.patterns:
+                    self._sinks += [name for name in self._client(0).logs(pattern) if name not in self._sinks]
+            except SinkLogError as error:
+                if self._listed_at == -math.inf:
+                    raise
+                self._report(
+                    f"agiledart: new logs that fit {', '.join(self._options.patterns)} are not looked for: {error}"
+                )
+            self._listed_at = self._clock()
+        return tuple(self._sinks)
 
     def ends(self, after: Mapping[str, int] | None = None, wait_ms: int = 0) -> dict[str, RetainedRange]:
         """Return key of a partition → retained rows, of each log that answers.
@@ -95,6 +120,11 @@ class LogGroup:
             return parse_schema(located.schema)
 
         answers = self._in_parallel(ask)
+        if not answers:
+            raise ConfigurationError(
+                f"No log fits sink={self._options.sink}. Logs appear once a sink has written to them; a reader's token for a "
+                f"pattern has no scope."
+            )
         fields = {sink: answer for sink, answer in answers.items() if not isinstance(answer, SinkLogError)}
         errors = {sink: answer for sink, answer in answers.items() if isinstance(answer, SinkLogError)}
         for sink, error in errors.items():
@@ -105,7 +135,7 @@ class LogGroup:
 
     def client_of(self, sink: str) -> "LogClient":
         """Return a connected client that was used for a log."""
-        return self._clients[self._options.sinks.index(sink) % MAX_CONNECTIONS]
+        return self._client(self._sinks.index(sink) % MAX_CONNECTIONS)
 
     def close(self) -> None:
         """Close all connections; the group can be used again."""
@@ -115,7 +145,7 @@ class LogGroup:
 
     def _in_parallel(self, ask: "Callable[[LogClient, str], A]") -> dict[str, A]:
         """Return log → answer. Agents that are away are asked again until the timeout, all together."""
-        sinks = self._options.sinks
+        sinks = self.sinks()
         deadline = self._clock() + self._timeout_s
         answers = self._ask_all(ask, sinks)
         while not self._is_single and self._clock() + RETRY_SECONDS < deadline:
@@ -131,20 +161,24 @@ class LogGroup:
         parts = [sinks[number::MAX_CONNECTIONS] for number in range(min(MAX_CONNECTIONS, len(sinks)))]
 
         def ask_part(number: int) -> dict[str, A]:
-            client = self._clients.get(number)
-            if client is None:
-                # One of several logs that is away must not hold up the others: they are retried together.
-                client = connection.open_client(self._options, self._timeout_s if self._is_single else 0.0)
-                self._clients[number] = client
+            client = self._client(number)
             return {sink: ask(client, sink) for sink in parts[number]}
 
-        if len(parts) == 1:
-            return ask_part(0)
+        if len(parts) < 2:
+            return ask_part(0) if parts else {}
         with ThreadPoolExecutor(len(parts)) as threads:
             answers = {
                 sink: answer for part in threads.map(ask_part, range(len(parts))) for sink, answer in part.items()
             }
         return {sink: answers[sink] for sink in sinks}
+
+    def _client(self, number: int) -> "LogClient":
+        client = self._clients.get(number)
+        if client is None:
+            # One of several logs that is away must not hold up the others: they are retried together.
+            client = connection.open_client(self._options, self._timeout_s if self._is_single else 0.0)
+            self._clients[number] = client
+        return client
 
     def _note_missing(self, sink: str, error: Exception) -> None:
         from agiledart_sink_log.client import SinkLogError
@@ -153,7 +187,7 @@ class LogGroup:
         if self._is_single:
             raise error
         if error.reason == NOT_ALLOWED:
-            raise _naming(sink, error, len(self._options.sinks))
+            raise _naming(sink, error, len(self._sinks))
         if sink not in self.missing_since:
             self.missing_since[sink] = self._clock()
             what = "does not exist yet" if error.reason == UNKNOWN_SINK else "is away"

@@ -142,10 +142,10 @@ def _read_range(
             schema,
             options.where,
             METADATA if options.metadata else (),
-            len(options.sinks) > 1,
+            options.is_several,
         )
     except ConfigurationError as error:
-        raise ConfigurationError(f"The log {planned.sink}: {error}" if len(options.sinks) > 1 else str(error)) from None
+        raise ConfigurationError(f"The log {planned.sink}: {error}" if options.is_several else str(error)) from None
     at = planned.start
     while at < planned.end:
         try:

@@ -5,8 +5,9 @@ Options contain names, never a secret: the token itself stays in a file, or in `
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
 from agiledart_kernel.errors import ConfigurationError
@@ -59,7 +60,7 @@ class ReaderOptions:
     """Options of one source.
 
     Attributes:
-        sink: name of the log, or names separated by commas.
+        sink: name of the log, or names and patterns (`city-*`) separated by commas.
         bootstrap: agents to ask, `host:port`; () for those that the token names.
         token_file: file with a token, which each process uses to join; "" for the environment variable.
         identity_file: file with a reader's identity, instead of a token.
@@ -95,18 +96,40 @@ class ReaderOptions:
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """Return the names of the logs, in the order of the option."""
+        """Return the names of the logs that the option names itself, in its order."""
+        return tuple(part for part in self._parts() if not is_pattern(part))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the patterns of names, in the order of the option."""
+        return tuple(part for part in self._parts() if is_pattern(part))
+
+    @property
+    def is_several(self) -> bool:
+        """Return whether the query may read more than one log."""
+        return len(self.sinks) + len(self.patterns) > 1 or bool(self.patterns)
+
+    def covers(self, name: str) -> bool:
+        """Return whether the option names a log, or a pattern of it fits."""
+        return name in self.sinks or any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def _parts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name.strip() for name in self.sink.split(",") if name.strip()))
 
     def check_key(self, key: str) -> str:
         """Return a key of Spark's offsets. Raises `ConfigurationError` when it belongs to a log that this query does not read."""
         name, _, number = key.rpartition("/")
-        if name not in self.sinks or not number.isdigit():
+        if not self.covers(name) or not number.isdigit():
             raise ConfigurationError(
                 f"The checkpoint belongs to another sink: it has the offset {key!r}, this query reads {self.sink!r}. "
                 f"Give each query a checkpointLocation of its own."
             )
         return key
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name in the option `sink` is a pattern of names."""
+    return any(sign in name for sign in "*?[")
 
 
 def offset_key(sink: str, partition: int) -> str:
@@ -140,10 +163,6 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
     sink = texts.get("sink", "")
     if not sink:
         raise ConfigurationError("format('agiledart') needs the name of a sink log: .option('sink', 'clean-trips')")
-    if "*" in sink or "?" in sink:
-        raise ConfigurationError(
-            f"sink={sink}: a pattern names no log, because agents keep no list of all logs. Name them: sink=york,porto."
-        )
     if "tokenFile" in texts and "identityFile" in texts:
         raise ConfigurationError("tokenFile and identityFile both identify the reader; give only one.")
     return ReaderOptions(
@@ -151,7 +170,7 @@ def parse_options(given: Mapping[str, str]) -> ReaderOptions:
         bootstrap=parse_addresses(texts.get("bootstrap", "")),
         token_file=texts.get("tokenFile", ""),
         identity_file=texts.get("identityFile", ""),
-        starting=_starting(texts.get("startingOffsets", EARLIEST), sink.split(",")),
+        starting=_starting(texts.get("startingOffsets", EARLIEST), ReaderOptions(sink)),
         max_rows=_whole(texts, "maxRowsPerBatch", 0 if "maxBytesPerBatch" in texts else DEFAULT_MAX_ROWS, 1 << 62),
         max_bytes=_size(texts, "maxBytesPerBatch"),
         fail_on_loss=_flag(texts, "failOnDataLoss", True),
@@ -176,7 +195,8 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-def _starting(text: str, sinks: Sequence[str]) -> str | dict[str, int]:
+def _starting(text: str, options: ReaderOptions) -> str | dict[str, int]:
+    sinks = options.sinks or ("york",)
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
     wanted = f'startingOffsets is earliest, latest, or JSON such as {{"{sinks[0]}/0": 1200}}, not {text!r}'
@@ -190,7 +210,12 @@ def _starting(text: str, sinks: Sequence[str]) -> str | dict[str, int]:
     for key, value in document.items():
         name, _, number = key.rpartition("/")
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if (name or sinks[0]) not in sinks or not number.isdigit() or not whole or (not name and len(sinks) > 1):
+        if (
+            not options.covers(name or sinks[0])
+            or not number.isdigit()
+            or not whole
+            or (not name and options.is_several)
+        ):
             raise ConfigurationError(wanted)
         offsets[offset_key(name or sinks[0], int(number))] = value
     return offsets

@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
         self._refused_since = None
         is_new = any(retained.committed > begin.get(key, 0) for key, retained in self._ends.items())
-        if len(self._options.sinks) > 1 and wait_ms and not is_new:
+        if self._options.is_several and wait_ms and not is_new:
             self._pause(wait_ms / 1_000)  # no agent can wait for rows of all logs
         return self._ends
 
@@ -155,7 +155,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_with_retries(self) -> dict[str, RetainedRange]:
         """Return the committed ranges; agents that are away are asked again until `agentTimeout`."""
-        is_known = self._logs is not None and len(self._options.sinks) > 1
+        is_known = self._logs is not None and self._options.is_several
         if is_known and self._ends:
             return self._ends  # of the answer that planned this batch; a log that is away must not hold it up
         logs = LogGroup(self._options, self._options.agent_timeout_s, pause=self._pause)

@@ -173,3 +173,21 @@ def test_a_running_application_takes_each_new_model_from_a_feed(two: Mesh, tmp_p
     usual = [row[2] for row in rows_of(first, first, "flags")]
     assert usual == sorted(usual), "a newer model stays"
     assert cli("stop", "flags", "--now", *at).returncode == 0
+
+
+def test_logs_of_all_nodes_are_found_by_a_pattern(two: Mesh) -> None:
+    """A reader learns the names that it may read: with a scope none, as a submitter its own and those without an owner."""
+    first, second = two.agents
+    for name, node in (("city-york", first), ("city-porto", second), ("town", second)):
+        assert cli("feed", "create", name, "--at", node.name, "--agent", str(first.state_dir)).returncode == 0
+        publish(writer(first, first, ""), name, 0, [("a", 1.0)])
+
+    def found(pattern: str, role: str, scope: str = "") -> tuple[str, ...]:
+        token = str(first.ask(CreateToken(role=role, scope=scope))["token"])
+        with SinkLogClient([second.address], identity_from_token(token)[0], agent_timeout_s=20.0) as reader:
+            return reader.logs(pattern)
+
+    assert found("city-*", "reader") == ("city-porto", "city-york")
+    assert found("c?ty-p*", "submitter") == ("city-porto",)
+    with pytest.raises(SinkLogError, match="sink:city-york"):
+        found("city-*", "reader", "sink:city-york")

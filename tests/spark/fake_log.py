@@ -60,6 +60,11 @@ class FakeLog:
 
     # ---- what a client does
 
+    def logs(self, pattern: str) -> tuple[str, ...]:
+        """It is one log, whose name is that of the question."""
+        self._ask("logs")
+        return (pattern.rstrip("*"),)
+
     def locate(self, sink: str) -> Located:
         self._ask("locate")
         schema = {

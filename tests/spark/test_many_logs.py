@@ -3,6 +3,8 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -15,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import ReceivedRows, SinkLogError
 from agiledart_sink_log.protocol import NOT_ALLOWED, UNKNOWN_SINK, EndsReply, Located
-from pyspark_agiledart import DefaultSource, connection
+from pyspark_agiledart import DefaultSource, connection, log_group
 from pyspark_agiledart.batch_reader import BatchReader
 from pyspark_agiledart.reader_options import ReaderOptions
 from pyspark_agiledart.row_filter import COMPARISONS, parse_where, rows_that_match
@@ -28,6 +30,7 @@ class Logs:
 
     def __init__(self, logs: dict[str, FakeLog]) -> None:
         self.logs, self.away, self.absent = logs, set[str](), set[str]()
+        self.cannot_list = False
 
     def _log(self, sink: str) -> FakeLog:
         if sink in self.absent or sink not in self.logs:
@@ -35,6 +38,11 @@ class Logs:
         if sink in self.away:
             raise away()
         return self.logs[sink]
+
+    def logs_that_fit(self, pattern: str) -> tuple[str, ...]:
+        if self.cannot_list:
+            raise away()
+        return tuple(name for name in sorted(self.logs) if fnmatchcase(name, pattern) and name not in self.absent)
 
     def locate(self, sink: str) -> Located:
         return self._log(sink).locate(sink)
@@ -61,7 +69,10 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
     for number in range(5):
         made.logs["york"].append(number % 2, [("y", number, float(number))])
     made.logs["porto"].append(0, [("p", 10, None), ("q", 11, 0.5)])
-    opened: Callable[[ReaderOptions, float], Any] = lambda options, patience: made  # noqa: E731
+    client = SimpleNamespace(
+        logs=made.logs_that_fit, locate=made.locate, ends=made.ends, fetch_parts=made.fetch_parts, close=made.close
+    )
+    opened: Callable[[ReaderOptions, float], Any] = lambda options, patience: client  # noqa: E731
     monkeypatch.setattr(connection, "open_client", opened)
     return made
 
@@ -158,9 +169,47 @@ def test_rows_carry_their_origin(logs: Logs) -> None:
         source(metadata="true").schema()
 
 
-def test_a_pattern_and_a_missing_grant_are_reported(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match=r"sink=city-\*: a pattern names no log.*sink=york,porto"):
+def test_a_pattern_reads_all_logs_that_fit(logs: Logs) -> None:
+    logs.logs["yorkshire"] = FakeLog(partitions=1)
+    logs.logs["yorkshire"].append(0, [("z", 20, 2.0)])
+    assert sorted(row["number"] for row in table(sink="york*")) == [0, 1, 2, 3, 4, 20]
+    assert sorted(row["number"] for row in table(sink="yorks?ire, porto")) == [10, 11, 20]
+    assert source(sink="p*").schema() == source(sink="porto").schema()
+    with pytest.raises(ConfigurationError, match=r"No log fits sink=city-\*"):
         source(sink="city-*").schema()
+
+
+def test_a_log_that_fits_later_joins_a_stream_with_its_first_row(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(log_group, "LIST_SECONDS", 0.0)
+    made = source(sink="*o*")
+    reader = made.streamReader(made.schema())
+    at = reader.initialOffset()
+    assert at == {"porto/0": 0, "york/0": 0, "york/1": 0}
+    logs.logs["oporto"] = FakeLog(partitions=1)
+    logs.logs["oporto"].append(0, [("o", 30, 3.0)])
+    end = reader.latestOffset(at, ReadAllAvailable())
+    assert end == {"oporto/0": 1, "porto/0": 2, "york/0": 3, "york/1": 2}
+    rows = [row for task in reader.partitions(at, end) for batch in reader.read(task) for row in batch.to_pylist()]
+    assert sorted(row["number"] for row in rows) == [0, 1, 2, 3, 4, 10, 11, 30]
+    logs.cannot_list = True
+    logs.absent.add("oporto")  # its agent is away: it is not listed, and is not forgotten
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert "new logs that fit *o* are not looked for" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_pattern_is_refused(logs: Logs) -> None:
+    reader = source(sink="y*").streamReader(source(sink="york").schema())
+    assert reader.latestOffset({"york/0": 1, "york/1": 0}, ReadAllAvailable()) == {"york/0": 3, "york/1": 2}
+    with pytest.raises(ConfigurationError, match="The checkpoint belongs to another sink"):
+        reader.latestOffset({"porto/0": 1}, ReadAllAvailable())
+    assert source(sink="y*", startingOffsets='{"york/0": 1}').streamReader(source(sink="york").schema())
+    with pytest.raises(ConfigurationError, match="startingOffsets"):
+        source(sink="y*", startingOffsets='{"porto/0": 1}').streamReader(source(sink="york").schema())
+
+
+def test_a_missing_grant_is_reported(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = logs.logs["porto"]
     monkeypatch.setattr(asked, "locate", lambda sink: _refuse())
     monkeypatch.setattr(asked, "ends", lambda *arguments, **options: _refuse())

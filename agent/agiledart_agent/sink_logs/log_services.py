@@ -10,6 +10,7 @@ from agiledart_agent.sink_logs.feed_server import FeedServer
 from agiledart_agent.sink_logs.sink_log_server import NoteRefused, RelayTo, SinkLogServer
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
+from agiledart_node.records.log_lists import LogsFound, ReadLogNames
 from agiledart_node.records.sink_directory import SharersFound, SinkFound
 from agiledart_node.wire.feed_messages import ChangeFeed, ReadFeeds
 from agiledart_sink_log.layout import damaged_in, ownerless_in
@@ -61,6 +62,8 @@ class LogServices:
     def register(self, driver: Driver) -> None:
         """Have the driver hand effects about logs to the servers."""
         driver.on(SinkFound, self.sink_logs.found)
+        driver.on(LogsFound, self.sink_logs.logs_found)
+        driver.on(ReadLogNames, self.sink_logs.read_names)
         driver.on(SharersFound, self.sink_logs.sharers_found)
         driver.on(ChangeFeed, self.feeds.change)
         driver.on(ReadFeeds, self.feeds.read)

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from agiledart_agent.sink_logs.columns_process import ColumnsProcess
+from agiledart_agent.sink_logs.log_finder import LogFinder
 from agiledart_agent.sink_logs.log_read_authoriser import LogReadAuthoriser, ownership_of_log
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
-from agiledart_kernel.machine import Event
+from agiledart_kernel.machine import Completed, Event
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import LogOwnership, Principal
+from agiledart_kernel.permissions import LogOwnership, Principal, log_read_refusal
+from agiledart_node.records.log_lists import LogName, LogsFound, ReadLogNames
 from agiledart_node.records.log_permissions import not_to_be_read
 from agiledart_node.records.sink_directory import FindSink, RegisterSink, SharersFound, SinkFound, SinkRecord
 from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
@@ -45,11 +47,13 @@ from agiledart_sink_log.protocol import (
     Fetch,
     Fetched,
     FetchedParts,
+    ListLogs,
     Locate,
     Located,
     LogAnswer,
     LogRefused,
     LogRequest,
+    LogsListed,
     PartitionEnds,
     StoredBatch,
     StoredPart,
@@ -150,7 +154,7 @@ class SinkLogServer:
         self._audit_refused, self._read_authoriser, self._proof_of = audit_refused, LogReadAuthoriser(feed), proof_of
         self._connections: dict[Link, _ReaderConnection] = {}
         self._logs: dict[str, _OpenLog] = {}
-        self._threads = ThreadPoolExecutor(THREADS, "sink-log")
+        self._threads, self._log_lists = ThreadPoolExecutor(THREADS, "sink-log"), LogFinder(feed)
         self._finding: dict[int, asyncio.Future[SinkFound]] = {}
         self._number = 0
         self._started = asyncio.get_running_loop().time()
@@ -212,6 +216,15 @@ class SinkLogServer:
                     self._warn(text)
             warned = set(failures)
             await asyncio.sleep(TRIM_SECONDS)
+
+    def logs_found(self, effect: LogsFound) -> None:
+        """Take the node's answer to `FindLogs`."""
+        self._log_lists.found(effect)
+
+    def read_names(self, effect: ReadLogNames) -> None:
+        """Report the names of the logs here to the node."""
+        names = tuple(LogName(log.name, log.application, bytes.fromhex(log.owner)) for _, log in logs_in(self._root))
+        self._feed(Completed(effect.request, names))
 
     def sharers_found(self, effect: SharersFound) -> None:
         """Take the node's answer to `FindSharers`."""
@@ -343,6 +356,8 @@ class SinkLogServer:
         # so that such a reader learns no names
         if principal.scope.startswith("sink:") and principal.scope != f"sink:{name}":
             return self._refused(link, number, "scope", LogOwnership(name))
+        if isinstance(request, ListLogs):
+            return await self._list_logs(principal, request)
         if sink_name_fault(name):
             return _unknown(number, name)
         if isinstance(request, Locate):
@@ -369,6 +384,17 @@ class SinkLogServer:
         self._count_refused(why, link.remote)
         self._audit_refused(principal, link.remote, log, why, text)
         return LogRefused(number, NOT_ALLOWED, text)
+
+    async def _list_logs(self, principal: Principal, request: ListLogs) -> LogsListed:
+        """Return the logs that fit a pattern and that the requester may read, as far as no ring look-up is needed for that."""
+        found = await self._log_lists.find(request.sink)
+        readable = [
+            log.name
+            for log in found.logs
+            if not log.name.startswith(SYSTEM_PREFIX)
+            and not log_read_refusal(principal, LogOwnership(log.name, log.application, log.owner))
+        ]
+        return LogsListed(request.request, tuple(readable), found.silent)
 
     async def _locate(self, link: Link, request: Locate) -> LogAnswer:
         principal = Principal.of(link.peer.grant)

@@ -43,7 +43,12 @@ def pipeline() -> None:
 
 @pipeline.command(short_help="Make a project: tables of four kinds on a log.")
 @click.argument("name")
-@click.option("--sink", default="clean-trips", show_default=True, help="Log, or several, separated by commas.")
+@click.option(
+    "--sink",
+    default="clean-trips",
+    show_default=True,
+    help="Log, or several, separated by commas; city-* for all that fit.",
+)
 @click.option(
     "--template",
     type=click.Choice(["taxi", "plain"]),
@@ -100,7 +105,8 @@ def _reader_token(agent: str | None, identity: str | None, sink: str) -> str:
     from agiledart_node.wire.commands import CreateToken
 
     with connect(agent, identity) as client:
-        scope = f"sink:{sink}" if "," not in sink else ""  # a grant names one log, or all
+        names_one = not any(sign in sink for sign in ",*?[")
+        scope = f"sink:{sink}" if names_one else ""  # a grant names one log, or all
         command = CreateToken(role="reader", uses=1, expires=3_600, member_for=MEMBER_SECONDS, scope=scope)
         return str(client.ask(command)["token"])
 

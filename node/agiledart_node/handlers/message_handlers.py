@@ -7,6 +7,7 @@ from agiledart_kernel.machine import Received
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.node_parts import NodeParts
+from agiledart_node.records.log_lists import LogNames, QueryLogNames
 from agiledart_node.scheduling.node_scheduling import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.wire import drain_messages, formation_messages, recovery_messages
 from agiledart_node.wire.audit_messages import AuditLines, QueryAudit
@@ -43,6 +44,7 @@ _ANSWERS = (
     SecretList,
     FeedChanged,
     FeedList,
+    LogNames,
     RenewalReply,
     ChangeAccepted,
     drain_messages.DrainStatus,
@@ -63,6 +65,7 @@ def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coro
         StoreSecret: parts.secret_provisioning.store,
         QuerySecrets: parts.secret_provisioning.answer_agent,
         RequestFeedChange: parts.feed_commands.carry_out,
+        QueryLogNames: parts.log_lists.answer_agent,
         QueryFeeds: parts.feed_commands.answer_agent,
         RequestChange: parts.changes.asked,
         RequestCheckpoint: parts.checkpoint_exporter.asked,
