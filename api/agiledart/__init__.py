@@ -35,6 +35,7 @@ from agiledart.connectors import (
     stdout,
     taxi,
     tcp,
+    whole_file,
 )
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
@@ -121,6 +122,7 @@ __all__ = [
     "tcp",
     "tumbling",
     "when",
+    "whole_file",
     "window_end",
     "window_start",
 ]

@@ -533,6 +533,16 @@ def taxi(
     return connector("taxi", seed=seed, count=count, start=beginning, speed=speed, at=at)
 
 
+def whole_file(path: str, *, at: str = "") -> Connector:
+    """Return a source with a single record: the bytes of a file of at most 4 MiB, such as a model.
+
+    Args:
+        path: of the file on the node that reads it.
+        at: node that reads it.
+    """
+    return connector("file", path, at=at)
+
+
 def plugin(kind: str, path: str = "", *, at: str = "", **options: str | float | bool | None) -> Connector:
     """Return a source or sink of another package, as it is written on a command line: `KIND:PATH?OPTION=VALUE`.
 

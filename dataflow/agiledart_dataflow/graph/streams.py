@@ -15,7 +15,15 @@ from agiledart_dataflow.data.rows import Change, DeadLetter, Joined, Match, Pane
 from agiledart_dataflow.event_time.windows import ClosingWindow, Panes, Sliding
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
-from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
+from agiledart_dataflow.graph import (
+    columnar_verbs,
+    join_verbs,
+    keyed_verbs,
+    row_verbs,
+    scoring_verbs,
+    side_verbs,
+    window_verbs,
+)
 from agiledart_dataflow.graph.graph import KeyedRows, Rows
 from agiledart_dataflow.graph.keyed_verbs import Keep, StateOptions, itself
 from agiledart_dataflow.graph.missing_verbs import missing_verbs
@@ -179,6 +187,31 @@ class Stream(Generic[T]):
         are dropped.
         """
         return Stream(columnar_verbs.mapped_batches(self._rows, function, name, returns, resizes, on_error))
+
+    def score(
+        self,
+        name: str,
+        models: "Stream[bytes]",
+        *,
+        inputs: Sequence[str],
+        output: str = "score",
+        returns: type[float] | type[int] = float,
+        on_error: ErrorPolicy = "fail",
+    ) -> "Stream[Any]":
+        """Add the score of a model in ONNX, and the model's version: the fields `output` and `output_version`.
+
+        Args:
+            name: name of the step; required, because the step keeps the model.
+            models: bytes of ONNX files, such as `topology.reference("models", whole_file("quality.onnx"), rows=bytes)`. Of a
+                stream with event times, each valid model replaces the one before from its time on.
+            inputs: fields that are the model's input, in its order; where one is None the score is None.
+            output: name of the new field.
+            returns: int or float.
+            on_error: treatment of rows before the first model, and of models that are damaged or take other inputs. With
+                `skip` they are counted and reported, and the model in use stays.
+        """
+        models_rows = models._rows if isinstance(models, Stream) else models  # noqa: SLF001  the handles' own helper
+        return Stream(scoring_verbs.scored(self._rows, name, models_rows, inputs, output, returns, on_error))
 
     # ---- keys
 

@@ -72,7 +72,7 @@ class Polled(msgspec.Struct, frozen=True, gc=False):
     wait_for: int | None = None
 
 
-_OF_FILES = ("csv", "jsonl", "lines", "parquet")
+_OF_FILES = ("csv", "file", "jsonl", "lines", "parquet")
 
 
 class SourceInstance:

@@ -312,6 +312,8 @@ class ExpressionTranslator:
     def _coalesce(self, node: Any) -> TypedCode:
         parts = [self.translate(part) for part in (node.this, *node.expressions)]
         column_type = self._common(node, parts)
+        certain = next((number for number, part in enumerate(parts) if not part.nullable), len(parts) - 1)
+        parts = parts[: certain + 1]  # those behind a value that is never NULL are never taken
         code = parts[-1].code
         for part in reversed(parts[:-1]):
             code = py.method(part.code, "fill_null", code)

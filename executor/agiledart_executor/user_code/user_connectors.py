@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 from agiledart_dataflow.plan.connectors import Connector, Sink, Source, parse_connector
 from agiledart_kernel.errors import ConfigurationError
 
-FILE_KINDS = frozenset({"csv", "jsonl", "lines", "parquet"})
+FILE_KINDS = frozenset({"csv", "file", "jsonl", "lines", "parquet"})
 """Kinds whose path is a file on the node where the connector runs."""
 
 

@@ -92,6 +92,11 @@ def test_numbers_without_columns_of_a_window_join(tmp_path: Path) -> None:
     assert [tuple(row) for row in rows] == [("attic", 20.0, 32.0), ("attic", 32.0, 32.0)]
 
 
+def test_nothing_behind_a_certain_value_of_coalesce_counts(tmp_path: Path) -> None:
+    query = "SELECT AVG(COALESCE(1.5, celsius)) AS m FROM TUMBLE(r, at, INTERVAL '1' HOUR)"
+    assert results(tmp_path, query) == [(1.5,)]
+
+
 def test_texts_of_users_are_never_code(tmp_path: Path) -> None:
     evil = "x''); import os; os._exit(1) #"
     query = f"SELECT '{evil}' AS t, room || '{evil}' AS u FROM r WHERE room <> '{evil}'"

@@ -1,0 +1,137 @@
+"""`score`: results of ONNX models, models that change at their time, and models that are none."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart import Topology, TopologyError, UserCodeError, collect, records, whole_file
+from agiledart.testing import run_local
+from agiledart_dataflow.operators.model_scorer import load_model, model_version
+
+onnx = pytest.importorskip("onnx", reason="no onnx here: pip install onnx")
+pytest.importorskip("onnxruntime", reason="no ONNX Runtime here: pip install 'agiledart[onnx]'")
+
+
+class Air(NamedTuple):
+    """Row of the tests."""
+
+    at: int
+    temperature: float
+    humidity: float | None
+
+
+class Model(NamedTuple):
+    """Model of a control stream."""
+
+    at: int
+    data: bytes
+
+
+def linear(factors: list[float], constant: float) -> bytes:
+    """A model that gives factors · values + constant."""
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("Add", ["p", "b"], ["y"]),
+        ],
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [None, len(factors)])],
+        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, [None, 1])],
+        [
+            helper.make_tensor("w", TensorProto.DOUBLE, [len(factors), 1], factors),
+            helper.make_tensor("b", TensorProto.DOUBLE, [1], [constant]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+FIRST, SECOND = linear([2.0, 0.5], 1.0), linear([-1.0, 3.0], 0.0)
+ROWS = [Air(at, float(at % 13), None if at == 7 else at / 4) for at in range(40)]
+
+
+def data_of(model: Model) -> bytes:
+    """The bytes of a model."""
+    return model.data
+
+
+def scored(models: list[Model], parallelism: int = 1, seed: int | None = None, **options: Any) -> list[Any]:
+    """Rows with their scores."""
+    topology = Topology("air")
+    control = topology.source("models", records(models, row_type=Model), event_time=lambda model: model.at)
+    rows = topology.source("air", records(ROWS), event_time=lambda row: row.at)
+    stream = rows.score(
+        "quality", control.map(data_of, returns=bytes), inputs=["temperature", "humidity"], output="quality", **options
+    )
+    stream.sink("out", collect)
+    result: Any = run_local(topology, parallelism=parallelism, schedule_seed=seed)
+    return list(result)
+
+
+@pytest.mark.parametrize(("parallelism", "seed"), [(1, None), (3, 5), (4, 6)])
+def test_each_row_is_scored_by_the_model_of_its_time(parallelism: int, seed: int | None) -> None:
+    rows = scored([Model(0, FIRST), Model(20, SECOND)], parallelism, seed)
+    assert len(rows) == len(ROWS)
+    for row in rows:
+        is_first = row.at < 20 or (row.at == 20 and row.quality_version == model_version(FIRST))
+        assert row.quality_version == model_version(FIRST if is_first else SECOND)
+        if row.humidity is None:
+            assert row.quality is None
+        elif is_first:
+            assert row.quality == pytest.approx(2 * row.temperature + 0.5 * row.humidity + 1, rel=1e-12)
+        else:
+            assert row.quality == pytest.approx(3 * row.humidity - row.temperature, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        (b"", "no ONNX model"),
+        (b"\x80\x04\x95cos\nsystem", "no ONNX model"),
+        (FIRST[: len(FIRST) // 2], "no ONNX model"),
+        (linear([1.0, 2.0, 3.0], 0.0), "the model takes 3 values, and inputs= names 2"),
+    ],
+)
+def test_a_damaged_model_leaves_the_one_in_use(damaged: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_model(damaged, 2)
+    rows = scored([Model(0, FIRST), Model(20, damaged)], on_error="skip")
+    assert {row.quality_version for row in rows} == {model_version(FIRST)}
+    with pytest.raises(UserCodeError, match=message):
+        scored([Model(0, FIRST), Model(20, damaged)])
+
+
+def test_rows_before_the_first_model_are_refused() -> None:
+    assert [row.at for row in scored([Model(30, FIRST)], on_error="skip")] == list(range(30, 40))
+    with pytest.raises(UserCodeError, match="no model has come yet"):
+        scored([Model(30, FIRST)])
+
+
+def test_whole_scores_of_a_file(tmp_path: Any) -> None:
+    (tmp_path / "quality.onnx").write_bytes(FIRST)
+    topology = Topology("air")
+    models = topology.reference("models", whole_file(str(tmp_path / "quality.onnx")), rows=bytes)
+    rows = topology.source("air", records(ROWS), event_time=lambda row: row.at)
+    rows.score("quality", models, inputs=("temperature", "humidity"), returns=int).sink("out", collect)
+    result: Any = run_local(topology)
+    assert [row.score for row in result if row.humidity is not None][:3] == [1, 3, 5]
+
+
+def test_mistakes_are_reported_when_the_topology_is_built() -> None:
+    def fault(**options: Any) -> str:
+        topology = Topology("air")
+        models = topology.source("models", records([FIRST], row_type=bytes))
+        rows = topology.source("air", records(ROWS))
+        given = {"inputs": ["temperature"], **options}
+        with pytest.raises(TopologyError) as error:
+            rows.score("quality", given.pop("models", models), **given)
+        return str(error.value)
+
+    assert "no field 'temp'" in fault(inputs=["temp"])
+    assert "inputs is a list" in fault(inputs=[])
+    assert "inputs is a list" in fault(inputs="temperature")
+    assert "choose another output=" in fault(output="at")
+    assert "returns is int or float" in fault(returns=str)
+    assert "models is a stream of bytes" in fault(models="quality.onnx")
