@@ -25,7 +25,6 @@ from agiledart_node.handlers.command_handlers import CommandHandlers
 from agiledart_node.handlers.message_handlers import MessageHandlers
 from agiledart_node.hosting.hosted_application import Key
 from agiledart_node.node_parts import NodeParts
-from agiledart_node.records.log_lists import FindLogs
 from agiledart_node.records.signatures import VerifyCommand
 from agiledart_node.records.sink_directory import FindSharers, FindSink, RegisterSink
 from agiledart_node.wire.events import (
@@ -47,6 +46,7 @@ from agiledart_node.wire.events import (
 )
 from agiledart_node.wire.formation_messages import ROUTED_CODEC, Join, RouteProbe
 from agiledart_node.wire.fragment_effects import FragmentOffered, FragmentStored
+from agiledart_node.wire.log_list_messages import FindLogs
 from agiledart_overlay.scribe.events import TopicMessage
 from agiledart_overlay.wire.effects import (
     Delivered,

@@ -21,7 +21,6 @@ from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.hosting.load_reporter import LoadReporter
 from agiledart_node.live_placement.placement_queries import PlacementQueries
 from agiledart_node.records.command_verifier import CommandVerifier
-from agiledart_node.records.log_lists import LogLists
 from agiledart_node.records.merged_applications import applications
 from agiledart_node.records.record_kind import NAMES, NODE_NAMES, merge_of
 from agiledart_node.records.records import Records
@@ -39,6 +38,7 @@ from agiledart_node.user_commands.application_removal import ApplicationRemoval
 from agiledart_node.user_commands.application_sharing import ApplicationSharing
 from agiledart_node.user_commands.audit_queries import AuditQueries
 from agiledart_node.user_commands.feed_commands import FeedCommands
+from agiledart_node.user_commands.log_lists import LogLists
 from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.user_commands.secret_provisioning import SecretProvisioning

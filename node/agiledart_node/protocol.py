@@ -2,7 +2,6 @@
 
 from agiledart_kernel.codec import Codec
 from agiledart_node.reaching.reachability_messages import ReachabilityMessage
-from agiledart_node.records.log_lists import LogListMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
@@ -11,6 +10,7 @@ from agiledart_node.wire.checkpoint_messages import CheckpointMessage
 from agiledart_node.wire.drain_messages import DrainMessage
 from agiledart_node.wire.feed_messages import FeedMessage
 from agiledart_node.wire.formation_messages import FormationMessage
+from agiledart_node.wire.log_list_messages import LogListMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agiledart_cli.demo.pipeline_demo import JAM_FACTOR, JAMMED, ROUTES
+from agiledart_cli.verbs.pipeline_demo import JAM_FACTOR, JAMMED, ROUTES
 from tests.e2e.mesh import cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agiledart_kernel.machine import Event
-from agiledart_node.records.log_lists import FindLogs, LogsFound
+from agiledart_node.wire.log_list_messages import FindLogs, LogsFound
 
 CACHE_SECONDS: Final = 5.0
 FIND_SECONDS: Final = 15.0
@@ -36,18 +36,18 @@ class LogFinder:
         self._finding[number] = answer
         self._feed(FindLogs(number, pattern))
         try:
-            found: LogsFound = await asyncio.wait_for(answer, FIND_SECONDS)
+            logs: LogsFound = await asyncio.wait_for(answer, FIND_SECONDS)
         except TimeoutError:
             return LogsFound(number, (), 1)
         finally:
             self._finding.pop(number, None)
         self._known.pop(pattern, None)
-        self._known[pattern] = (loop.time(), found)
+        self._known[pattern] = (loop.time(), logs)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
-        return found
+        return logs
 
-    def found(self, effect: LogsFound) -> None:
+    def take_answer(self, effect: LogsFound) -> None:
         """Take the node's answer to `FindLogs`."""
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
             future.set_result(effect)

@@ -10,9 +10,9 @@ from agiledart_agent.sink_logs.feed_server import FeedServer
 from agiledart_agent.sink_logs.sink_log_server import NoteRefused, RelayTo, SinkLogServer
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
-from agiledart_node.records.log_lists import LogsFound, ReadLogNames
 from agiledart_node.records.sink_directory import SharersFound, SinkFound
 from agiledart_node.wire.feed_messages import ChangeFeed, ReadFeeds
+from agiledart_node.wire.log_list_messages import LogsFound, ReadLogNames
 from agiledart_sink_log.layout import damaged_in, ownerless_in
 from agiledart_transport.link import Link, LinkHandler
 

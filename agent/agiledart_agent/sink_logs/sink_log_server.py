@@ -25,9 +25,9 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.machine import Completed, Event
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import LogOwnership, Principal, log_read_refusal
-from agiledart_node.records.log_lists import LogName, LogsFound, ReadLogNames
 from agiledart_node.records.log_permissions import not_to_be_read
 from agiledart_node.records.sink_directory import FindSink, RegisterSink, SharersFound, SinkFound, SinkRecord
+from agiledart_node.wire.log_list_messages import LogName, LogsFound, ReadLogNames
 from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
 from agiledart_sink_log.log_reader import ALL, DamagedError, LogReader, ReadBatch, ReadSelection, TrimmedError
 from agiledart_sink_log.protocol import (
@@ -219,7 +219,7 @@ class SinkLogServer:
 
     def logs_found(self, effect: LogsFound) -> None:
         """Take the node's answer to `FindLogs`."""
-        self._log_lists.found(effect)
+        self._log_lists.take_answer(effect)
 
     def read_names(self, effect: ReadLogNames) -> None:
         """Report the names of the logs here to the node."""

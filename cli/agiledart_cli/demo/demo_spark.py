@@ -7,7 +7,6 @@ demo continues and reports the reason.
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +18,11 @@ from typing import IO, Any
 from agiledart_analytics.live import FINISH
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, print_message
+from agiledart_cli.spark_presence import unavailable_reason
 from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_cli.verbs.submit import make_submission
-from agiledart_kernel.errors import AgileDartError
 from agiledart_node.wire.commands import Status, Stop
 
 NAME = "clean-trips"
@@ -39,29 +38,6 @@ SILENT_SECONDS = 180.0
 
 _PROGRESS_SECONDS = 5.0
 _LOOK_SECONDS = 0.25
-
-
-def unavailable_reason() -> str:
-    """Return why Spark cannot run here; "" when it can."""
-    import importlib.util
-
-    from agiledart.spark import find_java
-
-    missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
-    if missing:
-        return f"{', '.join(missing)} not installed:  {_pip()} install 'agiledart[spark]'"
-    try:
-        find_java()
-    except AgileDartError as error:
-        return str(error)
-    return ""
-
-
-def _pip() -> str:
-    """Return the command for the pip of this Python; the pip of another environment would not help."""
-    pip = shutil.which("pip")
-    beside = pip is not None and Path(pip).parent == Path(sys.executable).parent
-    return "pip" if beside else f"{sys.executable} -m pip"
 
 
 class SparkStep:

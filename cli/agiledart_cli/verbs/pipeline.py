@@ -47,7 +47,7 @@ def pipeline() -> None:
     "--sink",
     default="clean-trips",
     show_default=True,
-    help="Log, or several, separated by commas; city-* for all that fit.",
+    help="Log, several with commas, or city-*.",
 )
 @click.option(
     "--template",
@@ -339,9 +339,9 @@ def demo(agents: int, window: int, seed: int, output: str) -> int:
 
     Everything runs in a temporary folder, which is removed at the end. Ctrl-C stops it at any moment.
     """
-    from agiledart_cli.demo.pipeline_demo import PipelineDemo, print_outcome
     from agiledart_cli.signals import unwound_by_signals
     from agiledart_cli.verbs.cluster import Mesh
+    from agiledart_cli.verbs.pipeline_demo import PipelineDemo, print_outcome
 
     with unwound_by_signals(), Mesh(agents, 1) as mesh, contextlib.closing(PipelineDemo(mesh, window, seed)) as run:
         outcome = run.run()

@@ -7,7 +7,6 @@ from agiledart_kernel.machine import Received
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.node_parts import NodeParts
-from agiledart_node.records.log_lists import LogNames, QueryLogNames
 from agiledart_node.scheduling.node_scheduling import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.wire import drain_messages, formation_messages, recovery_messages
 from agiledart_node.wire.audit_messages import AuditLines, QueryAudit
@@ -22,6 +21,7 @@ from agiledart_node.wire.checkpoint_messages import (
     RequestRemoval,
 )
 from agiledart_node.wire.feed_messages import FeedChanged, FeedList, QueryFeeds, RequestFeedChange
+from agiledart_node.wire.log_list_messages import LogNames, QueryLogNames
 from agiledart_node.wire.quorum_recovery_messages import QUORUM_RECOVERY_REPLIES, QueryRegister, RequestQuorumRecovery
 from agiledart_node.wire.renewal_messages import RenewalReply, RequestRenewal
 from agiledart_node.wire.secret_messages import QuerySecrets, SecretList, SecretStored, StoreSecret

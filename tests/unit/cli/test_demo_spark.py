@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agiledart_cli.demo import demo_spark
+from agiledart_cli.spark_presence import unavailable_reason
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -18,10 +19,7 @@ def test_a_missing_program_is_reported_with_an_install_command(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: str(pip))
     wanted = "pip" if active else f"{sys.executable} -m pip"
-    assert (
-        demo_spark.unavailable_reason()
-        == f"pyspark, pyarrow, pandas not installed:  {wanted} install 'agiledart[spark]'"
-    )
+    assert unavailable_reason() == f"pyspark, pyarrow, pandas not installed:  {wanted} install 'agiledart[spark]'"
 
 
 def test_the_last_line_is_the_answer_and_earlier_ones_are_progress() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from agiledart import ReadTime
-from agiledart_cli.demo.pipeline_demo import JAM_FACTOR, JAMMED, ROUTES, PipelineDemo, TripWriter, print_outcome
+from agiledart_cli.verbs.pipeline_demo import JAM_FACTOR, JAMMED, ROUTES, PipelineDemo, TripWriter, print_outcome
 from agiledart_examples.slow_trips import CompareWithUsual, SlowTrip, TimedTrip, Usual, UsualDuration
 
 SECOND = 1_000_000_000

@@ -20,8 +20,8 @@ import msgspec
 
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.demo.demo_spark import unavailable_reason
 from agiledart_cli.output import count, duration, plural, print_message, print_table
+from agiledart_cli.spark_presence import unavailable_reason
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_cli.verbs.submit import make_submission
@@ -308,8 +308,8 @@ def print_outcome(document: dict[str, Any]) -> None:
     for route in ROUTES:
         cells = [f"{route} (jammed)" if route in JAMMED else route]
         for models in (before[:1], inside[-1:]):
-            found = [model["routes"][route] for model in models if route in model["routes"]]
-            cells += [f"{found[0]['usual_seconds']:.0f} s" if found else "–"]
+            learned = [model["routes"][route] for model in models if route in model["routes"]]
+            cells += [f"{learned[0]['usual_seconds']:.0f} s" if learned else "–"]
             group = before if models and not models[0]["in_jam"] else inside
             flagged = sum(model["routes"].get(route, {}).get("flagged", 0) for model in group)
             cells += [count(flagged)]
