@@ -62,6 +62,7 @@ def _measure(options: RunOptions, *, is_few: bool) -> Row:
         "share_below_3_published": BELOW_3 if is_few else None,
         "share_below_4": round(figures.mapped_below(4), 5),
         "share_below_4_published": None if is_few else BELOW_4,
+        "share_of_nodes": [[held, round(count / options.nodes, 5)] for held, count in figures.mapped.items()],
         "max": max(figures.mapped),
         "operators": sum(operators * nodes for operators, nodes in figures.mapped.items()),
         "refused": len(figures.refused),

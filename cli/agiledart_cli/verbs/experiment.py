@@ -1,4 +1,4 @@
-"""`agiledart experiment list|run|reduce`: repeat the measurements of the papers on this machine."""
+"""`agiledart experiment list|run|reduce|report`: repeat the measurements of the papers on this machine."""
 
 import gc
 from collections.abc import Iterator
@@ -181,6 +181,61 @@ def reduce(name: str, folders: tuple[str, ...], picture: str | None, output: str
     heads = list(lines[0])
     print_table(heads, [[_figure(line[head]) for head in heads] for line in lines], right=heads)
     return 0
+
+
+@experiment.command(short_help="Show how faithful stored results are to the papers, panel by panel.")
+@click.argument("folders", nargs=-1, required=True, metavar="DIR…")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "html"]),
+    default="table",
+    show_default=True,
+    help="How to print; html is one page with its charts.",
+)
+def report(folders: tuple[str, ...], output: str) -> int:
+    """Show for each panel of the papers whether results in DIR compute it, on what, and beside which values.
+
+    DIR has files that `experiment run -o json` printed. Of several results of an experiment, one of scale paper counts.
+
+    \b
+    Example:
+      agiledart experiment run hop-count --scale paper -o json > results/hop-count.json
+      agiledart experiment report results
+      agiledart experiment report results -o html > fidelity.html
+    """
+    from agiledart_experiments.fidelity.fidelity_report import fidelity_of
+    from agiledart_experiments.fidelity.html_page import html_page
+
+    fidelity = fidelity_of(folders)
+    if output == "json":
+        print_json(fidelity.document())
+    elif output == "html":
+        click.echo(html_page(fidelity), nl=False)
+    else:
+        _print_fidelity(fidelity.document())
+    return 0
+
+
+def _print_fidelity(document: dict[str, Any]) -> None:
+    colours = {"computed": GOOD, "partly": None, "missing": BAD}
+    rows = [
+        [
+            entry["paper"],
+            entry["panel"],
+            paint(entry["state"], colours[entry["state"]]),
+            entry["evidence"] or "",
+            ", ".join(entry["comparisons"]),
+            entry["shows"] + (f" ({entry['why']})" if entry["why"] else ""),
+        ]
+        for entry in document["panels"]
+    ]
+    print_table(["PAPER", "PANEL", "STATE", "ON", "BESIDE", "SHOWS"], rows)
+    counts = document["counts"]
+    print_message(
+        f"{counts['computed']} of {counts['panels']} panels of AgileDART computed, {counts['partly']} partly, "
+        f"{counts['missing']} missing"
+    )
 
 
 def _figure(value: Any) -> Any:

@@ -30,6 +30,10 @@ PACKETS = WINDOWS[-1][1]
 _LAST = "excess_901_1000"
 
 
+COURSE = 50
+"""Packets of one point of `excess_by_50`."""
+
+
 def run(settings: Settings) -> ExperimentReport:
     """Run the experiment: return a row for each size and policy."""
     usual, count = PAPER if settings.is_paper else SMALL
@@ -64,7 +68,10 @@ def _measure(nodes: int, policy: str, count: int, seed: int) -> Row:
     for (first, last), value in zip(WINDOWS, theirs, strict=True):
         row[f"excess_{first}_{last}"] = round(mean(sums[first - 1 : last]) / count, 3)
         row[f"excess_{first}_{last}_other_run"] = value
-    return row | {"networks": count}
+    course = [
+        [first + COURSE, round(mean(sums[first : first + COURSE]) / count, 3)] for first in range(0, PACKETS, COURSE)
+    ]
+    return row | {"excess_by_50": course, "networks": count}
 
 
 def _goals(rows: list[Row]) -> tuple[Goal, ...]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from agiledart_experiments.paths.data import table
 from agiledart_kernel.randomness import RandomStream
@@ -16,7 +17,25 @@ NODES = 300
 _DEGREE = 2.6
 
 
-def sydney() -> LinkGraph | None:
+@dataclass(frozen=True, slots=True)
+class StreetMap:
+    """Streets with the places of their junctions.
+
+    Attributes:
+        graph: junctions and one-way streets.
+        places: longitude and latitude of each junction; a point of the unit square where streets are drawn.
+    """
+
+    graph: LinkGraph
+    places: tuple[tuple[float, float], ...]
+
+    def segments(self) -> list[list[tuple[float, float]]]:
+        """Return the two ends of each street, once for both directions."""
+        pairs = {(min(a, b), max(a, b)): None for a, b in zip(self.graph.tails, self.graph.heads, strict=True)}
+        return [[self.places[a], self.places[b]] for a, b in pairs]
+
+
+def sydney() -> StreetMap | None:
     """Return the strongly connected part of the streets around the paper's box; None when the table is missing."""
     nodes = table("road_sydney/inner_city_nodes.csv.gz")
     links = table("road_sydney/inner_city_links.csv.gz")
@@ -29,16 +48,17 @@ def sydney() -> LinkGraph | None:
         for row in nodes
     }
     roads = [(row["from_node"], row["to_node"]) for row in links if row["kind"] == "road"]
+    at = {row["node"]: (round(float(row["lon"]), 6), round(float(row["lat"]), 6)) for row in nodes}
     growth = 1.0
     while True:
         inside = [(tail, head) for tail, head in roads if max(away[tail], away[head]) <= growth]
-        graph = strongly_connected(inside)
+        graph, names = strongest_part(inside)
         if graph.nodes >= NODES or len(inside) == len(roads):
-            return graph
+            return StreetMap(graph, tuple(at[str(name)] for name in names))
         growth += 0.05
 
 
-def generated(random: RandomStream) -> LinkGraph:
+def generated(random: RandomStream) -> StreetMap:
     """Draw random junctions and two-way streets between near junctions that do not cross, to a mean degree of 2.6."""
     places = [(random.uniform(), random.uniform()) for _ in range(NODES)]
     pairs = [(a, b) for a in range(NODES) for b in range(a) if math.dist(places[a], places[b]) < 3.0 / math.sqrt(NODES)]
@@ -60,11 +80,15 @@ def generated(random: RandomStream) -> LinkGraph:
             break
         if not any(_cross(places[a], places[b], places[c], places[d]) for c, d in streets if not {a, b} & {c, d}):
             streets.append((a, b))
-    return strongly_connected([*streets, *((b, a) for a, b in streets)])
+    graph, names = strongest_part([*streets, *((b, a) for a, b in streets)])
+    return StreetMap(graph, tuple(places[int(str(name))] for name in names))
 
 
-def strongly_connected(links: Iterable[tuple[object, object]]) -> LinkGraph:
-    """Return the largest part in which every node reaches every other; its nodes are numbered in the order of the links."""
+def strongest_part(links: Iterable[tuple[object, object]]) -> tuple[LinkGraph, list[object]]:
+    """Return the largest part in which every node reaches every other, and the names of its nodes by number.
+
+    Nodes are numbered in the order of the links.
+    """
     pairs = list(links)
     number: dict[object, int] = {}
     for pair in pairs:
@@ -85,7 +109,8 @@ def strongly_connected(links: Iterable[tuple[object, object]]) -> LinkGraph:
     inner_links = [
         (again[a], again[b]) for a, b in zip(whole.tails, whole.heads, strict=True) if a in again and b in again
     ]
-    return LinkGraph(len(largest), dict.fromkeys(inner_links))
+    named = list(number)
+    return LinkGraph(len(largest), dict.fromkeys(inner_links)), [named[node] for node in largest]
 
 
 def _root(tree: list[int], node: int) -> int:
