@@ -141,33 +141,31 @@ def _unit(problem: Problem, state: MovableAssignment, unit: Sequence[int], metri
             trials.append((state.value(), state.excess - excess, node))
     _move(state, unit, old)
     ranked = sorted(trials, key=lambda trial: (trial[0], problem.names[trial[2]]))
-    best = ranked[:ALTERNATIVES]
+
+    def new_violations(node: int) -> tuple[str, ...]:
+        """Return the constraints that would be broken there and are not now; others may end at the same time."""
+        _move(state, unit, [node] * len(unit))
+        texts = _texts(problem, violations(problem, state.where, state), rule_of)
+        _move(state, unit, old)
+        return tuple(text for text in texts if text not in known)
+
     # The best allowed host is always shown: first one that ends a broken constraint, then by the objective.
-    allowed = min(
-        (trial for trial in ranked if trial[1] <= _EPSILON),
-        key=lambda trial: (min(0.0, trial[1]), trial[0]),
-        default=None,
-    )
+    hopeful = sorted((t for t in ranked if t[1] <= _EPSILON), key=lambda trial: (min(0.0, trial[1]), trial[0]))
+    allowed = next((trial for trial in hopeful if not new_violations(trial[2])), None)
+    best = ranked[:ALTERNATIVES]
     if allowed is not None and allowed not in best:
         best = [*best[: ALTERNATIVES - 1], allowed]
-    alternatives = []
-    for value, more, node in best:
-        forbidden: tuple[str, ...] = ()
-        if more > _EPSILON:
-            _move(state, unit, [node] * len(unit))
-            texts = _texts(problem, violations(problem, state.where, state), rule_of)
-            forbidden = tuple(text for text in texts if text not in known)
-            _move(state, unit, old)
-        alternatives.append(
-            Alternative(
-                problem.nodes[node],
-                minimised(metric, value),
-                minimised(metric, value - before),
-                forbidden,
-                before - value,
-                more,
-            )
+    alternatives = [
+        Alternative(
+            problem.nodes[node],
+            minimised(metric, value),
+            minimised(metric, value - before),
+            new_violations(node),
+            before - value,
+            more,
         )
+        for value, more, node in best
+    ]
     return MovableUnit(
         tuple(problem.instances[instance] for instance in unit), problem.nodes[old[0]], tuple(alternatives)
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from agiledart_simulation.runs.admission import CrowdRun, MomentRun
 from agiledart_simulation.runs.application_run import ApplicationRun
+from agiledart_simulation.runs.placing_run import PlacingRun
 from agiledart_simulation.runs.recovery_run import REACHED, REACHED_BY_LOSSES, REACHED_BY_SCALING, RecoveryRun
 from agiledart_simulation.runs.ring_run import RingRun
 from agiledart_simulation.runs.routes_run import RoutesRun
@@ -18,12 +19,13 @@ from agiledart_simulation.runs.scenario import NEVER_BROKEN, PERMANENT, SCENARIO
 from agiledart_simulation.world.latency_models import Latency
 
 _ENOUGH_RUNS = 100
-_RUNS: Mapping[str, type[RingRun] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun]] = {
+_RUNS: Mapping[str, type[RingRun] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun] | type[PlacingRun]] = {
     "applications": ApplicationRun,
     "recovery": RecoveryRun,
     "losses": RecoveryRun,
     "scaling": RecoveryRun,
     "routes": RoutesRun,
+    "placing": PlacingRun,
     "moments": MomentRun,
     "crowds": CrowdRun,
 }

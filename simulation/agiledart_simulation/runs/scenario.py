@@ -77,6 +77,7 @@ OF_ROUTES: Final = (
     "cut", "loss", "cut-there", "cut-back", "cut-any", "cut-all", "loss-any", "kill-relay", "freeze-relay", "hold-receiver",
     "hold-sender", "slow-operator", "untold", "reset", "replay", "circle", "no-direct", "low-liar", "stalling-liar",
 )  # fmt: skip
+OF_PLACING: Final = ("slow", "die", "drain", "void", "lag", "lie", "silent", "user", "scale")
 _STORMS: Final = (
     "join", "crowd", "kill", "silent", "adjacent", "restart", "leave", "pause", "row", "partition", "split",
 )  # fmt: skip
@@ -122,6 +123,10 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "rows choose their path between two executors while links lose and break, relays die and lie, and costs are stale",
         OF_ROUTES,
     ),
+    "placing": (
+        "stages move to better hosts while links turn slow, measures lie or are missing, nodes die, others change the runs",
+        OF_PLACING,
+    ),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
     "storms": ("joins among crashes, sleeps and cuts in short order, on slow links", _STORMS),
     "moments": ("one fault at one moment of a join: seeds 1 to 3360 are all of them", MOMENTS),
@@ -129,7 +134,17 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Scenario → its description, and the kinds it draws from."""
 
-NEVER_BROKEN: Final = ("applications", "recovery", "losses", "scaling", "routes", "storms", "moments", "crowds")
+NEVER_BROKEN: Final = (
+    "applications",
+    "recovery",
+    "losses",
+    "scaling",
+    "routes",
+    "placing",
+    "storms",
+    "moments",
+    "crowds",
+)
 """Scenarios in which no fault stays in the quiet phase."""
 
 _LINK_MS: Final = 100
@@ -329,6 +344,18 @@ def _routes(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
     )
 
 
+def _placing(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Return options for a few nodes; a move that failed often waits 16 minutes for the next."""
+    return replace(
+        _calm(drawn),
+        nodes=min(most_nodes, 3 + random.index(7)),
+        steps=20 + random.index(20),
+        step_ms=random.choice((20_000, 60_000)),
+        drift_ppm=0,
+        quiet_s=10_800,
+    )
+
+
 def _calm(drawn: Scenario) -> Scenario:
     """Return the common options of the scenarios of admission: slow links without other faults."""
     return replace(
@@ -394,6 +421,7 @@ _OF_THEIR_OWN: Final[dict[str, Callable[[Scenario, int, RandomStream], Scenario]
     "losses": _losses,
     "scaling": _scaling,
     "routes": _routes,
+    "placing": _placing,
     "storms": _storm,
     "moments": _moment,
     "crowds": _crowd,

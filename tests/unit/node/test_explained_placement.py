@@ -1,5 +1,6 @@
 """Problem out of reports, and what other hosts would change, against values computed by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -125,3 +126,15 @@ def test_instances_that_run_already_do_not_count_twice() -> None:
     network = NetworkDescription("live", hosts, {"a": A}, TableNetwork({}))
     freed = without_own_instances(network, {(0, 0): A, (1, 0): A})
     assert freed.hosts[A].used == {"slots": 1, "cores": 1}
+
+
+def test_a_host_that_ends_one_broken_constraint_and_breaks_another_is_forbidden() -> None:
+    full = request(zone="attic")
+    hosts = {**full.hosts, C: replace(full.hosts[C], zone="attic", used={"slots": 4})}
+    now = {(0, 0): A, (1, 0): B, (2, 0): A}
+    judgement = explained(replace(full, hosts=hosts), now, (1,), Objective("response"), lambda *_: "only zone attic")
+    assert judgement.violations == ("work: only zone attic",)
+    assert {other.node: other.forbidden for other in judgement.units[0].alternatives} == {
+        A: (),
+        C: ("c has 4 slots, and 5 are needed",),
+    }

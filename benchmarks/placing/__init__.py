@@ -1,0 +1,1 @@
+"""Placement on live measures: predicted against measured response, and moves when a link turns slow."""

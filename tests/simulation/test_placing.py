@@ -1,0 +1,136 @@
+"""Re-placement in the simulator: invariants over seeds, every kind of event reached, and planted bugs that its checks must find."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agiledart_node.autoscaling.replacement_service import ReplacementService
+from agiledart_node.forming import network_of_loads
+from agiledart_node.live_placement import measured_topology, move_controller, run_problem
+from agiledart_node.live_placement.move_controller import MoveController
+from agiledart_node.recovery import change_plans
+from agiledart_node.recovery.change_requests import ChangeRequests
+from agiledart_placement.problem.network_view import LinkFigures
+from agiledart_simulation.runs.campaign import play
+from agiledart_simulation.runs.scenario import OF_PLACING, draw
+
+SEEDS = range(1, 51)
+FATES = ("move", "done", "let-go", "rolled-back", "target-dead", "user-refused", "scale-refused", "scale-waits")
+
+
+def test_moves_keep_all_invariants_and_reach_every_kind_of_event() -> None:
+    reached: Counter[str] = Counter()
+    for seed in SEEDS:
+        report = play(draw(seed, 25, "placing"))
+        assert report.violations == (), f"agiledart simulate placing --seed {seed}"
+        reached.update(dict(report.reached))
+    assert [kind for kind in (*OF_PLACING, *FATES) if not reached[kind]] == []
+
+
+def test_a_seed_repeats() -> None:
+    scenario = draw(7, 25, "placing")
+    assert play(scenario).digest == play(scenario).digest
+
+
+def acts_on_stale_capacities(patch: pytest.MonkeyPatch) -> None:
+    """Nodes are asked once, and never again before a change."""
+    ask, known = ChangeRequests._capacities, dict[Any, Any]()
+
+    async def once(self: ChangeRequests, value: Any, wishes: Any) -> Any:
+        if (self, value.run) not in known:
+            known[self, value.run] = await ask(self, value, [])
+        return known[self, value.run]
+
+    patch.setattr(ChangeRequests, "_capacities", once)
+
+
+def ignores_pins(patch: pytest.MonkeyPatch) -> None:
+    """Sources and sinks count as movable."""
+    patch.setattr(run_problem, "stays", lambda stage: "")
+    patch.setattr(change_plans, "_refuse_pinned", lambda stage: None)
+
+
+def moves_during_recovery(patch: pytest.MonkeyPatch) -> None:
+    """A run that is brought back may move."""
+    patch.setattr(ReplacementService, "_obstacle", lambda self, run, coordinator: "")
+
+
+def counts_a_void_measure_as_zero(patch: pytest.MonkeyPatch) -> None:
+    """A pair that no node measured has no delay."""
+
+    def all_known(order: Any, links: dict[Any, Any], positions: Any, names: Any) -> tuple[list[Any], list[str]]:
+        links |= {(a, b): LinkFigures(0.0) for a in order for b in order if a != b and (a, b) not in links}
+        return list(order), []
+
+    patch.setattr(network_of_loads, "_with_known_pairs", all_known)
+
+
+def forgets_to_wait(patch: pytest.MonkeyPatch) -> None:
+    """A move that failed delays nothing."""
+
+    def finished(self: MoveController, *, is_done: bool) -> None:
+        self._is_moving, self._seen = False, {}
+
+    patch.setattr(MoveController, "finished", finished)
+
+
+def moves_without_rest(patch: pytest.MonkeyPatch) -> None:
+    """Moves follow each other at once."""
+    patch.setattr(move_controller, "REST_NS", 0)
+
+
+def ignores_users(patch: pytest.MonkeyPatch) -> None:
+    """A stage that a user has moved moves again."""
+    decide = MoveController.decide
+
+    def unbound(self: MoveController, now: int, figures: Any, proposals: Any, obstacle: str, held: Any) -> Any:
+        return decide(self, now, figures, proposals, obstacle)
+
+    patch.setattr(MoveController, "decide", unbound)
+
+
+def ignores_rules(patch: pytest.MonkeyPatch) -> None:
+    """Rules bind the submission alone."""
+    patch.setattr(measured_topology, "ruled_demand", lambda demand, plan, nodes: demand)
+    patch.setattr(change_plans, "broken_rule", lambda *_: "")
+
+
+def trades_one_broken_constraint_for_another(patch: pytest.MonkeyPatch) -> None:
+    """A proposal counts as allowed where the sum of broken constraints falls; the change's own checks are off."""
+    best = ReplacementService._proposal
+
+    def any_host(self: ReplacementService, problem: Any, value: Any, unit: Any) -> Any:
+        cleared = tuple(replace(other, forbidden=()) for other in unit.alternatives)
+        return best(self, problem, value, replace(unit, alternatives=cleared))
+
+    patch.setattr(ReplacementService, "_proposal", any_host)
+    patch.setattr(change_plans, "broken_rule", lambda *_: "")
+
+
+@pytest.mark.parametrize(
+    ("plant", "complaint"),
+    [
+        (acts_on_stale_capacities, "M7 or M9"),
+        (ignores_pins, "M5"),
+        (moves_during_recovery, "M4"),
+        (counts_a_void_measure_as_zero, "M8"),
+        (forgets_to_wait, "M6"),
+        (moves_without_rest, "M3"),
+        (ignores_users, "M5"),
+        (ignores_rules, "M1"),
+        (trades_one_broken_constraint_for_another, "M1"),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, 101):
+        violations = play(draw(seed, 25, "placing")).violations
+        if violations:
+            assert violations[0][:2] in complaint, violations
+            return
+    pytest.fail(f"{plant.__doc__} No seed of 100 found it.")
