@@ -160,6 +160,16 @@ EXPERIMENTS = {
             package=PATHS,
         ),
         Experiment(
+            "path-settings",
+            "Is there a setting in which all three rules come near the printed values?",
+            "AgileDART, fig. 13 to 16; a sweep of this project",
+            x="setting",
+            y=("share_within_1.32", "first_optimal_trial"),
+            unit="share, packets",
+            series=("policy",),
+            package=PATHS,
+        ),
+        Experiment(
             "path-lookahead",
             "How many links must a node see ahead?",
             "AgileDART, fig. 17c",

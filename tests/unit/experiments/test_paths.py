@@ -18,6 +18,7 @@ from agiledart_experiments.paths import (
     path_exploration,
     path_lookahead,
     path_regret,
+    path_settings,
 )
 from agiledart_experiments.paths.figures import ci95, mean, median
 from agiledart_experiments.paths.grenoble import RATE_LEAST, replays
@@ -29,6 +30,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.estimates import Estimates
 from agiledart_shuffle.graph import UNREACHABLE
 from agiledart_shuffle.registry import POLICIES
+from agiledart_shuffle.simple_paths import SimplePaths
 from tests.data import data_path
 
 DATA = os.environ.get("AGILEDART_DATA")
@@ -174,3 +176,37 @@ def test_sydney_is_the_papers_box_enlarged(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_every_policy_of_the_table_is_measured_somewhere() -> None:
     assert {*POLICIES} <= {*path_regret.POLICIES, "optimal"}
+
+
+def test_settings_of_the_sweep_have_the_paths_that_they_name() -> None:
+    """76 disjoint routes; 4³ ways through three stages; C(10, 5) = 252 ways over a one-way grid of 6 × 6."""
+    for make, links, paths in (
+        (path_settings.parallel_routes(76, 6), 456, 76),
+        (path_settings.stages_in_turn(3, 4), 24, 64),
+        (path_settings.one_way_grid(6, 6), 60, 252),
+    ):
+        network = make(RandomStream(1, "sweep"))
+        found = SimplePaths(network.graph, network.source, network.sink, RandomStream(2))
+        count = 0
+        while found.draw() is not None:
+            count += 1
+        assert (network.graph.links, count) == (links, paths)
+    to_sink = path_settings.streets(8, leads_to_sink=True)(RandomStream(3, "sweep"))
+    togo = to_sink.graph.hops_to_go(to_sink.sink)
+    assert togo[to_sink.source] == 8
+    assert all(togo[b] < togo[a] for a, b in zip(to_sink.graph.tails, to_sink.graph.heads, strict=True))
+
+
+def test_the_sweep_names_the_setting_that_comes_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_settings, "SETTINGS", {"grid": path_settings.one_way_grid(3, 3)})
+    monkeypatch.setattr(path_settings, "SMALL", (2, 60))
+    report = path_settings.run(Settings(1))
+    assert [row["policy"] for row in report.rows] == list(path_settings.POLICIES)
+    assert "nearest: grid" in report.goals[0].what
+    printed = {
+        "paper": {"ratio_after_50": 7.8 / 5.9, "share_within_1.32": 0.91, "first_optimal_trial": 26},
+        "next-hop": {"share_within_1.32": 0.78, "first_optimal_trial": 33},
+        "end-to-end": {"share_within_1.32": 0.62, "first_optimal_trial": 38},
+    }
+    rows = [{**row, **printed.get(row["policy"], {})} for row in report.rows]
+    assert path_settings.distance_of(rows) == pytest.approx(0, abs=1e-9)
