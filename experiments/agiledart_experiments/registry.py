@@ -31,6 +31,7 @@ class Experiment:
         unit: unit of y, for the axis. The axis of a share fits its values; every other axis starts at zero.
         is_log: whether the x axis is logarithmic.
         has_sizes: whether the experiment can run at other values of `x` than those of its scales.
+        has_apps: whether the experiment can run with some of its applications only.
         has_policies: whether the experiment can run with one scaling policy.
         faults: faults that the experiment can inject into hosts; the first is the default. Empty: the experiment injects none.
         kills_replica_nodes: whether the experiment can kill replica nodes together with a host.
@@ -46,6 +47,7 @@ class Experiment:
     series: tuple[str, ...] = ()
     is_log: bool = False
     has_sizes: bool = False
+    has_apps: bool = False
     has_policies: bool = False
     faults: tuple[str, ...] = ()
     kills_replica_nodes: bool = False
@@ -117,6 +119,17 @@ EXPERIMENTS = {
             y=("queue_wait_mean_s", "deployment_mean_s", "queue_wait_mean_s_single_master"),
             unit="virtual seconds",
             has_sizes=True,
+        ),
+        Experiment(
+            "query-latency",
+            "How late are the results of the taxi queries, by the rate of the input?",
+            "AgileDART, fig. 9a and 9b",
+            x="rate",
+            y=("p50_ms", "p95_ms", "p99_ms"),
+            unit="ms",
+            series=("app",),
+            has_sizes=True,
+            has_apps=True,
         ),
         Experiment(
             "overload",
@@ -413,6 +426,8 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
     Raises:
         ConfigurationError: a setting is invalid, or the experiment does not support it.
     """
+    if settings.apps and not experiment.has_apps:
+        raise ConfigurationError(f"--app: {experiment.name} has no applications to choose from; leave it out.")
     if settings.sizes and not experiment.has_sizes:
         raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only; leave it out.")
     if settings.policy and not experiment.has_policies:

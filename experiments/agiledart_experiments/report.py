@@ -61,6 +61,7 @@ class Settings:
         replica_nodes: number of replica nodes of a host's state that die with the host; 0: none.
         again: the replica nodes die while the host's state is being restored, not together with the host.
         code: the only erasure code, `M+K`, for that state; empty: all codes of the experiment.
+        apps: applications to run; empty: all of the experiment.
         progress: callback that receives a short text for each step.
     """
 
@@ -74,6 +75,7 @@ class Settings:
     again: bool = False
     code: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)
+    apps: tuple[str, ...] = ()
 
     @property
     def is_paper(self) -> bool:
@@ -91,6 +93,7 @@ class Settings:
             "runs": self.runs,
             "replica-nodes": self.replica_nodes,
             "code": self.code,
+            "app": ",".join(self.apps),
         }
         words = [f"--{name} {value}" for name, value in options.items() if value or name == "seed"]
         return " ".join(

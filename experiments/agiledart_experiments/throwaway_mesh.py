@@ -37,6 +37,13 @@ class ThrowawayMesh:
             raise OperationFailed(f"agiledart {' '.join(words)}: {completed.stderr.strip()}")
         return json.loads(completed.stdout)
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time so far of all agents and of the executors that still run or whose end an agent has seen."""
+        stats = [_stat_of(path) for path in Path("/proc").glob("[0-9]*/stat")]
+        agents = {int(agent["pid"]) for agent in self._agents}
+        mine = [fields for fields in stats if fields and (fields[0] in agents or fields[1] in agents)]
+        return sum(sum(fields[2:]) for fields in mine) / os.sysconf("SC_CLK_TCK")
+
     def executor_memory_mb(self, agent: str) -> dict[str, float]:
         """Return the resident memory in MB of the executors on one agent, by application, from the agent's metrics."""
         address = next(entry["metrics"] for entry in self._agents if entry["name"] == agent)
@@ -48,6 +55,16 @@ class ThrowawayMesh:
             for line in lines
             if line.startswith(wanted)
         }
+
+
+def _stat_of(path: Path) -> tuple[int, ...]:
+    """Return pid, parent, and the clock ticks of a process and its children that have ended; () when it has just ended."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return ()
+    fields = text.rpartition(")")[2].split()
+    return (int(text.split()[0]), int(fields[1]), *(int(fields[place]) for place in (11, 12, 13, 14)))
 
 
 @contextlib.contextmanager

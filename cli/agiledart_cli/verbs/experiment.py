@@ -52,6 +52,8 @@ def list_experiments(output: str) -> int:
 )
 @click.option(
     "--sizes",
+    "--rates",
+    "sizes",
     metavar="N,N,…",
     default="",
     help="Only these values of the x axis, such as numbers of nodes, instead of those of the scale.",
@@ -76,6 +78,7 @@ def list_experiments(output: str) -> int:
     help="Number of replica nodes that fail together with a host: all combinations, one after the other.",
 )
 @click.option("--again", is_flag=True, help="The replica nodes fail while the state is being restored.")
+@click.option("--app", "apps", metavar="NAME,NAME…", default="", help="Only these applications.")
 @click.option("--code", metavar="M+K", default="", help="Only this erasure code: 1+2, 2+2 or 4+2.")
 @click.option(
     "--plot", "picture", metavar="FILE", help="Also draw the results, as .png, .svg or .pdf; needs matplotlib."
@@ -95,6 +98,7 @@ def run(
     replica_nodes: int | None,
     again: bool,
     code: str,
+    apps: str,
     picture: str | None,
     events: str | None,
     output: str,
@@ -108,6 +112,7 @@ def run(
       agiledart experiment run hop-count
       agiledart experiment run churn --scale paper -o json
       agiledart experiment run hop-count --scale paper --sizes 10000
+      agiledart experiment run query-latency --app frequent-routes --rates 500,1000
       agiledart experiment run closed-loop --policy secant
       agiledart experiment run pull-the-plug --fault power --runs 5
       agiledart experiment run pull-the-plug --replica-nodes 2 --code 4+2 --again
@@ -120,7 +125,17 @@ def run(
     if picture:
         check_plot(picture)
     settings = Settings(
-        seed, scale, _numbers(sizes), policy, fault, runs or 0, replica_nodes or 0, again, code, print_message
+        seed,
+        scale,
+        _numbers(sizes),
+        policy,
+        fault,
+        runs or 0,
+        replica_nodes or 0,
+        again,
+        code,
+        print_message,
+        tuple(name.strip() for name in apps.split(",") if name.strip()),
     )
     with _last_work_of_process():
         report, document = run_experiment(chosen, settings)
