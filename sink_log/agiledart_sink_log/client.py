@@ -231,12 +231,12 @@ class AgentConnection:
     def _receive(self, view: memoryview, deadline: float) -> None:
         """Fill a buffer from the socket, each byte copied once. Raises `ConnectionGone`."""
         at, size = 0, len(view)
+        if size:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))  # a system call: once for all TLS records
         while at < size:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if time.monotonic() > deadline:
                 raise ConnectionGone("it did not answer in time")
             try:
-                self._socket.settimeout(left)
                 count = self._socket.recv_into(view[at:])
             except OSError as error:
                 raise ConnectionGone(error.strerror or str(error) or type(error).__name__) from None

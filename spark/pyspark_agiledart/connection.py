@@ -115,7 +115,7 @@ class PooledClient:
         identity: by whom the client is used again.
     """
 
-    def __init__(self, client: "SinkLogClient", identity: "ReaderIdentity", idle: IdleClients = _IDLE) -> None:
+    def __init__(self, client: "SinkLogClient", identity: "ReaderIdentity", idle: IdleClients) -> None:
         self._client: SinkLogClient | None = client
         self._identity, self._idle = identity, idle
         self.locate, self.ends, self.logs = client.locate, client.ends, client.logs
@@ -144,7 +144,7 @@ def open_client(options: ReaderOptions, agent_timeout_s: float) -> LogClient:
     reader = (options.bootstrap, options.identity_file, options.token_file, os.environ.get(TOKEN_VARIABLE, ""))
     if (client := _IDLE.take(reader)) is not None:
         client.agent_timeout_s = agent_timeout_s
-        return PooledClient(client, reader)
+        return PooledClient(client, reader, _IDLE)
     if options.identity_file:
         identity, addresses = read_identity(Path(options.identity_file).expanduser())
     else:
@@ -159,7 +159,7 @@ def open_client(options: ReaderOptions, agent_timeout_s: float) -> LogClient:
     bootstrap = options.bootstrap or addresses
     if not bootstrap:
         raise ConfigurationError("The token names no agent; say one with .option('bootstrap', 'HOST:PORT').")
-    return PooledClient(SinkLogClient(bootstrap, identity, agent_timeout_s), reader)
+    return PooledClient(SinkLogClient(bootstrap, identity, agent_timeout_s), reader, _IDLE)
 
 
 def retained_ranges(answer: EndsReply, latest: bool = False) -> dict[int, RetainedRange]:
