@@ -27,6 +27,7 @@ from agiledart_sink_log.entries import (
     seed_of,
 )
 from agiledart_sink_log.layout import (
+    COPY,
     Segment,
     is_locked,
     partition_directory,
@@ -200,6 +201,7 @@ class LogReader:
     """
 
     def __init__(self, directory: Path) -> None:
+        self._files = _files_of(directory)  # before it is read: else a change in between would never be seen
         description = read_description(directory)
         if description is None:
             raise OperationFailed(f"there is no log in {directory}")
@@ -209,10 +211,13 @@ class LogReader:
 
     def refresh(self) -> bool:
         """Read the description again, because a new run may have opened the log. Return False when another log replaced it."""
+        files = _files_of(self.directory)
+        if files and files == self._files:
+            return True
         description = read_description(self.directory)
         if description is None or description.log_id != self.description.log_id:
             return False
-        self.description = description
+        self.description, self._files = description, files
         return True
 
     @property
@@ -366,6 +371,15 @@ class LogReader:
         finally:
             os.close(descriptor)
         return cursor
+
+
+def _files_of(directory: Path) -> tuple[tuple[int, int, int], ...]:
+    """Return what identifies the present description: inode, time and size of both files; () when they are not there."""
+    try:
+        stats = [os.lstat(directory / name) for name in ("log.json", COPY)]
+    except OSError:
+        return ()
+    return tuple((stat.st_ino, stat.st_ctime_ns, stat.st_size) for stat in stats)
 
 
 def _expected(scan: SegmentScan, offset: int) -> EntryHeader:
