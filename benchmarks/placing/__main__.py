@@ -17,7 +17,7 @@ import time
 from benchmarks.placing.lab import DELAYS, PlacingLab
 from benchmarks.routes.hosts import CannotEmulate
 
-SETTLED_S = 12.0
+PREPARATION_S = 12.0
 """Time after a move before its rows are measured: two control intervals."""
 
 MEASURED_S = 10.0
@@ -37,12 +37,12 @@ def live(strategies: list[str]) -> None:
     with PlacingLab("off") as lab:
         watch = lab.submit(60 + 60 * len(strategies))
         _wait(lambda: len(watch.rows) > 10, 60)
-        time.sleep(SETTLED_S)
+        time.sleep(PREPARATION_S)
         for strategy in strategies:
             node = lab.placed_by(strategy)
             if lab.host() != node:
                 lab.cli("move", "placed", "work", node)
-            time.sleep(SETTLED_S)
+            time.sleep(PREPARATION_S)
             since = time.monotonic()
             time.sleep(MEASURED_S)
             until, predicted = time.monotonic(), lab.explained()["predicted_ms"]
@@ -64,7 +64,7 @@ def slow_link(moves: str) -> None:
         else:
             moved = lab.cli("move", "placed", "work", "a2").returncode == 0
             lab.cli("move", "placed", "work", "auto")
-        time.sleep(SETTLED_S)
+        time.sleep(PREPARATION_S)
         since = time.monotonic()
         time.sleep(MEASURED_S)
         before = watch.percentile(0.5, since, time.monotonic())
@@ -83,7 +83,7 @@ def slow_link(moves: str) -> None:
             "moves": moves, "first_node": first, "moved_to_a2": moved, "p50_before_ms": before, "advised_after_s": advised,
             "followed_after_s": followed, "node": lab.host(),
             "p50_after_ms": watch.percentile(0.5, time.monotonic() - 3, time.monotonic()),
-            "longest_gap_s": watch.longest_gap_s(slow, time.monotonic()), "decisions": lab.explained()["decisions"],
+            "longest_silence_s": watch.longest_silence_s(slow, time.monotonic()), "decisions": lab.explained()["decisions"],
             "load": round(os.getloadavg()[0], 1),
         }), flush=True)  # fmt: skip
         watch.end()

@@ -75,7 +75,7 @@ class LatencyWatch:
         within = sorted(latency for at, latency in self.rows if since <= at < until)
         return round(within[min(len(within) - 1, int(share * len(within)))], 2) if within else None
 
-    def longest_gap_s(self, since: float, until: float) -> float:
+    def longest_silence_s(self, since: float, until: float) -> float:
         """Return the longest time without a row within a span."""
         times = [since, *(at for at, _ in self.rows if since < at < until), until]
         return round(max(later - earlier for earlier, later in itertools.pairwise(times)), 3)
@@ -90,8 +90,8 @@ class PlacingLab:
     def __enter__(self) -> "PlacingLab":
         self.hosts.__enter__()
         try:
-            for (one, other), delay in DELAYS.items():
-                self.hosts.link(one, other, delay=delay)
+            for (first, second), delay in DELAYS.items():
+                self.hosts.link(first, second, delay=delay)
             setting = ("env", f"AGILEDART_AGENT__PLACEMENT_MOVES={self._moves}")
             places = [self.hosts.place(number) for number in range(1, COUNT + 1)]
             self.agents = Agents([AgentHost(place.address, (*place.enter, *setting)) for place in places])

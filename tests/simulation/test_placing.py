@@ -30,7 +30,7 @@ def test_moves_keep_all_invariants_and_reach_every_kind_of_event() -> None:
     assert [kind for kind in (*OF_PLACING, *FATES) if not reached[kind]] == []
 
 
-def test_a_seed_repeats() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     scenario = draw(7, 25, "placing")
     assert play(scenario).digest == play(scenario).digest
 

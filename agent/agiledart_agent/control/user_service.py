@@ -360,6 +360,8 @@ class UserService:
             clock_off_seconds=(node.clocks.skew_ms(node.me.node) or 0) / 1_000 if node is not None else None,
             scaling_scores=node.autoscaler.scores() if node is not None else (),
             scaling_instances=node.autoscaler.instances() if node is not None else (),
+            placement_objectives=node.parts.replacement_service.objectives() if node is not None else (),
+            placements_wanted=node.parts.replacement_service.wanted() if node is not None else (),
             circuits=parts.relay_service.circuits,
             relayed_bytes=parts.relay_service.bytes,
             relay_refusals=Counter(parts.relay_service.refused),

@@ -98,6 +98,8 @@ class NodeFigures:
         clock_off_seconds: seconds by which the clock is ahead of most others; None: there is no node yet.
         scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it
             coordinates.
+        placement_objectives: (application, value of the objective) of applications that it coordinates, where figures are
+            known; placements_wanted: (application, 1: a move is wanted and not made; 0).
         circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by
             reason.
     """
@@ -116,6 +118,8 @@ class NodeFigures:
     clock_off_seconds: float | None = None
     scaling_scores: tuple[tuple[str, str, float], ...] = ()
     scaling_instances: tuple[tuple[str, str, int], ...] = ()
+    placement_objectives: tuple[tuple[str, float], ...] = ()
+    placements_wanted: tuple[tuple[str, int], ...] = ()
     circuits: int = 0
     relayed_bytes: int = 0
     relay_refusals: Mapping[str, int] = field(default_factory=dict)

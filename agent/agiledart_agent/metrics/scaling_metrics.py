@@ -1,4 +1,4 @@
-"""Metrics of stages that change while rows flow: how well they keep up, their number of instances, how changes ended."""
+"""Metrics of stages that change while rows flow: how well they keep up, instances, placement, how changes ended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -71,6 +71,18 @@ def _of_stages(
     return MetricDeclaration(name, "gauge", meaning, ("app", "operator"), samples)
 
 
+def _of_applications(
+    name: str, meaning: str, figures: Callable[[NodeFigures], Iterable[tuple[str, Figure]]]
+) -> MetricDeclaration:
+    def samples(scrape: Scrape) -> Samples:
+        by_label: dict[tuple[str, ...], Figure] = {}
+        for application, figure in figures(scrape.node):
+            by_label.setdefault((scrape.app_label(application),), figure)
+        return by_label.items()
+
+    return MetricDeclaration(name, "gauge", meaning, ("app",), samples)
+
+
 def _changes(scrape: Scrape) -> Samples:
     return scrape.changes.finalised.items()
 
@@ -95,6 +107,14 @@ METRICS: tuple[MetricDeclaration, ...] = (
     MetricDeclaration("agiledart_scaling_moved_bytes_total", "counter",
         "Bytes of state, as last saved, of key groups that moved to another node.", (),
         lambda scrape: samples_of(scrape.changes.moved_bytes)),
+    _of_applications("agiledart_placement_objective",
+        "Value of the objective of an application's placement at the last look, in the unit of [placement] objective (response: "
+        "ms), reported by the agent that coordinates it. Absent where figures are missing.",
+        lambda node: node.placement_objectives),
+    _of_applications("agiledart_placement_wanted",
+        "1 where another node would pay for a stage of an application and the stage has not moved there, else 0; reported by the "
+        "agent that coordinates it, where moves are on. `agiledart explain placement` names the move.",
+        lambda node: node.placements_wanted),
 )
 # fmt: on
 """All metrics of scaling, in the order of the reference."""

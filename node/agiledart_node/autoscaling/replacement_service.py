@@ -23,10 +23,12 @@ from agiledart_node.forming.network_of_loads import network_of_loads
 from agiledart_node.forming.surveyor import Loads
 from agiledart_node.live_placement.measured_topology import rates_of
 from agiledart_node.live_placement.move_controller import (
+    ADVISE,
     HORIZON_S,
     MOVE,
     NOTHING,
     OFF,
+    ON,
     MoveController,
     MoveDecision,
     MoveProposal,
@@ -127,6 +129,15 @@ class ReplacementService:
     def objectives(self) -> tuple[tuple[str, float], ...]:
         """Return (application, value of its objective) of all runs with a value, for metrics."""
         return tuple((run.app, placed.value) for run, placed in self._runs.items() if placed.value is not None)
+
+    def wanted(self) -> tuple[tuple[str, int], ...]:
+        """Return (application, whether a move is wanted and not made) of runs that may move and have a decision, for metrics."""
+        decided = (
+            (run, placed.decisions[-1])
+            for run, placed in self._runs.items()
+            if placed.decisions and placed.controller.mode == ON
+        )
+        return tuple((run.app, int(row["action"] == ADVISE)) for run, row in decided)
 
     def _coordinated_runs(self) -> dict[RunId, Coordinator]:
         coordinators = self._recovery_service.machine.coordinators

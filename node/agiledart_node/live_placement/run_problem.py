@@ -1,4 +1,4 @@
-"""Placement problem of one run on live measures, for those who explain it and those who move stages."""
+"""Placement problem of one run on live measures, for explanations and for moves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

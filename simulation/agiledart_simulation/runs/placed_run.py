@@ -128,7 +128,7 @@ class PlacedRun:
         return ""
 
     def _moved(self, plan: Plan) -> list[tuple[tuple[int, int], Peer]]:
-        """Return the instances that a plan puts elsewhere, with their new host."""
+        """Return the instances that a plan puts elsewhere, with tsuccessor new host."""
         moved = []
         for stage in stage_plan_of(self.value).stages:
             before = self.value.plan.stage(str(stage.index))
@@ -184,17 +184,17 @@ class PlacedRun:
         changes = tuple(
             msgspec.structs.replace(c, fate=fate, why=why, changeover_pause_ns=SECOND // 5) for c in plan.changes
         )
-        kept = plan if fate is ChangeOutcome.DONE else self.value.plan
-        self.value = msgspec.structs.replace(self.value, plan=kept, changes=(*self.value.changes, *changes)[-16:])
+        current = plan if fate is ChangeOutcome.DONE else self.value.plan
+        self.value = msgspec.structs.replace(self.value, plan=current, changes=(*self.value.changes, *changes)[-16:])
         if by_placement and fate is ChangeOutcome.DONE:
             self.failures = 0
         elif by_placement:
             self.failures, self.failed_at = self.failures + 1, now
 
-    def replaced(self, dead: Peer, heir: Peer) -> None:
+    def replaced(self, dead: Peer, successor: Peer) -> None:
         """Let another node take over the instances of a dead one, as recovery does."""
         assignments = tuple(
-            msgspec.structs.replace(a, host=heir) if a.host.node == dead.node else a
+            msgspec.structs.replace(a, host=successor) if a.host.node == dead.node else a
             for a in self.value.plan.assignments
         )
         plan = msgspec.structs.replace(self.value.plan, assignments=assignments)

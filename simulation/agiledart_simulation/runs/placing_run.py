@@ -50,7 +50,7 @@ STRUCK: Final = 0.15
 
 @dataclass
 class VirtualNode:
-    """A node: what it can take, and what is wrong with it."""
+    """A node with its capacity, labels and faults."""
 
     peer: Peer
     capacity: int

@@ -42,6 +42,7 @@ def test_names_of_other_nodes_are_bounded() -> None:
 
 
 def test_every_metric_has_the_projects_prefix() -> None:
-    assert [one.name.removeprefix("agiledart_scaling_") for one in METRICS] == [
-        "score", "instances", "changes_total", "changeover_pause_seconds", "moved_bytes_total",
+    assert [one.name.removeprefix("agiledart_") for one in METRICS] == [
+        "scaling_score", "scaling_instances", "scaling_changes_total", "scaling_changeover_pause_seconds",
+        "scaling_moved_bytes_total", "placement_objective", "placement_wanted",
     ]  # fmt: skip

@@ -24,7 +24,7 @@ def proposal(gain: float = 34.0, **fields: object) -> MoveProposal:
     return MoveProposal("work", ("work",), NodeId(2), "b", 58.0, gain, **(usual | fields))  # type: ignore[arg-type]
 
 
-def test_advice_moves_nothing_and_says_what_it_would_gain() -> None:
+def test_advice_moves_nothing_and_names_the_gain() -> None:
     decision = MoveController(ADVISE).decide(0, {}, [proposal()])
     assert (decision.action, decision.why) == (ADVISE, "it would gain 59% of 58")
     assert MoveController(OFF).decide(0, {}, [proposal()]).action == NOTHING
@@ -54,7 +54,7 @@ def test_the_end_of_a_broken_constraint_needs_no_gain_and_goes_first() -> None:
     assert (decision.action, decision.proposal) == (MOVE, mends)
 
 
-def test_one_move_a_minute_and_none_while_one_is_under_way() -> None:
+def test_a_run_moves_once_a_minute_and_never_twice_at_a_time() -> None:
     controller = MoveController(ON)
     assert controller.decide(0, {}, [proposal()]).action == MOVE
     controller.started(0)
