@@ -59,7 +59,7 @@ AGILEDART = (
         "schedulers by the number of applications",
         "schedulers",
         "applications",
-        ("schedulers", "within_4_hops"),
+        ("schedulers",),
         ("scope", "submitted"),
         evidence=SIMULATOR,
     ),
