@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -381,7 +381,12 @@ def main() -> int:
         spark.stop()
     if given.output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
-        return 0
+    else:
+        _print_table(document)
+    return 0
+
+
+def _print_table(document: Mapping[str, Any]) -> None:
     for name, measures in document["figures"].items():
         rate = measures["rows_per_s"]
         sys.stdout.write(f"{name:18} {rate['median']:12,} rows/s  ({rate['min']:,} to {rate['max']:,})\n")
@@ -391,7 +396,6 @@ def main() -> int:
         sys.stdout.write(f"{name}: {document[name]}\n")
     for name, figures in document["idle"].items():
         sys.stdout.write(f"idle, {name}: {figures}\n")
-    return 0
 
 
 def _token(mesh: Mesh) -> str:

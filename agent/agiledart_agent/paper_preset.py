@@ -3,7 +3,7 @@
 Where the paper leaves a value open, the value of this project stands, and says so. Algorithm 1 (§V) is not in the list: agents do
 not choose circuits by it yet (decisions 0017, 0023).
 
-Source: [AgileDART]; [Pastry 2001], whose ordinary figures the paper builds on.
+Source: [AgileDART]; [Pastry], whose ordinary figures the paper builds on.
 """
 
 from collections.abc import Mapping

@@ -113,11 +113,15 @@ class NodeParts:
             AuditQueries(context),
             SecretProvisioning(context, records, verifier),
         )
-        self.feed_commands = FeedCommands(context, records, verifier)
-        self.log_lists = LogLists(context)
         self.renewing = MembershipRenewal(context, records)
         self.registering = TokenRegistry(context, records, verifier, RandomStream(int(me.node), "registering"))
-        self.sinks = SinkDirectory(context, records, verifier)
+        self._make_logs()
+
+    def _make_logs(self) -> None:
+        """Make what serves logs of sinks and feeds."""
+        self.feed_commands = FeedCommands(self.context, self.records, self.verifier)
+        self.log_lists = LogLists(self.context)
+        self.sinks = SinkDirectory(self.context, self.records, self.verifier)
 
     def _connect_recovery(self) -> None:
         """Connect recovery: it receives failures, ends and records; runs that it gives up are closed like all others."""

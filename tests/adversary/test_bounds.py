@@ -178,7 +178,7 @@ def _request(target: Relay) -> Any:
 
 
 @twin(15)
-def test_a_relay_leads_to_the_agent_of_the_target() -> None:
+def test_a_relay_connects_to_the_agent_of_the_target() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
         booking = await r.relay_service._onward(_request(b), b"key")
         assert f"{booking.host}:{booking.port}" == b.listener.address

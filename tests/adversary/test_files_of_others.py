@@ -323,7 +323,7 @@ def test_a_scrape_of_a_crowded_log_counts_in_a_thread(tmp_path: Path, monkeypatc
         first = dict(sizes.look())["app"]
         async with asyncio.timeout(GENEROUS_SECONDS):
             while (seen := dict(sizes.look())["app"]) < bytes_below(str(log)):  # noqa: ASYNC110  a scrape is a poll
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
         return [first, seen]
 
     first, seen = asyncio.run(work())

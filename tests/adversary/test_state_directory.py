@@ -17,7 +17,7 @@ from tests.adversary.findings import probe, twin
 
 @probe(11)
 @pytest.mark.parametrize(("name", "mode"), [("", 0o755), ("authority.key", 0o644), ("control.cookie", 0o604)])
-def test_what_was_opened_to_others_is_closed_and_named(tmp_path: Path, name: str, mode: int) -> None:
+def test_folders_opened_to_others_are_closed_and_named(tmp_path: Path, name: str, mode: int) -> None:
     tmp_path.chmod(0o700)
     for file in ("authority.key", "control.cookie", "agent.json"):
         (tmp_path / file).touch(0o600)

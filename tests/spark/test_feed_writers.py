@@ -80,7 +80,7 @@ def test_a_write_with_an_id_is_published_once(spark: Any, keeper: FeedAgent) -> 
     assert sorted(row.id for row in table.collect()) == sorted([*range(9_000)] * 2)
 
 
-def test_a_restarted_stream_repeats_no_rows(spark: Any, keeper: FeedAgent, tmp_path: Path) -> None:
+def test_a_restarted_stream_writes_each_row_once(spark: Any, keeper: FeedAgent, tmp_path: Path) -> None:
     options = keeper.feed("stream")
     source = tmp_path / "in"
 

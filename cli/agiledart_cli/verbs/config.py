@@ -72,8 +72,8 @@ def show(config_file: str | None, origin: bool, output: str) -> None:
 def _section(given: "PresetValue | None") -> str:
     if given is None:
         return ""
-    whose = "" if given.is_printed else "; the value is this project's"
-    return f"   (paper, section {given.section}{whose})"
+    origin = "" if given.is_printed else "; the value is this project's"
+    return f"   (paper, section {given.section}{origin})"
 
 
 def _text(value: object) -> str:

@@ -210,17 +210,17 @@ def check_token_files(folders: Sequence[Path]) -> list[DoctorFinding]:
     """Find files of tokens in these folders: users' code can read those that lie where it is not kept from."""
     from agiledart_executor.user_code.confinement import is_token_file
 
-    found: list[str] = []
+    paths: list[str] = []
     for folder in dict.fromkeys(folders):
         try:
             with os.scandir(folder) as entries:
                 files = [entry.path for _, entry in zip(range(MAX_LISTED), entries, strict=False) if entry.is_file()]
         except OSError:
             continue
-        found += [path for path in files if is_token_file(path)]
-    if not found:
+        paths += [path for path in files if is_token_file(path)]
+    if not paths:
         return []
-    text = f"a token lies in {', '.join(sorted(found)[:3])}{', …' if len(found) > 3 else ''}"
+    text = f"a token lies in {', '.join(sorted(paths)[:3])}{', …' if len(paths) > 3 else ''}"
     return [
         DoctorFinding("tokens", WATCH, text, "delete a token's file where it has been used: it admits its next reader")
     ]

@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
     def _hang_up_on_idle(self) -> None:
         """Hang up on the client that has asked nothing for the longest time."""
         idle = list(self._receiving)
-        for connection in [*(each for each in idle if each not in self._proven), *idle][:1]:
+        for connection in [*(client for client in idle if client not in self._proven), *idle][:1]:
             self.has_received(connection)
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -192,7 +192,7 @@ class _BoundedHead:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection's file is closed."""
+        """Return whether the connection's file is closed."""
         return bool(self._file.closed)
 
     def close(self) -> None:
@@ -364,7 +364,7 @@ class PushReader:
 
     @property
     def needs_proof(self) -> bool:
-        """Whether a client has to show credentials."""
+        """Return whether a client has to show credentials."""
         return bool(self._token)
 
     def is_authorised(self, authorization: str) -> bool:

@@ -198,12 +198,12 @@ def code_folders() -> list[Path]:
     Folders that lie in another one of them are left out.
     """
     texts = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path]
-    found = dict.fromkeys(Path(os.path.realpath(text)) for text in texts if text and os.path.exists(text))
-    can_change = [path for path in found if os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid()]
+    folders = dict.fromkeys(Path(os.path.realpath(text)) for text in texts if text and os.path.exists(text))
+    can_change = [path for path in folders if os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid()]
     can_change.append(
         Path(os.path.realpath(site.getusersitepackages()))
     )  # the agent's next process loads it, once it exists
-    return [path for path in can_change if not any(parent in found for parent in path.parents) and path != Path("/")]
+    return [path for path in can_change if not any(parent in folders for parent in path.parents) and path != Path("/")]
 
 
 def _holds_key(entry: os.DirEntry[str]) -> bool:

@@ -180,7 +180,8 @@ def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iter
     read_end, write_end = os.pipe()
     with tempfile.TemporaryDirectory(prefix="adx-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        environment = {**os.environ, "XDG_STATE_HOME": name, "PYTHONUNBUFFERED": "1", **settings}
+        allowed = {"AGILEDART_AGENT__ALLOW_ROOT": "true"}  # only the measurement itself submits here
+        environment = {**allowed, **os.environ, "XDG_STATE_HOME": name, "PYTHONUNBUFFERED": "1", **settings}
         made: list[AgentMachine] = []
         for number in range(1, count + 1):
             link = folder / f"a{number}.link"

@@ -29,7 +29,20 @@ def pid_of(process: ColumnsProcess) -> int:
 async def until(is_true: Any) -> None:
     async with asyncio.timeout(60):
         while not is_true():  # noqa: ASYNC110  what it waits for happens on the disk
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)
+
+
+def count_looks(process: ColumnsProcess, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows with each look for work."""
+    looks: list[int] = []
+    real = process._has_work
+
+    def counted() -> bool:
+        looks.append(1)
+        return real()
+
+    monkeypatch.setattr(process, "_has_work", counted)
+    return looks
 
 
 def test_full_segments_are_rewritten_and_a_process_that_dies_is_started_again(
@@ -41,8 +54,9 @@ def test_full_segments_are_rewritten_and_a_process_that_dies_is_started_again(
     async def scenario() -> None:
         log = log_of(tmp_path)
         process = ColumnsProcess(tmp_path, warnings.append)
+        looks = count_looks(process, monkeypatch)
         rewriting = asyncio.create_task(process.rewrite_forever())
-        await asyncio.sleep(0.2)
+        await until(lambda: len(looks) > 1)
         assert pid_of(process) == 0  # no work, no process
         append(log, 1_000)
         full = len(list(full_segments(tmp_path)))
@@ -99,7 +113,8 @@ def test_a_segment_that_stays_rows_does_not_keep_the_process_busy(
         await until(lambda: len(list(full_segments(tmp_path))) == 1)
         await until(lambda: not process._has_work())
         before = len(asked)
-        await asyncio.sleep(0.3)
+        looks = count_looks(process, monkeypatch)
+        await until(lambda: len(looks) > 2)
         assert len(asked) <= before + 1
         rewriting.cancel()
         await process.close()

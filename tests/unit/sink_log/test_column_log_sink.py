@@ -97,7 +97,7 @@ def test_columns_are_stored_as_columns_and_small_batches_as_rows(tmp_path: Path)
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 600), st.booleans()), min_size=1, max_size=8))
-def test_rows_and_columns_keep_their_order_whatever_is_flushed_and_rewritten(
+def test_rows_and_columns_keep_their_order_after_any_flush_and_rewrite(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[bool, int, bool]]
 ) -> None:
     root = tmp_path_factory.mktemp("log")

@@ -247,16 +247,16 @@ def list_tokens(agent: str | None, identity: str | None, output: str) -> None:
     print_table(["token", "role", "used", "state", "admits", "members"], rows, ["used"])
 
 
-def _row(one: dict[str, Any]) -> list[str]:
-    left = one["join_before_ms"] / 1_000 - time.time()
-    nodes = [node_id_of_key(bytes.fromhex(member["key"])).short for member in one["members"]]
-    if one["role"] != "agent":
-        nodes = [member["key"][:8] for member in one["members"]]
+def _row(token: dict[str, Any]) -> list[str]:
+    left = token["join_before_ms"] / 1_000 - time.time()
+    nodes = [node_id_of_key(bytes.fromhex(member["key"])).short for member in token["members"]]
+    if token["role"] != "agent":
+        nodes = [member["key"][:8] for member in token["members"]]
     shown = " ".join(nodes[:8]) + (f" and {len(nodes) - 8:,} more" if len(nodes) > 8 else "")
-    role = f"{one['role']} of {one['scope']}" if one["scope"] else one["role"]
-    used = f"{one['used']:,} of {one['uses']:,}" if one["uses"] else "0"
+    role = f"{token['role']} of {token['scope']}" if token["scope"] else token["role"]
+    used = f"{token['used']:,} of {token['uses']:,}" if token["uses"] else "0"
     lets_in = f"for {duration(left)}" if left > 0 else f"expired {duration(-left)} ago"
-    return [one["token"][:16], role, used, one["state"], lets_in, shown]
+    return [token["token"][:16], role, used, token["state"], lets_in, shown]
 
 
 @token.command(short_help="Revoke a token: it admits no further member.")
