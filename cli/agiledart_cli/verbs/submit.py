@@ -23,9 +23,10 @@ from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
 from agiledart_cli.verbs.silent_inputs import waiting_input_texts
-from agiledart_dataflow.plan.delivery import DEFAULT, DELIVERIES, Delivery
+from agiledart_dataflow.plan.delivery import DEFAULT, DELIVERIES, SAVING, Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
+from agiledart_node.context.config import MOVES
 from agiledart_node.records.application import SPECIFICATION_CODEC
 from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, RequestedParallelism, Status, Stop, Submit
 
@@ -52,11 +53,13 @@ def make_submission(
     dry_run: bool = False,
     paths: tuple[str, ...] = (),
     delivery: str = "",
+    moves: str = "",
 ) -> Submit:
     """Return the command that submits `FILE:NAME` with these settings; raises errors for the user.
 
     Args:
         delivery: delivery guarantee; empty for that of the topology.
+        moves: whether its stages move to better nodes by themselves; empty: as the agents are set.
 
     The topology is built from the bundle as on the nodes, so that a fault appears here first.
     """
@@ -84,7 +87,7 @@ def make_submission(
     promise = delivery or topology.delivery
     if delivery and delivery != topology.delivery and topology.delivery != DEFAULT:
         print_message(f"--delivery {delivery} counts; the topology says {topology.delivery}.")
-    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise)
+    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise, moves=moves)
 
 
 def _parameter_of(builder: "UserBuilder", topology: "Topology", step: str) -> str:
@@ -136,6 +139,13 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
     " row once, when it is committed; at-least-once shows rows at once and some twice; at-most-once saves nothing and ends it."
     " Default: that of the topology, else survive.",
 )
+@click.option(
+    "--moves",
+    type=click.Choice(MOVES),
+    default=None,
+    help="Whether its stages move to better nodes by themselves: off, advise (explain placement names moves), or on."
+    " Default: the agents' setting.",
+)
 @click.option("--replace", is_flag=True, help="First drain the running application of this name.")
 @click.option(
     "--upgrade",
@@ -168,6 +178,7 @@ def submit(
     executors: int | None,
     paths: tuple[str, ...],
     delivery: str | None,
+    moves: str | None,
     replace: bool,
     upgrade: bool,
     drops: tuple[str, ...],
@@ -214,7 +225,10 @@ def submit(
         dry_run=dry_run,
         paths=paths,
         delivery=delivery or "",
+        moves=moves or "",
     )
+    if moves == "on" and not Delivery.named(command.delivery).is_saved:
+        print_message(f"--moves on: it is not saved by epochs, so moves are advice only. To let it move: {SAVING}.")
     with connect(agent, identity) as client:
         if replace and not dry_run:
             _stop_previous(client, command)

@@ -36,7 +36,8 @@ from agiledart_node.live_placement.move_controller import (
 )
 from agiledart_node.live_placement.placement_explanation import MovableUnit
 from agiledart_node.live_placement.run_problem import RunProblem, run_problem
-from agiledart_node.records.application import RUNNING, SPECIFICATION_CODEC
+from agiledart_node.records.application import RUNNING, SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.records.command_verifier import moves_of
 from agiledart_node.records.records import Records
 from agiledart_node.recovery.change_plans import stage_plan_of
 from agiledart_node.recovery.recovery_service import RecoveryService
@@ -118,7 +119,7 @@ class ReplacementService:
 
     def look(self) -> None:
         """Start the timer if this node coordinates a run whose placement it looks at."""
-        if not self._is_looking and self._context.config.placement_moves != OFF and self._coordinated_runs():
+        if not self._is_looking and self._coordinated_runs():
             self._begin()
 
     def statuses(self, run: RunId) -> tuple[dict[str, object], ...]:
@@ -157,7 +158,11 @@ class ReplacementService:
             self._context.requests.begin(self._look(coordinated))
         self._begin()
 
-    async def _look(self, coordinated: Mapping[RunId, Coordinator]) -> None:
+    async def _look(self, coordinators: Mapping[RunId, Coordinator]) -> None:
+        records = {run: record for run in coordinators if (record := await self._record(run)) is not None}
+        coordinated = {run: coordinators[run] for run in records if coordinates(coordinators[run])}
+        if not coordinated:
+            return
         known = {peer.node: peer for peer in self._context.known()}
         peers = {
             node: known.get(node, peer)
@@ -173,13 +178,27 @@ class ReplacementService:
         for run, coordinator in coordinated.items():
             placed = self._runs.get(run)
             if placed is None:
-                placed = self._runs[run] = _PlacedRun(MoveController(self._context.config.placement_moves))
+                placed = self._runs[run] = _PlacedRun(MoveController(self._mode(records[run])))
             if not placed.is_busy:
                 placed.is_busy = True
                 try:
-                    await self._look_at(run, coordinator, placed, network)
+                    await self._look_at(run, coordinator, placed, network, records[run])
                 finally:
                     placed.is_busy = False
+
+    async def _record(self, run: RunId) -> ApplicationRecord | None:
+        """Return the record of a run that is looked at; None: it does not run, its moves are off, or the ring does not answer."""
+        try:
+            _, record = await self._records.application(run.app)
+        except CommandRefused:
+            return None
+        if record is None or record.version != run.version or record.state != RUNNING or record.stopping:
+            return None
+        return record if self._mode(record) != OFF else None
+
+    def _mode(self, record: ApplicationRecord) -> str:
+        """Return the user's signed word about moves, else this agent's setting."""
+        return moves_of(record.signed_command) or self._context.config.placement_moves
 
     def _smoothed(self, network: NetworkDescription) -> NetworkDescription:
         """Return the network with moving averages of its measured delays."""
@@ -194,12 +213,14 @@ class ReplacementService:
         return replace(network, view=TableNetwork(smooth, positions))
 
     async def _look_at(
-        self, run: RunId, coordinator: Coordinator, placed: _PlacedRun, network: NetworkDescription
+        self,
+        run: RunId,
+        coordinator: Coordinator,
+        placed: _PlacedRun,
+        network: NetworkDescription,
+        record: ApplicationRecord,
     ) -> None:
         try:
-            _, record = await self._records.application(run.app)
-            if record is None or record.version != run.version or record.state != RUNNING or record.stopping:
-                return
             specification = SPECIFICATION_CODEC.decode(record.specification)
             plan = stage_plan_of(coordinator.value)
         except (CommandRefused, RemoteProtocolError):

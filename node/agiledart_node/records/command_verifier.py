@@ -69,6 +69,18 @@ def _delivery_word(word: str) -> str:
     return str(delivery) if delivery.is_saved else ""
 
 
+MOVES_TERM = "moves"
+"""Signed argument of a submission: whether its stages move by themselves."""
+
+
+def moves_of(signed_command: bytes) -> str:
+    """Return the word for moves that the command of a submission carries; empty: none, or there is no such command."""
+    try:
+        return parse_signed_command(signed_command).terms.argument(MOVES_TERM) if signed_command else ""
+    except (RemoteProtocolError, Refused):
+        return ""
+
+
 def _submit_terms(command: Submit) -> CommandTerms:
     name = command.name or SPECIFICATION_CODEC.decode(command.specification).name
     chosen = msgspec.msgpack.encode(sorted(command.parallelism.items())) if command.parallelism else b""
@@ -78,6 +90,7 @@ def _submit_terms(command: Submit) -> CommandTerms:
             ("origin", content_hash(origin).hex() if origin else ""),
             ("delivery", _delivery_word(command.delivery)),
             ("executors", str(command.executors or "")),
+            (MOVES_TERM, command.moves),
             ("parallelism", content_hash(chosen).hex() if chosen else ""),
         )
     )

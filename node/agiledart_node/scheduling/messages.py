@@ -186,6 +186,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
         principal: the user, as verified by the asking agent.
         signed_command: the user's signed command; it takes precedence over the asking agent's fields.
         origin: the checkpoint that the run begins with, which is on the sender's disk.
+        moves: as in `Submit`.
     """
 
     request: int
@@ -205,6 +206,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
     origin: CheckpointOrigin | None = None
     duplicates: bool = False
     saves_less: bool = False
+    moves: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
 
 class SubmissionHandedOver(Message, frozen=True, gc=False, tag=361):

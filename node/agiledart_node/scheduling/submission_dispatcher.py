@@ -17,6 +17,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.context.config import MOVES
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.context.pending_requests import PeerRequest
 from agiledart_node.forming.blueprint import blueprint_of
@@ -128,6 +129,8 @@ class SubmissionDispatcher:
             raise CommandRefused(
                 f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
             )
+        if command.moves not in ("", *MOVES):
+            raise CommandRefused(f"moves = {command.moves!r}: use one of {', '.join(MOVES)}.", 2)
         delivery = _delivery_of(command, blueprint.name)
         pinned = await self._submissions.pinned_nodes(blueprint)
         if command.dry_run:
@@ -194,6 +197,7 @@ class SubmissionDispatcher:
             submission.origin,
             submission.delivery.duplicates,
             submission.delivery.saves_less,
+            command.moves,
         )
         self._waiting_users[number] = _WaitingUser(request, scheduler.node)
         try:
@@ -282,6 +286,7 @@ class SubmissionDispatcher:
             message.executors,
             delivery=delivery,
             origin=message.origin,
+            moves=message.moves,
         )
         try:
             blueprint = blueprint_of(command, self._context)

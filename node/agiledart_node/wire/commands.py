@@ -58,6 +58,8 @@ class Submit(Message, frozen=True, gc=False, tag=200):
         dry_run: answer with the planned placement; start nothing.
         delivery: a word of `Delivery`, the guarantee when a host dies; "": the default.
         origin: checkpoint from which it starts; None: empty state.
+        moves: `off`, `advise` or `on`: whether its stages move to better nodes by themselves; "": as the coordinator's agent is
+            set.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     dry_run: bool = False
     delivery: str = ""
     origin: CheckpointOrigin | None = None
+    moves: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
 
 class ListApplications(Message, frozen=True, gc=False, tag=201):

@@ -47,6 +47,7 @@ class VirtualRecord:
     state: str = RUNNING
     stopping: bool = False
     placed_by_user: tuple[str, ...] = ()
+    signed_command: bytes = b""
 
 
 @dataclass

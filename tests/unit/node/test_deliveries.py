@@ -39,5 +39,5 @@ def test_a_command_names_the_delivery_guarantee_unless_nothing_is_saved() -> Non
 def test_a_record_without_a_delivery_guarantee_has_the_older_format() -> None:
     """Older agents wrote one word less: they saved exactly-once."""
     made = ApplicationRecord("x", 1, 7, 7, RUNNING, SCHEDULER, by_epoch=True)
-    before = msgspec.msgpack.encode(msgspec.msgpack.decode(RECORD_CODEC.encode(made))[:-1])
+    before = msgspec.msgpack.encode(msgspec.msgpack.decode(RECORD_CODEC.encode(made))[:-2])
     assert RECORD_CODEC.decode(before).delivery is Delivery.EXACTLY_ONCE

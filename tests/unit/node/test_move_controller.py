@@ -1,7 +1,9 @@
 """Decisions about moves: gain against cost, one a minute, back-off, users' moves, void figures."""
 
+import msgspec
 import pytest
 
+from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_node.live_placement.move_controller import (
@@ -14,6 +16,9 @@ from agiledart_node.live_placement.move_controller import (
     MoveProposal,
     SmoothedFigures,
 )
+from agiledart_node.records.command_verifier import command_terms, moves_of
+from agiledart_node.wire.commands import Submit
+from tests.properties.test_admission_fuzzed import signed_command
 
 LOOK = 30 * SECOND
 
@@ -111,3 +116,12 @@ def test_a_missing_figure_is_forgotten_and_never_averaged_with_0() -> None:
     assert smoothed.update({"delay": 20.0}) == {"delay": 13.0}
     assert smoothed.update({}) == {}
     assert smoothed.update({"delay": 20.0}) == {"delay": 20.0}
+
+
+def test_the_users_word_about_moves_is_a_term_of_the_signed_command() -> None:
+    specification = msgspec.msgpack.encode(Specification("x", ()))
+    assert moves_of(signed_command(Submit("x", specification, b"", moves="on"))) == "on"
+    assert moves_of(signed_command(Submit("x", specification, b""))) == ""
+    assert moves_of(b"") == moves_of(b"nonsense") == ""
+    with_word, without = (command_terms(Submit("x", b"", b"", moves=word)) for word in ("off", ""))
+    assert with_word != without, "an agent that hands it over can change no word"
