@@ -95,3 +95,58 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
     assert "sums 1 → 3, scale" in text
     code, text = told(ring, "scale", "elastic", "sums", "2")
     assert (code, "only what runs can be changed" in text) == (1, True), text
+
+
+RULED = """
+from typing import NamedTuple
+
+from agiledart import Change, Sink, Source, Topology
+
+
+class Reading(NamedTuple):
+    at: int
+    key: int
+
+
+def build(readings: Source[Reading], report: Sink[Change], where: str = "a1,a2") -> Topology:
+    topology = Topology("ruled", delivery="at-least-once")
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at, at="a1")
+    rows.key_by(lambda reading: reading.key).running_count("counts").sink("report", report)
+    topology.place("counts", on=where.split(","))
+    return topology
+"""
+
+
+def test_rules_about_nodes_bind_submission_and_moves_and_the_placement_is_explained(ring: Mesh, tmp_path: Path) -> None:
+    (tmp_path / "ruled.py").write_text(RULED)
+    (tmp_path / "rows.csv").write_text("".join(f"{number * 10},{number % 7}\n" for number in range(60_000)))
+    target, source = f"{tmp_path}/ruled.py:build", f"readings=csv:{tmp_path}/rows.csv?speed=1"
+    submission = ("submit", target, "--set", source, "--set", f"report=csv:{tmp_path}/out.csv@a1")
+    code, text = told(ring, *submission, "--set", "where=a8,a9")
+    assert (code, "counts: no node fulfils the rule 'only on a8, a9'" in text) == (2, True), text
+    code, text = told(ring, *submission, "--moves", "off")
+    assert code == 0, text
+    code, text = told(ring, "move", "ruled", "counts", "a3")
+    assert (code, "A rule of ruled forbids a3: counts only on a1, a2" in text) == (1, True), text
+
+    def measured() -> dict[str, Any] | None:
+        code, text = told(ring, "explain", "placement", "ruled", "-o", "json")
+        answer: dict[str, Any] = json.loads(text[text.index("{") :]) if code == 0 else {"stages": []}
+        return (
+            answer if answer["stages"] and all(row["rows_source"] == "measured" for row in answer["stages"]) else None
+        )
+
+    answer = wait_for(measured, 30, "rates are measured")
+    assert answer["value"] > 0
+    (unit,) = answer["units"]
+    assert unit["node"] in ("a1", "a2")
+    forbidden = {other["node"]: other["forbidden"] for other in unit["alternatives"]}
+    assert forbidden["a3"] == ["counts: only on a1, a2"]
+    code, text = told(
+        ring, "place", "--network", "live", "--topology", "ruled", "--objective", "response", "-o", "json"
+    )
+    assert code == 0, text
+    assert json.loads(text[text.index("{") : text.rindex("}") + 1])["placement"]["counts"][0] in ("a1", "a2")
+    code, text = told(ring, "move", "ruled", "counts", "auto")
+    assert (code, "may move by itself again" in text) == (0, True), text
+    assert told(ring, "stop", "ruled", "--now")[0] == 0
