@@ -169,6 +169,7 @@ class Agent:
         self._agent_links = AgentLinks(
             settings, identity, self._registrar, log, self._feed, self.known_peers, self._rtt_ns,
             lambda application, executor: self._executors.address_of(application, executor),
+            lambda executor, connection: self._executors.hand_over(executor, connection),
         )  # fmt: skip
         self.relay_service = self._agent_links.relay_service
         self.runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
@@ -192,7 +193,7 @@ class Agent:
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self.relay_service.find_relays, self._agent_links.may_dial_node, feed_fetches, self.sink_logs.note_logs,
+            self._agent_links.find_circuits, self._agent_links.may_dial_node, feed_fetches, self.sink_logs.note_logs,
             self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip

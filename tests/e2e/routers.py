@@ -116,6 +116,14 @@ class Routers:
     def _run(self, name: str, *words: str) -> None:
         subprocess.run([*self.enter(name), *words], check=True, capture_output=True)
 
+    def publish_only(self, name: str, port: int) -> None:
+        """Let a host take connections at one port only, as a container with one published port does."""
+        rules = f"""
+            table ip one_port {{ chain arriving {{ type filter hook input priority filter;
+              iifname "eth0" tcp dport != {port} ct state new drop; }}
+            }}"""
+        subprocess.run([*self.enter(name), "nft", "-f", "-"], input=rules.encode(), check=True, capture_output=True)
+
     def counts_to_private(self, name: str) -> None:
         """Count what a host sends to private addresses; `sent_to_private` reads the number."""
         rules = """

@@ -146,20 +146,28 @@ class Listener:
                 continue
             self._begin(connection, block_of(name[0]), remote)
 
-    def take(self, connection: socket.socket, relay: str, relay_key: str) -> None:
-        """Treat a connection that this agent has opened to a relay as one that was accepted.
+    def take(self, connection: socket.socket, relay: str = "", relay_key: str = "") -> None:
+        """Treat a connection as one that was accepted here: to a relay, or taken by another process.
 
-        Its caller counts against the relay's key: its own address is unknown here.
+        The caller behind a relay counts against the relay's key: its own address is unknown here.
 
         Args:
-            relay: name of the relay, for people.
+            relay: name of the relay, for people; empty: the connection comes from the caller itself.
             relay_key: of the relay, as text.
         """
+        try:
+            host, port = connection.getpeername()[:2]
+        except OSError:
+            connection.close()
+            self._on_refused("lost", relay)
+            return
         if self._open >= self._limits.links:
             connection.close()
-            self._on_refused("full", relay)
+            self._on_refused("full", relay or format_address(host, port))
             return
-        self._begin(connection, f"relay {relay_key}", format_address(*connection.getpeername()[:2]), relay)
+        self._begin(
+            connection, f"relay {relay_key}" if relay_key else block_of(host), format_address(host, port), relay
+        )
 
     def _begin(self, connection: socket.socket, block: str, remote: str, relay: str = "") -> None:
         link = Link("", dialled=False, wall_seconds=self._wall_seconds)

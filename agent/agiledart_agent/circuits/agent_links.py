@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.circuits.dialer import Dialer
-from agiledart_agent.circuits.relay_service import RelayService
+from agiledart_agent.circuits.relay_service import CircuitRequirements, HandOver, RelayService
 from agiledart_agent.circuits.reservations import Reservations
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
@@ -24,7 +24,7 @@ from agiledart_node.reaching.dial_rules import host_of, is_private, may_dial
 from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, ReachabilityChanged
 from agiledart_overlay.wire.events import SetCongestion, SetReachability
 from agiledart_transport.circuits import Via
-from agiledart_transport.connecting import format_address
+from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.listener import Listener, serve
 from agiledart_transport.relay_fallback import dial_direct_or_relayed
@@ -50,6 +50,7 @@ class AgentLinks:
         known_peers: returns the nodes of the ring that this node knows to be alive.
         rtt_ns: returns the round-trip time to a node, if it is known.
         executor_address: returns the address of an executor of (application, its id) here; empty: there is none.
+        hand_over: hands a connection over to an executor here, by its id; returns whether it has.
 
     Attributes:
         reach: how other nodes reach this one now.
@@ -70,6 +71,7 @@ class AgentLinks:
         known_peers: Callable[[], tuple[Peer, ...]],
         rtt_ns: Callable[[NodeId], int | None],
         executor_address: Callable[[str, NodeId], str],
+        hand_over: HandOver,
     ) -> None:
         self._settings, self._registrar, self._log, self._feed = settings, registrar, log, feed
         self._rtt_ns, self._executor_address = rtt_ns, executor_address
@@ -97,10 +99,9 @@ class AgentLinks:
             rtt_ns=rtt_ns,
             connect_back=lambda link, asked: self.reservations.connect_back(link, asked),
             dial_back=self._dial_back,
+            hand_over=hand_over,
         )
-        self.reservations = Reservations(
-            self.relay_service.ask, self._take, executor_address, lambda: self.on_reservations()
-        )
+        self.reservations = Reservations(self.relay_service.ask, self._take, hand_over, lambda: self.on_reservations())
 
     @property
     def address(self) -> str:
@@ -227,6 +228,36 @@ class AgentLinks:
             )
 
         return await self._dial_by_any_path(peer, connect)
+
+    async def find_circuits(
+        self, target: NodeId, application: str, executor: NodeId, wish: CircuitRequirements
+    ) -> tuple[Via, ...]:
+        """Return paths to an executor: through its agent's port where that can be dialled, and through relays.
+
+        Raises OSError: no path leads there.
+        """
+        door = self._door(target, executor)
+        if wish.by or door is None or door.name in wish.avoid:
+            return await self.relay_service.find_relays(target, application, executor, wish)
+        if wish.most < 2:
+            return (door,)
+        try:
+            more = wish._replace(most=wish.most - 1)
+            return (door, *await self.relay_service.find_relays(target, application, executor, more))
+        except OSError:
+            return (door,)
+
+    def _door(self, target: NodeId, executor: NodeId) -> Via | None:
+        """Return the path to an executor through the port of its agent, when a direct link to that agent is open."""
+        for link in self.peers.used if self.peers is not None else ():
+            is_direct = link.peer.node_id == target and not link.relay
+            if is_direct and REACHABILITY_FEATURE in link.peer.hello.features:
+                peer = self._newest(link.peer.as_peer())
+                if peer.reach.holders and not self._is_proven(peer):
+                    return None
+                host, port = parse_address(peer.address)
+                return Via(host, port, executor.to_bytes16(), peer.name or peer.node.short)
+        return None
 
     async def relay_to(self, peer: Peer) -> tuple[str, bytes]:
         """Return the relay's HOST:PORT and the ticket by which a client of this agent reaches a peer.

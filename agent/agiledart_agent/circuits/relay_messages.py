@@ -60,10 +60,16 @@ class RequestAddress(Message, frozen=True, gc=False, tag=4):
 
 
 class AddressAnswer(Message, frozen=True, gc=False, tag=5):
-    """Answer of the target's agent: HOST:PORT; empty: no such executor, or not of this application."""
+    """Answer of the target's agent.
+
+    Args:
+        address: HOST:PORT; empty: no such executor, or not of this application.
+        has_door: a preface with the executor's id at the agent's own port leads to the executor.
+    """
 
     request: Count
     address: _Address
+    has_door: bool = False
 
 
 class RequestReservation(Message, frozen=True, gc=False, tag=6):

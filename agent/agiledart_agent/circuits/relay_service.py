@@ -72,6 +72,7 @@ CONNECT_BACK_SECONDS: Final = 3.0
 """Time for an agent with a reservation to connect to the relay."""
 
 AGENT_ITSELF: Final = NodeId(0)
+HandOver = Callable[[NodeId, socket.socket], bool]
 _CODEC: Codec[RelayMessage] = Codec(RelayMessage)
 
 
@@ -110,6 +111,8 @@ class RelayService:
         address_of: HOST:PORT of an executor here by application and id, or of this agent for "" and 0; empty: none.
         connect_back: does what a relay asks of this agent over a link of this agent's reservation.
         dial_back: dials an agent at an address; returns "" when it answered, else why it did not.
+        hand_over: hands a connection over to an executor here, by its id; returns whether it has. An executor's id is
+            a ticket that is good as long as the executor runs. It grants nothing: TLS and verification follow.
     """
 
     def __init__(
@@ -126,7 +129,9 @@ class RelayService:
         rtt_ns: Callable[[NodeId], int | None] = lambda _: None,
         connect_back: Callable[[Link, ConnectBack], None] = lambda _link, _asked: None,
         dial_back: Callable[[Link, str], Awaitable[str]] | None = None,
+        hand_over: HandOver | None = None,
     ) -> None:
+        self._hand_over = hand_over
         self._connect_back, self._dial_back = connect_back, dial_back
         self._reserved: dict[NodeId, Link] = {}
         self._awaited: dict[bytes, asyncio.Future[socket.socket]] = {}
@@ -305,7 +310,8 @@ class RelayService:
             case RequestAddress():
                 is_agent = link.peer.grant.role == "agent"
                 address = self._address_of(message.application, message.executor) if is_agent else ""
-                self._send(link, AddressAnswer(message.request, address))
+                has_door = bool(address and message.application) and self._hand_over is not None
+                self._send(link, AddressAnswer(message.request, address, has_door))
             case RequestReservation():
                 self._reserve(link, message)
             case RequestDialBack():
@@ -431,6 +437,8 @@ class RelayService:
         answer, link = await self.ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
         if not isinstance(answer, AddressAnswer) or not answer.address:
             raise Refused("no such place")
+        if asked.application and answer.has_door:
+            return Booking(key, *parse_address(link.remote), preface(asked.executor.to_bytes16()))
         # Only the port is the target's choice: with a host of its choice, this relay would be an open proxy.
         return Booking(key, parse_address(link.remote)[0], parse_address(answer.address)[1])
 
@@ -438,6 +446,8 @@ class RelayService:
         """Take over the connection of a caller with a ticket. Raises `Refused`."""
         if (awaited := self._awaited.pop(ticket, None)) is not None and not awaited.done():
             awaited.set_result(connection)
+            return
+        if self._hand_over is not None and self._hand_over(NodeId.from_bytes16(ticket), connection):
             return
         try:
             booking = self._tickets.redeem(ticket, time.monotonic_ns())

@@ -22,7 +22,6 @@ from agiledart_kernel.peer import Peer
 from agiledart_transport.circuits import open_connection, preface
 from agiledart_transport.connecting import parse_address
 from agiledart_transport.link import Link
-from agiledart_transport.splice import splice
 
 ECHO_SECONDS: Final = 20.0
 """Time between two requests for an echo over the link of a reservation: routers forget links that are idle for longer."""
@@ -42,7 +41,7 @@ class Reservations:
     Args:
         ask: asks a relay a question over a link that this agent opens.
         take: treats a connection to a relay as one that was accepted; with the link of its reservation.
-        executor_address: returns HOST:PORT of an executor here by application and id; empty: there is none.
+        hand_over: hands a connection over to an executor here, by its id; returns whether it has.
         changed: called when a reservation was made or lost.
 
     Attributes:
@@ -53,10 +52,10 @@ class Reservations:
         self,
         ask: Ask,
         take: Callable[[socket.socket, Link], None],
-        executor_address: Callable[[str, NodeId], str],
+        hand_over: Callable[[NodeId, socket.socket], bool],
         changed: Callable[[], None],
     ) -> None:
-        self._ask, self._take, self._executor_address, self._changed = ask, take, executor_address, changed
+        self._ask, self._take, self._hand_over, self._changed = ask, take, hand_over, changed
         self._links: dict[NodeId, Link] = {}
         self._echoes: dict[Link, asyncio.Event] = {}
         self._connecting: dict[Link, int] = {}
@@ -132,24 +131,17 @@ class Reservations:
                 self._changed()
 
     async def _connect(self, link: Link, asked: ConnectBack) -> None:
-        onward: socket.socket | None = None
         try:
             connection = await self._open(link, asked)
-            if connection is not None and asked.application:
-                try:
-                    host, port = parse_address(self._executor_address(asked.application, asked.executor))
-                    onward = await open_connection(host, port)
-                except (OSError, ValueError):
-                    connection.close()
         finally:
             if link in self._connecting:
                 self._connecting[link] -= 1
         if connection is None:
             return
-        if onward is not None:
-            await splice(connection, onward, lambda _: None)
-        elif not asked.application:
+        if not asked.application:
             self._take(connection, link)
+        elif not self._hand_over(asked.executor, connection):
+            connection.close()
 
     async def _open(self, link: Link, asked: ConnectBack) -> socket.socket | None:
         """Connect to the relay. Its address is that of the link of the reservation, never one from a message."""

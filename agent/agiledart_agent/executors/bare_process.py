@@ -30,15 +30,18 @@ class BareProcess:
 
     Attributes:
         pair: the agent's end of the socket pair.
+        handover: the agent's end of the pair that carries connections for the process: the stream would lose them.
     """
 
     process: ChildProcess
     pair: socket.socket
+    handover: socket.socket
     watch: ExecutorWatch
 
     async def end(self) -> None:
         """End a process that is not needed, without a trace."""
         self.pair.close()
+        self.handover.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
@@ -60,36 +63,41 @@ async def start_bare(directory: str) -> BareProcess:
         LaunchError: the system gives no process or no descriptors.
     """
     try:
-        ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as undo:
-            undo.callback(ours.close)
-            undo.callback(theirs.close)
+            ours, theirs = (undo.enter_context(end) for end in socket.socketpair())
+            handover, taking = (
+                undo.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            )
             watch = ExecutorWatch()
             undo.pop_all()
     except OSError as error:  # no descriptors left
         raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
     ours.setblocking(False)
+    handover.setblocking(False)
     try:
         process = await asyncio.create_subprocess_exec(
             *isolated_command("agiledart_executor.programs.worker"),
             str(theirs.fileno()),
             str(watch.writing_end),
+            str(taking.fileno()),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            pass_fds=(theirs.fileno(), watch.writing_end),
+            pass_fds=(theirs.fileno(), watch.writing_end, taking.fileno()),
             cwd=directory,
             env=executor_environment(os.environ),
             start_new_session=True,  # Ctrl-C in the agent's terminal is for the agent alone
         )
     except BaseException as error:  # cancelled, too
         ours.close()
+        handover.close()
         watch.close()
         if isinstance(error, OSError):
             raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
         raise
     finally:
         theirs.close()
+        taking.close()
         watch.close_writing_end()
     watch.listen(process.pid)
-    return BareProcess(process, ours, watch)
+    return BareProcess(process, ours, handover, watch)

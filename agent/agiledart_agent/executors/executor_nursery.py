@@ -119,9 +119,10 @@ class ExecutorNursery:
             channel = await self._connect()
             with contextlib.ExitStack() as undo:
                 try:
-                    ours, theirs = socket.socketpair()
-                    undo.callback(ours.close)
-                    undo.callback(theirs.close)
+                    ours, theirs = (undo.enter_context(end) for end in socket.socketpair())
+                    handover, taking = (
+                        undo.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                    )
                     watch = ExecutorWatch()
                     undo.callback(watch.close)
                     reading, writing = os.pipe()
@@ -134,16 +135,18 @@ class ExecutorNursery:
                     lambda: asyncio.StreamReaderProtocol(stdout), output
                 )
                 undo.callback(transport.close)
-                pid, handle = await self._ask(channel, [theirs.fileno(), watch.writing_end, writing])
+                pid, handle = await self._ask(channel, [theirs.fileno(), watch.writing_end, writing, taking.fileno()])
                 undo.pop_all()
             child = ForkedProcess(pid, handle, stdout)
             self._follow(child)
         theirs.close()
+        taking.close()
         os.close(writing)
         watch.close_writing_end()
         ours.setblocking(False)
+        handover.setblocking(False)
         watch.listen(pid)
-        return BareProcess(child, ours, watch)
+        return BareProcess(child, ours, handover, watch)
 
     def _follow(self, child: ForkedProcess) -> None:
         if (code := self._codes.pop(child.pid, None)) is not None:

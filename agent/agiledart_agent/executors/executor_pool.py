@@ -274,6 +274,7 @@ class ExecutorPool:
             secrets=configuration.secrets,
             own_host=configuration.advertised,
             own_node=configuration.node_id,
+            handover=bare.handover,
         )
         watch.bounds = configuration.bounds
         watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
@@ -298,6 +299,8 @@ class ExecutorPool:
 
     async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
         """Reap an executor whose end of the pair closed, and report the failure of its instances."""
+        if executor.handover is not None:
+            executor.handover.close()
         key = (executor.application, executor.version, executor.slot)
         if self._running.get(key) is executor:
             del self._running[key]

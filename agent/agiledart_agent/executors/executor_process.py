@@ -1,6 +1,7 @@
 """One executor process of this node: what runs in it, and the requests that it has to answer."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -61,6 +62,7 @@ class ExecutorProcess:
     ending: bool = False
     by_epoch: bool = False
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    handover: socket.socket | None = None
     requests: int = 0
     loading: int = 0
 
@@ -91,6 +93,17 @@ class ExecutorProcess:
         """Queue a message to the executor. Nothing happens when it is gone."""
         if not self.writer.is_closing():
             self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
+
+    def take(self, connection: socket.socket) -> bool:
+        """Hand a connection over to the process. Return False when it takes none now; the caller then closes it."""
+        if self.handover is None:
+            return False
+        try:
+            socket.send_fds(self.handover, [b"c"], [connection.fileno()])
+        except OSError:
+            return False
+        connection.close()
+        return True
 
     async def ask(
         self,

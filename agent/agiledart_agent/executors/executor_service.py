@@ -6,6 +6,7 @@ The agent itself never runs user code.
 import asyncio
 import contextlib
 import math
+import socket
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
@@ -165,6 +166,10 @@ class ExecutorService:
             if process.application == application and node == executor.hex:
                 return address
         return ""
+
+    def hand_over(self, executor: NodeId, connection: socket.socket) -> bool:
+        """Hand a connection over to an executor by its own id. Return False when there is none, or it takes none now."""
+        return any(process.own_node == executor and process.take(connection) for process in self.processes)
 
     def open(self, driver: Driver, listen_host: str, advertised: str) -> None:
         """Register the effects that concern executors.

@@ -1,5 +1,6 @@
 """Links that other executors open to this one: its listener, and the channels whose frames arrive on them."""
 
+import socket
 from collections.abc import Callable
 from ssl import SSLContext
 
@@ -67,6 +68,13 @@ class AcceptedLinks:
             on_refused=lambda reason, remote: self._send(DataPeerRefused(reason, remote)),
             limits=ListenerLimits(reserved_for_agents=0),
         )
+
+    def take(self, connection: socket.socket) -> None:
+        """Take a connection that the agent has accepted for this executor."""
+        if self.listener is None:
+            connection.close()
+        else:
+            self.listener.take(connection)
 
     def _accepted(self, link: Link) -> LinkHandler:
         assert self.port is not None

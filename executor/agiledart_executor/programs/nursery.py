@@ -103,14 +103,14 @@ class Nursery:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
-            pair, report, output = descriptors
+            pair, report, output, handover = descriptors
             os.dup2(output, 1)
             os.dup2(output, 2)
             for descriptor in (output, self._woken, self._waker):
                 os.close(descriptor)
             self._agent.close()
             os.chdir(request.directory)
-            sys.argv = [worker.__file__ or "", str(pair), str(report)]
+            sys.argv = [worker.__file__ or "", str(pair), str(report), str(handover)]
             os._exit(worker.main())
         except BaseException:  # noqa: BLE001  a child that returned would go on as a second nursery
             traceback.print_exc()

@@ -1,8 +1,9 @@
 """The executor process: runs user code of one application beside its agent, in a process of its own.
 
-    python -m agiledart_executor.programs.worker FD REPORT_FD
+    python -m agiledart_executor.programs.worker FD REPORT_FD HANDOVER_FD
 
-FD is one end of a socket pair to the agent; REPORT_FD is the writing end of a pipe for the crash report. The first message
+FD is one end of a socket pair to the agent; REPORT_FD is the writing end of a pipe for the crash report. HANDOVER_FD is one
+end of a pair over which the agent hands over connections of other executors. The first message
 holds the executor's identity; then instances are launched, linked and run. The process ends when the pair closes. It imports
 neither the overlay nor cryptography nor a metrics library, because it must stay small.
 """
@@ -298,6 +299,10 @@ class Worker:
         await latencies.ended()
         self.send(Finished(running.instance_name, running.report()))
 
+    def take_connection(self, connection: socket.socket) -> None:
+        """Take a connection of another executor that came in at the agent's port."""
+        self._accepted_links.take(connection)
+
     # ---- launching
 
     async def _launch(self, launch: Launch) -> None:
@@ -514,7 +519,23 @@ _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
 _TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
 
-async def run(pair: socket.socket, crash_reporter: CrashReporter) -> None:
+def _take_connection(handover: socket.socket, worker: Worker) -> None:
+    """Take one connection that the agent hands over."""
+    try:
+        _, descriptors, _, _ = socket.recv_fds(handover, 1, 1)
+    except BlockingIOError:
+        return
+    except OSError:
+        descriptors = []
+    if not descriptors:  # the agent has closed its end
+        asyncio.get_running_loop().remove_reader(handover)
+    for descriptor in descriptors:
+        connection = socket.socket(fileno=descriptor)
+        connection.setblocking(False)
+        worker.take_connection(connection)
+
+
+async def run(pair: socket.socket, crash_reporter: CrashReporter, handover: socket.socket | None = None) -> None:
     """Serve one agent until it closes the pair."""
     reader, writer = await asyncio.open_unix_connection(sock=pair)
     frames = FrameReader(MAX_FRAME_BYTES)
@@ -529,6 +550,8 @@ async def run(pair: socket.socket, crash_reporter: CrashReporter) -> None:
                     worker.take(message)
                 elif isinstance(message, Configure):
                     worker = Worker(writer, message, crash_reporter)
+                    if handover is not None:
+                        asyncio.get_running_loop().add_reader(handover, _take_connection, handover, worker)
                     reporting = asyncio.create_task(worker.reporter.report_periodically())
     except (ConnectionError, BrokenPipeError):
         pass
@@ -547,8 +570,11 @@ def main() -> int:
     short_time_slices.request_short_slices()
     pair = socket.socket(fileno=int(sys.argv[1]))
     pair.setblocking(False)
+    handover = socket.socket(fileno=int(sys.argv[3])) if len(sys.argv) > 3 else None
+    if handover is not None:
+        handover.setblocking(False)
     try:
-        run_on_uvloop(run(pair, crash_reporter))
+        run_on_uvloop(run(pair, crash_reporter, handover))
     except RuntimeError:  # the loop was stopped before its work was done, and only user code can have stopped it
         crash_reporter.report_reason(
             "user code stopped the event loop of its process (loop.stop()), on which the engine runs"

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 MAX_MESSAGE: Final = 8_192
-CHILD_DESCRIPTORS: Final = 3
+CHILD_DESCRIPTORS: Final = 4
 """Descriptors of a request: the executor's end of its socket pair, its crash report, its output."""
 
 _Path = Annotated[str, msgspec.Meta(max_length=4_096)]
