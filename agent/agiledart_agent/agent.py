@@ -24,7 +24,7 @@ from agiledart_agent.control.user_service import UserService
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.executors.ended_sink_files import finish_remaining_files
-from agiledart_agent.executors.executor_process import ExecutorProcess
+from agiledart_agent.executors.executor_process import ExecutorProcess, address_of, hand_over
 from agiledart_agent.executors.executor_service import ExecutorService
 from agiledart_agent.executors.feed_fetches import FeedFetches
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
@@ -40,6 +40,7 @@ from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.paper_preset import with_preset
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
+from agiledart_agent.reaching.ring_entry import RingEntry
 from agiledart_agent.ring.join_progress import JoinProgress
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.ring.peer_links import PeerLinks
@@ -99,7 +100,6 @@ LEAF_CHECK_SECONDS = 3600.0
 LEAVE_SECONDS = 12.0
 """Time for the node to give away what it can, and to leave the ring in order."""
 
-SEED_TRIES = 3
 MORE_METRICS_PORTS = 100
 """Further ports that are tried after the default one, when the settings name no port."""
 
@@ -168,8 +168,8 @@ class Agent:
         self.driver: Driver | None = None
         self._agent_links = AgentLinks(
             settings, identity, self._registrar, log, self._feed, self.known_peers, self._rtt_ns,
-            lambda application, executor: self._executors.address_of(application, executor),
-            lambda executor, connection: self._executors.hand_over(executor, connection),
+            lambda application, executor: address_of(self._executors.processes, application, executor),
+            lambda executor, connection: hand_over(self._executors.processes, executor, connection),
         )  # fmt: skip
         self.relay_service = self._agent_links.relay_service
         self.runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
@@ -336,11 +336,6 @@ class Agent:
         return self._agent_links.address
 
     @property
-    def token_addresses(self) -> tuple[str, ...]:
-        """Addresses at which a node with a token looks for the network, those of open agents first."""
-        return self.reachability.token_addresses
-
-    @property
     def links(self) -> PeerLinks | None:
         """Links to the other nodes of the ring; None before the node is built."""
         return self._agent_links.peers
@@ -385,30 +380,13 @@ class Agent:
             self._log.info("metrics.moved", f"  metrics on port {taken}: {port} is in use by another process")
 
     async def _enter_ring(self, seeds: list[str]) -> None:
-        peers: list[Peer] = []
-        reasons: list[str] = []
         progress = JoinProgress(self._log)
         self._spawn(progress.report_until(self.joined))
-        for attempt in range(SEED_TRIES if seeds else 0):
-            candidates = dict.fromkeys([*seeds, *self._reaching.addresses(self.address)])
-            progress.text = f"waiting for an answer of {', '.join(candidates)}"
-            answers = await asyncio.gather(*(self._agent_links.greet(address) for address in candidates))
-            peers = [peer for peer in answers if isinstance(peer, Peer)]
-            reasons = [reason for reason in answers if isinstance(reason, str)]
-            if peers or (self._settings.join and reasons and not self._reaching.is_on):
-                break
-            if attempt + 1 < SEED_TRIES:
-                await self._reaching.pause(0.5 * (attempt + 1))
-        if seeds and not peers:
-            if self._settings.join:
-                raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
-            await self.rejoin_monitor.look()
-        progress.text = "waiting for a relay, since other nodes cannot dial this one"
-        await self.reachability.prepare(peers)
-        if peers:
-            names = ", ".join(peer.name or peer.node.short for peer in peers)
-            progress.text = f"{names} answered; waiting for the node that must admit this one. {self.reachability.text}"
-        self._feed(JoinRing(tuple(peers)))
+        entry = RingEntry(
+            self._agent_links, self._reaching, self.reachability, self.rejoin_monitor, progress,
+            has_token=bool(self._settings.join),
+        )  # fmt: skip
+        self._feed(JoinRing(await entry.find_members(seeds)))
         await self.joined
 
     # ---- effects

@@ -5,19 +5,23 @@ With `RELAYS_GO_STRAIGHT` set, relays get the true address: the path between two
 
 import os
 import socket
+from collections.abc import Iterable
 
 import msgspec
 
+from agiledart_agent import agent
+from agiledart_agent.circuits.agent_links import AgentLinks
+from agiledart_agent.circuits.relay_service import RelayService
+from agiledart_agent.executors import executor_process
 from agiledart_agent.executors.executor_listener import ExecutorListener
 from agiledart_agent.executors.executor_process import ExecutorProcess
-from agiledart_agent.executors.executor_service import ExecutorService
 from agiledart_cli.main import main
 from agiledart_executor.wire.agent_messages import ExecutorMessage, RequestCompleted
 from agiledart_kernel.node_id import NodeId
 from tests.e2e.detour import RELAYS_GO_STRAIGHT, VARIABLE
 
 _take = ExecutorListener.take
-_address_of = ExecutorService.address_of
+_address_of = executor_process.address_of
 _round: dict[str, str] = {}
 
 
@@ -30,9 +34,9 @@ def way_round(address: str) -> str:
     return _round[address]
 
 
-def address_of(desk: ExecutorService, application: str, executor: NodeId) -> str:
-    """As the desk does, with the true address."""
-    told = _address_of(desk, application, executor)
+def address_of(processes: Iterable[ExecutorProcess], application: str, executor: NodeId) -> str:
+    """As the agent does, with the true address."""
+    told = _address_of(processes, application, executor)
     return next((true for true, shown in _round.items() if shown == told), told)
 
 
@@ -45,7 +49,11 @@ def take(listener: ExecutorListener, executor: ExecutorProcess, message: Executo
 
 
 if __name__ == "__main__":
+    # The agent's own port leads to its executors, too: that way past the proxy is closed.
+    AgentLinks._door = lambda *_: None  # type: ignore[method-assign]
+    if not os.environ.get(RELAYS_GO_STRAIGHT):
+        RelayService.hands_over = property(lambda _: False)  # type: ignore[assignment,method-assign]
     ExecutorListener.take = take  # type: ignore[method-assign,assignment]
     if os.environ.get(RELAYS_GO_STRAIGHT):
-        ExecutorService.address_of = address_of  # type: ignore[method-assign,assignment]
+        agent.address_of = address_of  # type: ignore[attr-defined]
     main()

@@ -154,6 +154,11 @@ class RelayService:
         return self._tickets.open
 
     @property
+    def hands_over(self) -> bool:
+        """Return whether connections at this agent's port reach its executors."""
+        return self._hand_over is not None
+
+    @property
     def reserved(self) -> tuple[NodeId, ...]:
         """Agents that only dial out and are reached through this relay."""
         return tuple(self._reserved)
@@ -310,7 +315,7 @@ class RelayService:
             case RequestAddress():
                 is_agent = link.peer.grant.role == "agent"
                 address = self._address_of(message.application, message.executor) if is_agent else ""
-                has_door = bool(address and message.application) and self._hand_over is not None
+                has_door = bool(address and message.application) and self.hands_over
                 self._send(link, AddressAnswer(message.request, address, has_door))
             case RequestReservation():
                 self._reserve(link, message)

@@ -66,8 +66,6 @@ class AgentParts(Protocol):
     @property
     def address(self) -> str: ...
     @property
-    def token_addresses(self) -> tuple[str, ...]: ...
-    @property
     def metrics_address(self) -> str: ...
 
     rejoin_monitor: RejoinMonitor
@@ -273,7 +271,7 @@ class UserService:
                 uses=command.uses,
                 expires=command.expires,
                 member_for=command.member_for,
-                addresses=self._parts.token_addresses,
+                addresses=self._parts.reachability.token_addresses,
                 scope=command.scope,
                 quota=command.quota,
             )

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -132,3 +132,17 @@ class ExecutorProcess:
             self.instances.remove(name)
         if not self.instances:
             self.idle_since = asyncio.get_running_loop().time()
+
+
+def address_of(processes: Iterable[ExecutorProcess], application: str, executor: NodeId) -> str:
+    """Return HOST:PORT of an executor of this application by its own id; empty: there is none here."""
+    for process in processes:
+        address, _, node = process.address.partition("/")
+        if process.application == application and node == executor.hex:
+            return address
+    return ""
+
+
+def hand_over(processes: Iterable[ExecutorProcess], executor: NodeId, connection: socket.socket) -> bool:
+    """Hand a connection over to an executor by its own id. Return False when there is none, or it takes none now."""
+    return any(process.own_node == executor and process.take(connection) for process in processes)

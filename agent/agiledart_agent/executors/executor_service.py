@@ -6,7 +6,6 @@ The agent itself never runs user code.
 import asyncio
 import contextlib
 import math
-import socket
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
@@ -135,12 +134,8 @@ class ExecutorService:
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
         self._feed, self._circuits, self._may_dial, self._feed_fetches = feed, circuits, may_dial, feed_fetches
-        self._note_logs, self._ownership_proofs, self._count_snapshot, self._application_ended = (
-            note_logs,
-            ownership_proofs,
-            count_snapshot,
-            application_ended,
-        )
+        self._note_logs, self._ownership_proofs = note_logs, ownership_proofs
+        self._count_snapshot, self._application_ended = count_snapshot, application_ended
         self._secrets = SecretStore(settings.state_dir, identity.key)
         self._work_owners = WorkOwners(settings.state_dir)
         self._quotas = Quotas(settings, user_code_bounds(settings).memory_bytes)
@@ -158,18 +153,6 @@ class ExecutorService:
     def processes(self) -> tuple[ExecutorProcess, ...]:
         """Running executors."""
         return self._pool.processes if self._pool is not None else ()
-
-    def address_of(self, application: str, executor: NodeId) -> str:
-        """Return HOST:PORT of an executor of this application by its own id; empty: there is none here."""
-        for process in self.processes:
-            address, _, node = process.address.partition("/")
-            if process.application == application and node == executor.hex:
-                return address
-        return ""
-
-    def hand_over(self, executor: NodeId, connection: socket.socket) -> bool:
-        """Hand a connection over to an executor by its own id. Return False when there is none, or it takes none now."""
-        return any(process.own_node == executor and process.take(connection) for process in self.processes)
 
     def open(self, driver: Driver, listen_host: str, advertised: str) -> None:
         """Register the effects that concern executors.

@@ -2,10 +2,11 @@
 
     python -m agiledart_executor.programs.nursery FD
 
-FD is one end of a SOCK_SEQPACKET pair to the agent. A request brings three descriptors: the executor's end of its socket
-pair, the writing end of its crash report, and its output. A fork takes some milliseconds where an interpreter with its
-imports takes hundreds, and the pages of the imports are shared. The nursery has no thread, no event loop, no key and no
-other socket, so a child inherits none. It ends when the agent's end closes; its children live on.
+FD is one end of a SOCK_SEQPACKET pair to the agent. A request brings four descriptors: the executor's end of its socket
+pair, the writing end of its crash report, its output, and its end of the pair for connections. A fork takes some
+milliseconds where an interpreter with its imports takes hundreds, and the pages of the imports are shared. The nursery has
+no thread, no event loop, no key and no other socket, so a child inherits none. It ends when the agent's end closes; its
+children live on.
 """
 
 import gc

@@ -104,6 +104,7 @@ class Worker:
 
     Attributes:
         reporter: reports the instances to the agent.
+        accepted_links: takes connections of other executors.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, crash_reporter: CrashReporter) -> None:
@@ -126,7 +127,7 @@ class Worker:
         self._routes = DataRoutes(
             configuration, self._hello, self._verifier, self._host, self.send, self._acknowledged, self._route_abandoned
         )
-        self._accepted_links = AcceptedLinks(configuration, lambda: self._hello, self._verifier, self._host, self.send)
+        self.accepted_links = AcceptedLinks(configuration, lambda: self._hello, self._verifier, self._host, self.send)
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
         self._run: tuple[int, int] | None = None  # number of the application, attempt of its plan
@@ -136,9 +137,8 @@ class Worker:
         self._launching = asyncio.Lock()
         self._checkpointer: InstanceCheckpointer | None = None
         self._upcoming_generations = UpcomingGenerations(self._host, self._host.fail_change)
-        self._plan_name = b""
         self._unlinked: list[tuple[DeploymentPart, RunningInstance]] = []  # downstream first
-        self._root = Path.cwd()
+        self._plan_name, self._root = b"", Path.cwd()
         self._building = self._is_confined = False
         bind_process(configuration.bounds)
         provision_secrets(configuration.secrets)
@@ -187,7 +187,7 @@ class Worker:
 
     def _renewed(self, message: CredentialsRenewed) -> None:
         self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
-        self._accepted_links.renewed(message.credentials)
+        self.accepted_links.renewed(message.credentials)
         self._routes.renewed(self._hello, message.credentials)
 
     def _receive_epoch_message(
@@ -299,10 +299,6 @@ class Worker:
         await latencies.ended()
         self.send(Finished(running.instance_name, running.report()))
 
-    def take_connection(self, connection: socket.socket) -> None:
-        """Take a connection of another executor that came in at the agent's port."""
-        self._accepted_links.take(connection)
-
     # ---- launching
 
     async def _launch(self, launch: Launch) -> None:
@@ -313,8 +309,8 @@ class Worker:
         except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
             self.send(RequestFailed(launch.request, bounded_text(describe_error(error))))
             return
-        assert self._accepted_links.listener is not None
-        port = self._accepted_links.listener.address.rpartition(":")[2]
+        assert self.accepted_links.listener is not None
+        port = self.accepted_links.listener.address.rpartition(":")[2]
         configuration = self._configuration
         host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
         self.send(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
@@ -326,7 +322,7 @@ class Worker:
             self._plan, self._plan_name = self._code.plan, launch.plan_name
             self._run = part.number, part.attempt
             self._nodes.update(nodes_of(self._plan, part))
-            self._accepted_links.port = DataPort(
+            self.accepted_links.port = DataPort(
                 part.number,
                 part.attempt,
                 self._host,
@@ -346,7 +342,7 @@ class Worker:
             self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
             self._checkpointer.on_rollback_needed = self._host.fail_change
             self._checkpointer.slices.calls = lambda: self._host.calls
-        await self._accepted_links.listen()
+        await self.accepted_links.listen()
         if launch.waits:
             await self._prepare_waiting_instances(part, launch)
             return
@@ -532,7 +528,7 @@ def _take_connection(handover: socket.socket, worker: Worker) -> None:
     for descriptor in descriptors:
         connection = socket.socket(fileno=descriptor)
         connection.setblocking(False)
-        worker.take_connection(connection)
+        worker.accepted_links.take(connection)
 
 
 async def run(pair: socket.socket, crash_reporter: CrashReporter, handover: socket.socket | None = None) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 MAX_MESSAGE: Final = 8_192
 CHILD_DESCRIPTORS: Final = 4
-"""Descriptors of a request: the executor's end of its socket pair, its crash report, its output."""
+"""Descriptors of a request: the executor's end of its socket pair, its crash report, its output, its pair for connections."""
 
 _Path = Annotated[str, msgspec.Meta(max_length=4_096)]
 

@@ -1,0 +1,62 @@
+"""Entry of an agent into its ring, up to the members that it joins through: their addresses, their answers, a relay."""
+
+import asyncio
+from typing import Final
+
+from agiledart_agent.circuits.agent_links import AgentLinks
+from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
+from agiledart_agent.reaching.reaching import Reaching
+from agiledart_agent.ring.join_progress import JoinProgress
+from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.peer import Peer
+
+SEED_TRIES: Final = 3
+
+
+class RingEntry:
+    """One entry.
+
+    Args:
+        has_token: the agent joins by a token, so a network that does not answer is an error.
+    """
+
+    def __init__(
+        self,
+        links: AgentLinks,
+        reaching: Reaching,
+        reachability: ReachabilityKeeper,
+        rejoin_monitor: RejoinMonitor,
+        progress: JoinProgress,
+        *,
+        has_token: bool,
+    ) -> None:
+        self._links, self._reaching, self._reachability = links, reaching, reachability
+        self._rejoin_monitor, self._progress, self._has_token = rejoin_monitor, progress, has_token
+
+    async def find_members(self, seeds: list[str]) -> tuple[Peer, ...]:
+        """Return the members that answer; this agent is then reachable for them. Raises `OperationFailed`."""
+        peers: list[Peer] = []
+        reasons: list[str] = []
+        for attempt in range(SEED_TRIES if seeds else 0):
+            candidates = dict.fromkeys([*seeds, *self._reaching.addresses(self._links.address)])
+            self._progress.text = f"waiting for an answer of {', '.join(candidates)}"
+            answers = await asyncio.gather(*(self._links.greet(address) for address in candidates))
+            peers = [peer for peer in answers if isinstance(peer, Peer)]
+            reasons = [reason for reason in answers if isinstance(reason, str)]
+            if peers or (self._has_token and reasons and not self._reaching.is_on):
+                break
+            if attempt + 1 < SEED_TRIES:
+                await self._reaching.pause(0.5 * (attempt + 1))
+        if seeds and not peers:
+            if self._has_token:
+                raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
+            await self._rejoin_monitor.look()
+        self._progress.text = "waiting for a relay, since other nodes cannot dial this one"
+        await self._reachability.prepare(peers)
+        if peers:
+            names = ", ".join(peer.name or peer.node.short for peer in peers)
+            self._progress.text = (
+                f"{names} answered; waiting for the node that must admit this one. {self._reachability.text}"
+            )
+        return tuple(peers)
