@@ -21,7 +21,9 @@ from agiledart_recovery.attempts.voted_runs import VotedRuns
 from agiledart_recovery.fragments.snapshot_rebuild import SnapshotRebuild
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.recovery_context import IsCommandAuthorised, RecoveryContext, accept_any_command
+from agiledart_recovery.register.voter_trust import VoterTrusts
 from agiledart_recovery.wire import events
+from agiledart_recovery.wire.messages import VotersKnown
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_status import RegisterStatus
@@ -59,10 +61,15 @@ class RecoveryMachine:
         is_command_authorised: IsCommandAuthorised = accept_any_command,
     ) -> None:
         self._context = RecoveryContext(me, config, random, observer, is_command_authorised)
-        self._voted, self._hosted = VotedRuns(self._context), HostedRuns(self._context)
+        self._trusts = VoterTrusts(self._context)
+        self._voted, self._hosted = VotedRuns(self._context, self._trusts), HostedRuns(self._context, self._trusts)
         self.voter_slots, self.coordinators = self._voted.voter_slots, self._voted.coordinators
         self.participants, self.fragment_store = self._hosted.participants, self._hosted.fragment_store
-        self._messages: dict[type, Callable[[Peer, Any], None]] = {**self._voted.handlers, **self._hosted.handlers}
+        self._messages: dict[type, Callable[[Peer, Any], None]] = {
+            **self._voted.handlers,
+            **self._hosted.handlers,
+            VotersKnown: self._on_voters_known,
+        }
         self._events: dict[type, Callable[[Any], object]] = {
             Received: self._on_received,
             Completed: lambda event: self._context.answered(event.request, event.result, ""),
@@ -196,6 +203,7 @@ class RecoveryMachine:
 
     def forget(self, run: RunId) -> bool:
         """Forget a run of an application that is over. Return false when nothing was known of it."""
+        self._trusts.forget(run)
         parts = (self.voter_slots, self.coordinators, self.participants)
         known = [part.pop(run, None) is not None for part in parts]
         return any(known)
@@ -218,6 +226,18 @@ class RecoveryMachine:
         return [line for part in (*roles, self.fragment_store) for line in part.violations()]
 
     # ---- messages
+
+    def _on_voters_known(self, sender: Peer, message: VotersKnown) -> None:
+        """Take an answer about the voters of a run; a value that is held here decides whose answer counts."""
+        trust, voter_slot, part = (
+            self._trusts.known(message.run),
+            self.voter_slots.get(message.run),
+            self.participants.get(message.run),
+        )
+        held = [value for value in (voter_slot and voter_slot.value, part and part.value) if value]
+        newest = max(held, key=lambda value: (value.attempt, value.committed), default=None)
+        if trust is None or newest is None or not trust.on_voters(newest, sender, message):
+            self._context.observe(MessageIgnored(sender.node, "voter"))
 
     def _on_received(self, event: Received) -> None:
         self._context.meet(event.sender)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agiledart_agent.executors.child_process import ChildProcess
+from agiledart_agent.executors.descendants import MARK
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_agent.executors.isolated_python import isolated_command, isolated_environment
 
@@ -85,7 +86,7 @@ async def start_bare(directory: str) -> BareProcess:
             stderr=asyncio.subprocess.STDOUT,
             pass_fds=(theirs.fileno(), watch.writing_end, taking.fileno()),
             cwd=directory,
-            env=executor_environment(os.environ),
+            env={**executor_environment(os.environ), MARK: watch.mark},
             start_new_session=True,  # Ctrl-C in the agent's terminal is for the agent alone
         )
     except BaseException as error:  # cancelled, too

@@ -23,6 +23,7 @@ from dataclasses import replace
 from functools import partial
 
 from agiledart_agent.executors.bare_process import LaunchError
+from agiledart_agent.executors.descendants import become_reaper, children_of, end_all, identity_of, mark_of, reap
 from agiledart_agent.executors.executor_listener import ExecutorEvents, ExecutorListener
 from agiledart_agent.executors.executor_nursery import ExecutorNursery
 from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, ExecutorProcess
@@ -90,6 +91,7 @@ class ExecutorPool:
         self._ending: dict[int, ExecutorProcess] = {}
         self._nursery = ExecutorNursery(directory, forks, warn)
         self._nursery_until = 0.0
+        self._to_reap: list[int] = []
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -333,8 +335,10 @@ class ExecutorPool:
 
     async def _watch(self) -> None:
         """End executors that give no sign of life."""
+        become_reaper()
         while True:
             await asyncio.sleep(1.0)
+            self._to_reap = reap(self._to_reap)
             now = asyncio.get_running_loop().time()
             await self._look_after_nursery(now)
             for executor in self.processes:
@@ -426,9 +430,18 @@ class ExecutorPool:
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            self._to_reap += [process.pid, *end_all(executor.watch.descendants)]  # its nursery may have died before it
+            self._end_orphans(executor.watch.mark)
             self._ending.pop(process.pid, None)
             executor.gone.set()
             executor.watch.close()
+
+    def _end_orphans(self, mark: str) -> None:
+        """End processes that an executor has left behind: their parents have ended, so they are this agent's children."""
+        orphans = [identity_of(pid) for pid in children_of(os.getpid()) if mark_of(pid) == mark]
+        known = {executor.process.pid for executor in (*self._running.values(), *self._ending.values())}
+        self._to_reap += end_all(orphan for orphan in orphans if orphan is not None and orphan.pid not in known)
+        self._to_reap = reap(self._to_reap)
 
     async def until_gone(self, application: str, version: int) -> None:
         """Wait until no process of this run is left here."""

@@ -7,11 +7,19 @@ cannot see or report: C code that holds the interpreter's lock, a crash, a `kill
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 from typing import Final
 
 import msgspec
 
+from agiledart_agent.executors.descendants import (
+    MAX_DESCENDANTS,
+    ProcessIdentity,
+    descendants_of,
+    identity_of,
+    shared_memory_of,
+)
 from agiledart_executor.user_code.bounds import MB, Bounds
 from agiledart_executor.user_code.crash_report import ALIVE, ASK_SIGNAL, EXIT_BOUND, CrashReport, PendingCall
 
@@ -20,6 +28,9 @@ GRACE_SECONDS: Final = 3.0
 
 _STOPPED: Final = ("T", "t")
 """States of a process that was stopped, by a signal or by a debugger."""
+
+LOOKS_OVER: Final = 2
+"""Looks, once a second, at which memory is above its bound before the agent ends the process."""
 
 ANSWER_SECONDS: Final = 1.0
 ANSWER_LOOKS: Final = 20
@@ -30,6 +41,8 @@ class ExecutorWatch:
 
     Attributes:
         bounds: current bounds; the application may have its own.
+        mark: names the executor in its environment.
+        descendants: processes that it has started, as far as looks have seen them.
         writing_end: descriptor for the executor; -1 once closed here.
     """
 
@@ -41,6 +54,9 @@ class ExecutorWatch:
         self._is_silence_reported = False
         self._pid = 0
         self._memory = 0
+        self._looks_over = 0
+        self.mark = secrets.token_hex(8)
+        self.descendants: set[ProcessIdentity] = set()
         self._reading_end, self.writing_end = os.pipe()
         os.set_blocking(self._reading_end, False)
 
@@ -74,7 +90,8 @@ class ExecutorWatch:
         Args:
             start_timeout: seconds of silence that are permitted just now, whatever the bounds.
         """
-        self._memory = resident_memory(self._pid) or self._memory
+        if reason := self._over_memory():
+            return reason, True
         silent = now - self._since
         warning = max(start_timeout, self.bounds.warning_seconds + GRACE_SECONDS)
         if silent <= warning:
@@ -93,6 +110,30 @@ class ExecutorWatch:
             return "", False
         self._is_silence_reported = True
         return self._silence(silent), False
+
+    def _over_memory(self) -> str:
+        """Return why the process is to be killed: it and its descendants have had more memory than their bound at two looks.
+
+        User code can stop the executor's own watchdog, which is the first to look.
+        """
+        below = list(descendants_of(self._pid)) if self._pid else []
+        self.descendants.update(filter(None, map(identity_of, below)))
+        if len(self.descendants) > MAX_DESCENDANTS:
+            self.descendants = {process for process in self.descendants if identity_of(process.pid) == process}
+        pids = (self._pid, *below)
+        used = sum(map(resident_memory, pids))
+        self._memory = used or self._memory
+        most = self.bounds.memory_bytes
+        if not most or used <= most or (below and (used := shared_memory_of(pids)) <= most):
+            self._looks_over = 0
+            return ""
+        self._looks_over += 1
+        if self._looks_over < LOOKS_OVER:
+            return ""
+        return (
+            f"its processes took {used / MB:,.0f} MB of memory, more than the {most / MB:,.0f} MB that they may have "
+            f"({self.bounds.memory_setting})"
+        )
 
     @property
     def pending_call(self) -> PendingCall | None:

@@ -7,8 +7,9 @@ a
 run that had ended; the register says so then.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from agiledart_kernel.instants import SECOND, Instant
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.hosted_application import Key
@@ -20,6 +21,10 @@ from agiledart_recovery.wire.names import RunId
 
 MAX_AT_ONCE = 16
 """Records read in one patrol; the others wait for the next one."""
+
+
+EMPTY_SLOT_NS: Final = 120 * SECOND
+"""Time within which a voter slot gets its first value: a coordinator that asked for it writes at once."""
 
 
 class CollectableRuns(Protocol):
@@ -54,10 +59,12 @@ class GarbageCollector:
         self._context, self._records, self._hosting, self._collectable = context, records, hosting, collectable
         self._at_work: dict[Key, None] = {}
         self._seen: dict[Key, None] = {}
+        self._empty_since: dict[Key, Instant] = {}
 
     def patrol(self) -> None:
         """Check some of these runs, each once per round."""
         machine = self._collectable.machine
+        self._expire_empty_slots()
         runs = (*machine.voter_slots, *machine.participants, *machine.fragment_store.runs)
         known: dict[Key, None] = dict.fromkeys((run.app, run.version) for run in runs)
         known |= dict.fromkeys(self._collectable.hosted_runs()) | self._collectable.runs_on_disk
@@ -69,6 +76,20 @@ class GarbageCollector:
             if not self._context.requests.is_full:
                 self._at_work[key] = self._seen[key] = None
                 self._context.requests.begin(self._look(key))
+
+    def _expire_empty_slots(self) -> None:
+        """Forget voter slots that have no value after `EMPTY_SLOT_NS`: any agent may ask for one, for a run that does not exist."""
+        machine, now = self._collectable.machine, self._context.now
+        empty = {
+            (run.app, run.version): run
+            for run, voter_slot in machine.voter_slots.items()
+            if voter_slot.value is None and run not in machine.participants
+        }
+        self._empty_since = {key: self._empty_since.get(key, now) for key in empty if key not in self._hosting.table}
+        for key, since in tuple(self._empty_since.items()):
+            if now - since >= EMPTY_SLOT_NS and key not in self._collectable.hosted_runs():
+                del self._empty_since[key]
+                self._forget(key, "")
 
     async def _look(self, key: Key) -> None:
         before = self._collectable.hosted_runs().get(key)

@@ -12,6 +12,7 @@ from agiledart_recovery.attempts.participant import Participant
 from agiledart_recovery.fragments.fragment_store import FragmentStore
 from agiledart_recovery.limits import MAX_RUNS
 from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.voter_trust import VoterTrusts
 from agiledart_recovery.wire import messages
 from agiledart_recovery.wire.effects import DeleteFragments, FragmentKey
 from agiledart_recovery.wire.names import InstanceId, RunId
@@ -52,8 +53,8 @@ class HostedRuns:
         handlers: message type → its handler.
     """
 
-    def __init__(self, context: RecoveryContext) -> None:
-        self._context = context
+    def __init__(self, context: RecoveryContext, trusts: VoterTrusts) -> None:
+        self._context, self._trusts = context, trusts
         self.participants: dict[RunId, Participant] = {}
         self.fragment_store = FragmentStore()
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
@@ -79,11 +80,28 @@ class HostedRuns:
             return
         if part.is_unproven(message.value):
             self._ignore(sender, "configuration")
+        elif not self._is_believed(part, sender, message.value):
+            self._ignore(sender, "voter")
+            if isinstance(message, messages.Reset) and message.value.attempt < part.attempt:
+                part.on_reset(
+                    sender, message
+                )  # refuses it, with the command that proves to a former coordinator that it is one
         else:
             self._release_unneeded(sender, message.value)
             _WITH_A_VALUE[type(message)](part, sender, message)
         if part.is_blank:
             del self.participants[run]  # the sender was not allowed to open it
+
+    def _is_believed(self, part: Participant, sender: Peer, value: RegisterValue) -> bool:
+        """Return whether the held value, not the one in the message, lets a node speak for the register."""
+        held = part.value
+        if held is None or value.configuration > held.configuration or not value.may_be_sent_by(sender.node):
+            return True  # there is none, an admin's command proves it, or the participant itself refuses it
+        trust = self._trusts.of(part.run)
+        if trust.believes(held, sender.node):
+            return True
+        trust.ask(held)
+        return False
 
     def _on_command(self, sender: Peer, message: messages.RunMessage) -> None:
         part = self.participants.get(message.run)

@@ -2,7 +2,7 @@
 
 | sender | what it has to prove |
 |---|---|
-| a proposer | the ballot is its own |
+| a proposer | the ballot is its own, and the value that is held names it among the voters, or one of those does |
 | a coordinator | the same |
 | a voter | it was asked for its vote, or it brings an admin's signed command |
 | a host | a plan that this coordinator knows of names it |
@@ -18,6 +18,7 @@ from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.limits import MAX_RUNS
 from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.register.voter_slot import VoterSlot
+from agiledart_recovery.register.voter_trust import VoterTrusts, may_know, voters_known
 from agiledart_recovery.wire import messages
 from agiledart_recovery.wire.effects import VoterFile
 from agiledart_recovery.wire.names import Ballot, RunId
@@ -67,8 +68,8 @@ class VotedRuns:
         handlers: message type → its handler.
     """
 
-    def __init__(self, context: RecoveryContext) -> None:
-        self._context = context
+    def __init__(self, context: RecoveryContext, trusts: VoterTrusts) -> None:
+        self._context, self._trusts = context, trusts
         self.voter_slots: dict[RunId, VoterSlot] = {}
         self.coordinators: dict[RunId, Coordinator] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
@@ -77,6 +78,7 @@ class VotedRuns:
             messages.RequestVoterSlot: self._on_request_voter_slot,
             messages.VoterSlotMade: self._on_voter_slot_made,
             messages.LeaderAnnounced: self._on_leader_announced,
+            messages.QueryVoters: self._on_query_voters,
             **dict.fromkeys(_VOTES, self._on_vote),
             **dict.fromkeys(_FROM_HOSTS, self._on_host),
         }
@@ -93,10 +95,12 @@ class VotedRuns:
     def _on_accept(self, sender: Peer, message: messages.Accept) -> None:
         if message.value.run != message.run or message.value.faults():
             self._ignore(sender, "value")
-        elif (voter_slot := self._slot_for(sender, message.run, message.stamp.ballot)) is not None:
+        elif (voter_slot := self._slot_for(sender, message.run, message.stamp.ballot, message.value)) is not None:
             voter_slot.on_accept(sender, message)
 
-    def _slot_for(self, sender: Peer, run: RunId, ballot: Ballot) -> VoterSlot | None:
+    def _slot_for(
+        self, sender: Peer, run: RunId, ballot: Ballot, value: RegisterValue | None = None
+    ) -> VoterSlot | None:
         """Return the voter slot of a run, if there is one and the ballot is the sender's; only the node of a ballot may use it."""
         voter_slot = self.voter_slots.get(run)
         if voter_slot is None:
@@ -104,7 +108,41 @@ class VotedRuns:
         elif (ballot.node, ballot.incarnation) != (sender.node, sender.incarnation):
             self._ignore(sender, "ballot")
             return None
+        elif not self._may_propose(voter_slot, sender, ballot, value):
+            self._ignore(sender, "voter")
+            if ballot.configuration < voter_slot.configuration:
+                voter_slot.refuse(sender, ballot)  # an admin's command proves that the run goes on without it
+            return None
         return voter_slot
+
+    def _may_propose(self, voter_slot: VoterSlot, sender: Peer, ballot: Ballot, value: RegisterValue | None) -> bool:
+        """Return whether a node may propose values: the held value's voters, and who brings a later configuration, may.
+
+        The slot itself verifies the admin's command of a later configuration. A voter that an admin has declared lost may read,
+        and write again what it has read, for so it learns that the run goes on without it.
+        """
+        held = voter_slot.value
+        if (
+            held is None
+            or ballot.configuration > held.configuration
+            or (sender.node in held.left and value in (None, held))
+        ):
+            return True
+        trust = self._trusts.of(voter_slot.run)
+        if trust.believes(held, sender.node):
+            return True
+        trust.ask(held)
+        return False
+
+    def _on_query_voters(self, sender: Peer, message: messages.QueryVoters) -> None:
+        voter_slot = self.voter_slots.get(message.run)
+        held = voter_slot.value if voter_slot is not None else None
+        if held is None:
+            self._context.send(sender, messages.VotersKnown(message.run, 0, ()))
+        elif not may_know(held, sender.node):
+            self._ignore(sender, "voter")
+        else:
+            self._context.send(sender, voters_known(message.run, held))
 
     def _on_request_voter_slot(self, sender: Peer, message: messages.RequestVoterSlot) -> None:
         voter_slot = self.make_voter_slot(message.run)

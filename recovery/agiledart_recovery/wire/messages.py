@@ -1,4 +1,4 @@
-"""Messages that nodes exchange about recovery. Tags 379 to 409.
+"""Messages that nodes exchange about recovery. Tags 376 to 409.
 
 | sender → receiver | messages |
 |---|---|
@@ -9,6 +9,7 @@
 | coordinator → hosts of both plans, and back | PROPOSE_GENERATION GENERATION_READY GENERATION_PROGRESS GENERATION_DROPPED |
 | host of an old instance → of new ones, and back | STATE_HANDED_OVER STATE_HANDED_OVER_OK |
 | host → coordinator | NEW_ATTEMPT_NEEDED ATTEMPT_PROGRESS FRAGMENTS_REPLACED |
+| voter or host → voters of the held value, and back | QUERY_VOTERS VOTERS_KNOWN |
 | host → replica node, and back | NEEDED_FRAGMENTS HELD_FRAGMENTS |
 
 Fragments' bytes travel over a service of their own, so they are no messages here.
@@ -28,6 +29,7 @@ from agiledart_recovery.limits import (
     MAX_INSTANCES,
     MAX_REASON,
     MAX_REPLACED_FRAGMENTS,
+    MAX_VOTERS,
 )
 from agiledart_recovery.wire.names import (
     Ballot,
@@ -38,6 +40,7 @@ from agiledart_recovery.wire.names import (
     RunId,
     SignedCommandBytes,
     Stamp,
+    Voter,
 )
 from agiledart_recovery.wire.register_value import Plan, RegisterValue, ReplacedFragment, SavedState
 
@@ -354,10 +357,21 @@ class HeldFragments(RunMessage, frozen=True, gc=False, tag=409):
     held: Annotated[tuple[tuple[CheckpointId, Count], ...], msgspec.Meta(max_length=2 * MAX_CHAIN * MAX_FRAGMENTS)]
 
 
+class QueryVoters(RunMessage, frozen=True, gc=False, tag=376):
+    """Host or voter that was away → voter of the value that it holds: who votes on the run now?"""
+
+
+class VotersKnown(RunMessage, frozen=True, gc=False, tag=377):
+    """Voter → voter or host of the value that it holds: the voters of that value, the former ones included while they change."""
+
+    attempt: Count
+    voters: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=2 * MAX_VOTERS)]
+
+
 RecoveryMessage = (
     Prepare | Promise | Accept | Accepted | BallotRefused | LeaderAnnounced | LeaderAcknowledged | RequestVoterSlot
     | VoterSlotMade | Reset | Prepared | ResetOk | ResetRefused | Start | Begin | QueryPrepared | Sync | Synced | Committed
     | CommittedOk | NewAttemptNeeded | NeededFragments | AttemptProgress | FragmentsReplaced | HeldFragments
     | ProposeGeneration | GenerationReady | GenerationProgress | GenerationDropped | StateHandedOver | StateHandedOverOk
-    | RowsPassed
+    | RowsPassed | QueryVoters | VotersKnown
 )  # fmt: skip

@@ -97,6 +97,8 @@ RULES: dict[type[wire.RunMessage], Rule] = {
         lambda known, ballot: wire.NeededFragments(RUN, 1, InstanceId("other"), LATER, (), is_over=True), ""
     ),
     wire.HeldFragments: Rule(lambda known, ballot: wire.HeldFragments(RUN, InstanceId("stage"), ()), "replica_node"),
+    wire.QueryVoters: Rule(lambda known, ballot: wire.QueryVoters(RUN), "voter"),
+    wire.VotersKnown: Rule(lambda known, ballot: wire.VotersKnown(RUN, 9, known.voters), "voter"),
     # any node: it makes a file, and nothing counts because of it
     wire.RequestVoterSlot: Rule(lambda known, ballot: wire.RequestVoterSlot(RUN), ""),
 }
