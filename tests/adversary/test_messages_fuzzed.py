@@ -27,6 +27,15 @@ from tests.simulation.mesh import Mesh
 THIEF = Peer(NodeId(9 << 100), 1, "thief", "192.0.2.9:9")
 WORDS = ["taxi", "9", "running", *LEADING_OUT]
 DEPTH = 6
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    NoneType: st.none(),
+    bool: st.booleans(),
+    int: st.one_of(st.integers(-1, 3), st.sampled_from([(1 << 63) - 1, 1 << 31, 1 << 62])),
+    float: st.floats(allow_nan=True),
+    str: st.sampled_from(WORDS),
+    bytes: st.sampled_from([b"", b"\x90", bytes(16), bytes(32), b"\xff" * 200]),
+    NodeId: st.sampled_from([bytes(16), THIEF.node.to_bytes16()]),
+}
 
 
 def values_of(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
@@ -36,20 +45,8 @@ def values_of(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
         return _least(args[0], args[1], depth)
     if origin in (Union, UnionType):
         return st.one_of(*(values_of(arg, depth) for arg in args))
-    if kind is NoneType:
-        return st.none()
-    if kind is bool:
-        return st.booleans()
-    if kind is int:
-        return st.one_of(st.integers(-1, 3), st.sampled_from([(1 << 63) - 1, 1 << 31, 1 << 62]))
-    if kind is float:
-        return st.floats(allow_nan=True)
-    if kind is str:
-        return st.sampled_from(WORDS)
-    if kind is bytes:
-        return st.sampled_from([b"", b"\x90", bytes(16), bytes(32), b"\xff" * 200])
-    if kind is NodeId:
-        return st.sampled_from([bytes(16), THIEF.node.to_bytes16()])
+    if kind in PLAIN:
+        return PLAIN[kind]
     if origin is tuple or kind is tuple:
         if args and args[-1] is not Ellipsis:
             return st.tuples(*(values_of(arg, depth + 1) for arg in args)).map(list)
