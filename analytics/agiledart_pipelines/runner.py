@@ -16,6 +16,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines import file_tables
 from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
 from agiledart_pipelines.edges import downstream
+from agiledart_pipelines.file_merging import merge_small_files
 from agiledart_pipelines.log_lag import LogLag, log_lags, read_offsets
 from agiledart_pipelines.project import RUNNING, PipelineProject
 from agiledart_pipelines.quarantine import failed_counts
@@ -116,6 +117,8 @@ class PipelineRunner:
                     raise
             attempt += 1
             self._report("  the machine is too busy: Spark's Python did not start within 10 s; trying again")
+        for table in merge_small_files(self._project, definitions.streaming_tables, self._report):
+            self._session.catalog.refreshTable(f"`{self._project.database}`.`{table}`")
         outcome.quarantined = failed_counts(self._session, self._project, definitions.streaming_tables)
         outcome.read_up_to = read_offsets(self._project)
         outcome.lags = log_lags(self._project, self._wall_clock, self._report)

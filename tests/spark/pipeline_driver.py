@@ -14,6 +14,7 @@ from typing import Any
 from agiledart_analytics.printable import printable
 from agiledart_kernel.errors import AgileDartError
 from agiledart_pipelines.backfill import replace_day
+from agiledart_pipelines.file_merging import merge_small_files
 from agiledart_pipelines.logs import time_field_of
 from agiledart_pipelines.project import open_project
 from agiledart_pipelines.runner import PipelineRunner
@@ -30,6 +31,12 @@ def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
         rows = replace_day(session, project, runner.definitions(), day, time_field_of(project.root))
         runner.update()
         return rows
+    if verb == "merge":
+        tables = runner.definitions().streaming_tables
+        merged = merge_small_files(project, tables, most=1)
+        for table in merged:
+            session.catalog.refreshTable(table)
+        return merged
     if verb == "export":
         runner.export(arguments[0], arguments[1])
         return None
