@@ -182,7 +182,7 @@ class Agent:
             lambda name, owner: self._log_ownership_proofs.of(name, owner),
             self._agent_links.relay_to,
         )
-        self.sink_logs = self._log_services.sink_logs
+        self.sink_logs, self.feeds = self._log_services.sink_logs, self._log_services.feeds
         self._keep_state()
         self._log_ownership_proofs = LogOwnershipProofs(settings.state_dir, identity.node_id, self.sink_logs.find)
         self._users: UserService = UserService(settings, identity, log, self, self._feed, self._verify_command)

@@ -26,6 +26,7 @@ from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import AgentSettings
+from agiledart_agent.sink_logs.feed_server import FeedServer
 from agiledart_agent.sink_logs.sink_log_server import SinkLogServer
 from agiledart_kernel.bans import VERB as BAN
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
@@ -77,6 +78,8 @@ class AgentParts(Protocol):
     def links(self) -> PeerLinks | None: ...
     @property
     def sink_logs(self) -> SinkLogServer: ...
+    @property
+    def feeds(self) -> FeedServer: ...
     @property
     def fragments(self) -> FragmentService: ...
     @property
@@ -374,6 +377,9 @@ class UserService:
                 batches_left_out=sink_logs.batches_left_out,
                 bytes_left_out=sink_logs.bytes_left_out,
                 rewritten=sink_logs.columns.rewritten,
+                writers=parts.feeds.writers,
+                feed_answers=parts.feeds.answered,
+                rows_published=parts.feeds.rows_published,
                 disk=self._log_sizes.look(),
             ),
             recovery=self._recovery(node),

@@ -39,6 +39,7 @@ class SinkLogFigures:
         disk: (application, bytes) of each log here.
         batches_left_out, bytes_left_out: that readers did not need.
         rewritten: segments that became columns.
+        writers: connected writers of feeds; feed_answers: to them, as `answers`; rows_published: of batches that counted.
     """
 
     readers: int = 0
@@ -49,6 +50,9 @@ class SinkLogFigures:
     batches_left_out: int = 0
     bytes_left_out: int = 0
     rewritten: int = 0
+    writers: int = 0
+    feed_answers: Mapping[str, int] = field(default_factory=dict)
+    rows_published: int = 0
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,11 @@ METRICS: tuple[MetricDeclaration, ...] = (
         "Bytes of these batches, and of columns that readers did not ask for."),
     _log("agiledart_sink_log_rewritten_segments_total", lambda logs: logs.rewritten,
         "Full segments of sink logs that were rewritten as columns."),
+    _log("agiledart_feed_writers", lambda logs: logs.writers, "Connected writers of feeds."),
+    _log("agiledart_feed_answers_total", lambda logs: logs.feed_answers,
+        "Answers to writers of feeds; reason is the kind of answer, or of refusal.", "reason"),
+    _log("agiledart_feed_published_rows_total", lambda logs: logs.rows_published,
+        "Rows published to feeds; a repeated batch does not count."),
     _scrape("agiledart_sink_log_disk_bytes", _disk, "Disk space of the sink logs of an application on this node.", "app"),
 )
 # fmt: on

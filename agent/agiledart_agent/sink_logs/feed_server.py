@@ -95,6 +95,7 @@ class FeedServer:
 
     Attributes:
         answered: requests by kind of answer, for metrics; refusals count under their reason.
+        rows_published: rows of batches that counted since the start.
     """
 
     def __init__(
@@ -155,6 +156,11 @@ class FeedServer:
         self._connections.pop(link, None)
         if reason not in ORDINARY_ENDS:
             self._count_refused(reason, link.remote)
+
+    @property
+    def writers(self) -> int:
+        """Number of connections."""
+        return len(self._connections)
 
     def links(self) -> tuple[Link, ...]:
         """Return the links of writers."""

@@ -402,7 +402,6 @@ class Worker:
     async def _join(
         self, part: DeploymentPart, running: RunningInstance, addresses: Mapping[tuple[int, int], str]
     ) -> None:
-        """Connect the outputs of an instance with their targets and add the instance to the host."""
         assert self._code is not None
         for route in self._code.plan.outgoing(running.stage):
             for target in self._code.plan.targets(route.index, running.index):
