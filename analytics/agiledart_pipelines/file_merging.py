@@ -7,19 +7,20 @@ of the first file, and the other files leave the list: a stream that has read th
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from agiledart_pipelines import file_tables
 from agiledart_pipelines.project import PipelineProject
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow.parquet
 
 MAX_SMALL_FILES: Final = 64
 """Number of small files of a table above which they are merged."""
 
 SMALL_BYTES: Final = 32 << 20
+_INT96: Final = "INT96"
 MERGED_BYTES: Final = 128 << 20
 """Greatest size of the files that are merged into one, bytes together."""
 
@@ -62,34 +63,54 @@ def merge_small_files(
 def _groups(files: Sequence[Path]) -> list[list[Path]]:
     """Return files in groups of one schema and at most `MERGED_BYTES`, in order."""
     groups: list[list[Path]] = []
-    last_schema: pyarrow.Schema | None = None
+    last: tuple[pyarrow.Schema, bool] | None = None
     size = 0
     for path in files:
-        schema = _schema(path)
-        if not groups or last_schema is None or not schema.equals(last_schema) or size + _size(path) > MERGED_BYTES:
+        layout = _layout(path)
+        if layout is None or layout != last or size + _size(path) > MERGED_BYTES:
             groups.append([])
             size = 0
         groups[-1].append(path)
-        last_schema, size = schema, size + _size(path)
+        last, size = layout, size + _size(path)
     return groups
 
 
 def _write_merged(files: Sequence[Path], target: Path) -> None:
-    """Write the rows of files as one, with the schema and the metadata of the first."""
+    """Write the rows of files as one, with the schema and the metadata of the first.
+
+    Spark writes times as INT96 (unless it is set otherwise) and does not read them as another type in the same table.
+    """
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetWriter(target, _schema(files[0]), compression="snappy") as writer:
-        for path in files:
-            with pyarrow.parquet.ParquetFile(path) as part:
-                for number in range(part.num_row_groups):
-                    writer.write_table(part.read_row_group(number))
+    with _open(files[0]) as first:
+        old_times = _INT96 in _physical_types(first)
+        options: Any = {"compression": "snappy", "use_deprecated_int96_timestamps": old_times}
+        with pyarrow.parquet.ParquetWriter(target, first.schema_arrow, **options) as writer:
+            for path in files:
+                with _open(path) as part:
+                    for number in range(part.num_row_groups):
+                        writer.write_table(part.read_row_group(number))
 
 
-def _schema(path: Path) -> "pyarrow.Schema":
+def _open(path: Path) -> "pyarrow.parquet.ParquetFile":
     import pyarrow.parquet
 
-    schema: pyarrow.Schema = pyarrow.parquet.read_schema(path)
-    return schema
+    return pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+
+
+def _physical_types(file: "pyarrow.parquet.ParquetFile") -> list[str]:
+    """Return the type of each leaf column as Parquet stores it; times that are no INT96 as `time`."""
+    columns = [file.schema.column(number) for number in range(len(file.schema))]
+    return [
+        "time" if str(column.logical_type).startswith("Timestamp") else str(column.physical_type) for column in columns
+    ]
+
+
+def _layout(path: Path) -> "tuple[pyarrow.Schema, bool] | None":
+    """Return what files must have in common to be merged; None for a file with two kinds of times, which is left alone."""
+    with _open(path) as file:
+        kinds = set(_physical_types(file))
+        return None if {_INT96, "time"} <= kinds else (file.schema_arrow, _INT96 in kinds)
 
 
 def _size(path: Path) -> int:

@@ -90,3 +90,25 @@ def test_a_merge_is_whole_after_a_crash(tmp_path: Path, monkeypatch: pytest.Monk
     assert file_tables.finish_replacement(project)  # as the next update does
     assert rows(project) == list(range(FILES * ROWS))
     assert len(file_tables.live_files(project.table_folder("bronze"))) == 1
+
+
+@pytest.mark.parametrize("is_int96", [True, False])
+def test_times_keep_the_type_that_spark_has_written(tmp_path: Path, *, is_int96: bool) -> None:
+    """A table of INT96 with a file of another type cannot be read by Spark any more."""
+    project = project_with(tmp_path)
+    times = pyarrow.array([0, 1_357_000_000_123_456, None], pyarrow.timestamp("us", tz="UTC"))
+    for path in file_tables.live_files(project.table_folder("bronze")):
+        parquet.write_table(pyarrow.table({"at": times}), path, use_deprecated_int96_timestamps=is_int96)
+    merge_small_files(project, ["bronze"], most=1)
+    (path,) = file_tables.live_files(project.table_folder("bronze"))
+    file = parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    assert file.schema.column(0).physical_type == ("INT96" if is_int96 else "INT64")
+    microseconds = file.read().column(0).cast(pyarrow.int64()).to_pylist()
+    assert microseconds == [0, 1_357_000_000_123_456, None] * FILES
+
+
+def test_a_file_with_two_kinds_of_times_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = project_with(tmp_path)
+    monkeypatch.setattr(file_merging, "_physical_types", lambda file: ["INT96", "time"])
+    assert merge_small_files(project, ["bronze"], most=1) == []
+    assert rows(project) == list(range(FILES * ROWS))
