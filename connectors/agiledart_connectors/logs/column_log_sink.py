@@ -30,7 +30,7 @@ _COLUMN_KINDS: Final = {
 
 BATCH_ROWS: Final = 10_000
 MIN_ROWS: Final = 256
-"""Rows below which a batch is stored as rows: what a column needs besides its values would be most of it."""
+"""Rows below which a batch is stored as rows: each column needs some hundred bytes besides its values."""
 
 BATCH_BYTES: Final = MAX_STORED_BYTES // 2
 
