@@ -194,8 +194,7 @@ class Agent:
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
             self._agent_links.find_circuits, self._agent_links.may_dial_node, feed_fetches, self.sink_logs.note_logs,
-            self._log_ownership_proofs,
-            self.fragments.count_snapshot, self.runs.sweep,
+            self._log_ownership_proofs, self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
         self.reachability = ReachabilityKeeper(self._agent_links, settings.zone, log, self.known_peers)
