@@ -104,7 +104,8 @@ class ReadBatch:
 
     @property
     def body(self) -> bytes:
-        """Return the rows as stored."""
+        """Return the rows as stored; only for the form `ROWS`."""
+        assert self.form == ROWS, "columns where rows are expected"
         return self.parts[0]
 
     @property

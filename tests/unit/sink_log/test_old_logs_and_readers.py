@@ -47,9 +47,8 @@ def rows_in(root: Path) -> tuple[list[Any], set[int]]:
     batches, _, end = reader.fetch(0, 0, 1_000, 1 << 20)
     rows: list[Any] = []
     for batch in batches:
-        body = batch.body
-        if batch.form == BY_COLUMNS:
-            body = ColumnForm(reader.description.fields).rows_of(batch.parts, batch.rows)
+        form = ColumnForm(reader.description.fields)
+        body = form.rows_of(batch.parts, batch.rows) if batch.form == BY_COLUMNS else batch.body
         rows += msgspec.msgpack.decode(body)
     assert len(rows) == end
     return rows, {batch.form for batch in batches}
