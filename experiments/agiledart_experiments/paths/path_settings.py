@@ -64,7 +64,7 @@ def stages_in_turn(stages: int, choices: int) -> Maker:
     return make
 
 
-def one_way_grid(across: int, down: int) -> Maker:
+def directed_grid(across: int, down: int) -> Maker:
     """Return a maker of grids of so many nodes across and down, whose streets lead right and down only."""
 
     def make(random: RandomStream) -> PathNetwork:
@@ -77,11 +77,11 @@ def one_way_grid(across: int, down: int) -> Maker:
     return make
 
 
-def streets(hops: int, *, leads_to_sink: bool) -> Maker:
+def streets(hops: int, *, is_directed: bool) -> Maker:
     """Return a maker of drawn streets with source and sink so many hops from each other.
 
     Args:
-        leads_to_sink: whether only streets remain whose end is nearer to the sink than their beginning.
+        is_directed: whether only streets remain whose end is nearer to the sink than their beginning.
     """
 
     def make(random: RandomStream) -> PathNetwork:
@@ -92,7 +92,7 @@ def streets(hops: int, *, leads_to_sink: bool) -> Maker:
             far = [node for node in range(graph.nodes) if togo[node] == hops]
             if far:
                 break
-        if leads_to_sink:
+        if is_directed:
             arcs = [(a, b) for a, b in zip(graph.tails, graph.heads, strict=True) if togo[b] < togo[a]]
             graph = LinkGraph(graph.nodes, arcs)
         return PathNetwork(graph, random.choice(far), sink, _rates(graph, random))
@@ -105,17 +105,17 @@ SETTINGS: dict[str, Maker] = {
     "76 routes of 6 links": parallel_routes(76, 6),
     "3 stages of 4 choices": stages_in_turn(3, 4),
     "6 stages of 2 choices": stages_in_turn(6, 2),
-    "one-way grid of 4 × 4": one_way_grid(4, 4),
-    "one-way grid of 3 × 8": one_way_grid(3, 8),
-    "one-way grid of 5 × 5": one_way_grid(5, 5),
-    "one-way grid of 4 × 7": one_way_grid(4, 7),
-    "one-way grid of 5 × 6": one_way_grid(5, 6),
-    "one-way grid of 6 × 6": one_way_grid(6, 6),
-    "one-way grid of 8 × 8": one_way_grid(8, 8),
-    "streets to the sink, 12 hops": streets(12, leads_to_sink=True),
-    "streets to the sink, 20 hops": streets(20, leads_to_sink=True),
-    "two-way streets, 6 hops": streets(6, leads_to_sink=False),
-    "two-way streets, 12 hops": streets(12, leads_to_sink=False),
+    "one-way grid of 4 × 4": directed_grid(4, 4),
+    "one-way grid of 3 × 8": directed_grid(3, 8),
+    "one-way grid of 5 × 5": directed_grid(5, 5),
+    "one-way grid of 4 × 7": directed_grid(4, 7),
+    "one-way grid of 5 × 6": directed_grid(5, 6),
+    "one-way grid of 6 × 6": directed_grid(6, 6),
+    "one-way grid of 8 × 8": directed_grid(8, 8),
+    "streets to the sink, 12 hops": streets(12, is_directed=True),
+    "streets to the sink, 20 hops": streets(20, is_directed=True),
+    "two-way streets, 6 hops": streets(6, is_directed=False),
+    "two-way streets, 12 hops": streets(12, is_directed=False),
 }
 
 

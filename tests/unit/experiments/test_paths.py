@@ -183,7 +183,7 @@ def test_settings_of_the_sweep_have_the_paths_that_they_name() -> None:
     for make, links, paths in (
         (path_settings.parallel_routes(76, 6), 456, 76),
         (path_settings.stages_in_turn(3, 4), 24, 64),
-        (path_settings.one_way_grid(6, 6), 60, 252),
+        (path_settings.directed_grid(6, 6), 60, 252),
     ):
         network = make(RandomStream(1, "sweep"))
         found = SimplePaths(network.graph, network.source, network.sink, RandomStream(2))
@@ -191,14 +191,14 @@ def test_settings_of_the_sweep_have_the_paths_that_they_name() -> None:
         while found.draw() is not None:
             count += 1
         assert (network.graph.links, count) == (links, paths)
-    to_sink = path_settings.streets(8, leads_to_sink=True)(RandomStream(3, "sweep"))
+    to_sink = path_settings.streets(8, is_directed=True)(RandomStream(3, "sweep"))
     togo = to_sink.graph.hops_to_go(to_sink.sink)
     assert togo[to_sink.source] == 8
     assert all(togo[b] < togo[a] for a, b in zip(to_sink.graph.tails, to_sink.graph.heads, strict=True))
 
 
 def test_the_sweep_names_the_setting_that_comes_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_settings, "SETTINGS", {"grid": path_settings.one_way_grid(3, 3)})
+    monkeypatch.setattr(path_settings, "SETTINGS", {"grid": path_settings.directed_grid(3, 3)})
     monkeypatch.setattr(path_settings, "SMALL", (2, 60))
     report = path_settings.run(Settings(1))
     assert [row["policy"] for row in report.rows] == list(path_settings.POLICIES)
