@@ -135,3 +135,23 @@ def test_mistakes_are_reported_when_the_topology_is_built() -> None:
     assert "choose another output=" in fault(output="at")
     assert "returns is int or float" in fault(returns=str)
     assert "models is a stream of bytes" in fault(models="quality.onnx")
+
+
+def test_models_of_scikit_learn_score_equally() -> None:
+    """A regression and a tree, converted by skl2onnx where they were trained; the node opens ONNX only."""
+    linear_model = pytest.importorskip("sklearn.linear_model", reason="no scikit-learn here: pip install scikit-learn")
+    skl2onnx = pytest.importorskip("skl2onnx", reason="no skl2onnx here: pip install skl2onnx")
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+    from sklearn.tree import DecisionTreeRegressor
+
+    inputs = [[row.temperature, row.humidity] for row in ROWS if row.humidity is not None]
+    targets = [3 * a - b + (a * b) % 5 for a, b in inputs]
+    for model, kind in (
+        (linear_model.LinearRegression(), DoubleTensorType),
+        (DecisionTreeRegressor(max_depth=5, random_state=0), FloatTensorType),  # the inputs are whole quarters
+    ):
+        model.fit(inputs, targets)
+        kinds = [("x", kind([None, 2]))]
+        data = skl2onnx.convert_sklearn(model, initial_types=kinds, target_opset=17).SerializeToString()
+        scores = [row.quality for row in scored([Model(0, data)]) if row.quality is not None]
+        assert scores == pytest.approx(list(model.predict(inputs)), rel=1e-6, abs=1e-6)
