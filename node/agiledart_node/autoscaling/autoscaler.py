@@ -19,7 +19,8 @@ from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.hosted_application import report_copy
 from agiledart_node.records.application import RUNNING
 from agiledart_node.records.records import Records
-from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, stage_plan_of
+from agiledart_node.records.stage_rules import broken_rule
+from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, NodeCapacity, occupied_nodes, stage_plan_of
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.recovery.register_bootstrap import copy_of
 from agiledart_node.user_commands.scaling_advice import stage_states
@@ -253,16 +254,26 @@ class Autoscaler:
         return wishes
 
     async def _other_place(self, run: RunId, proposal: Proposal) -> Peer:
-        """Return the node for a slow instance: the one with the most capacity that is not its host. Raises CommandRefused."""
+        """Return the node for a slow instance: the one with the most capacity that rules allow and that is not its host.
+
+        Raises:
+            CommandRefused: there is none.
+        """
         value = self._recovery_service.machine.coordinators[run].value
-        stage = stage_plan_of(value).stage_named(proposal.stage)
-        here = value.plan.stage(str(stage.index))[proposal.slow_instance or 0].host.node
+        plan, index = stage_plan_of(value), proposal.slow_instance or 0
+        stage = plan.stage_named(proposal.stage)
+        here = value.plan.stage(str(stage.index))[index].host.node
         loads = await self._loads(list(self._context.known()), self._context.config.report_timeout_ns)
-        free: list[tuple[int, Peer]] = []
-        for node, (peer, load) in loads.items():
-            free_capacity = _free_capacity(load)
-            if node != here and free_capacity > 0:
-                free.append((free_capacity, peer))
+        nodes = [
+            NodeCapacity(peer, _free_capacity(load), load.is_draining, labels=load.labels)
+            for peer, load in loads.values()
+        ]
+        occupied = occupied_nodes(value, plan, nodes)
+        free = [
+            (node.free, node.peer)
+            for node in nodes
+            if node.peer.node != here and node.free > 0 and not broken_rule(plan, stage, index, node.traits, occupied)
+        ]
         if not free:
             raise CommandRefused(f"No other node has room for instance {proposal.slow_instance} of {proposal.stage}.")
         return max(free, key=lambda pair: (pair[0], -int(pair[1].node)))[1]

@@ -94,7 +94,7 @@ def scaled(
     before = [host_of_instance.host for host_of_instance in value.plan.stage(str(stage.index))]
     hosts = before[:number]
     free = {host_of_instance.peer.node: host_of_instance.free for host_of_instance in capacities}
-    occupied = _occupied(value, plan, capacities)
+    occupied = occupied_nodes(value, plan, capacities)
     while len(hosts) < number:
         hosts.append(_place(after, after.stages[stage.index], hosts, capacities, free, occupied))
     return _with(value, after, {stage.index: hosts}, "scale", reason)
@@ -133,7 +133,7 @@ def _place(
     )
 
 
-def _occupied(
+def occupied_nodes(
     value: RegisterValue, plan: StagePlan, capacities: Sequence[NodeCapacity]
 ) -> dict[tuple[int, int], NodeTraits]:
     """Return (stage, index) → node of all instances; of a node that did not answer, its zone and host only."""
@@ -166,7 +166,7 @@ def moved(
     stage, index = _named(plan, name)
     places: dict[int, list[Peer]] = {}
     coming = 0
-    occupied = _occupied(value, plan, (*capacities, to))
+    occupied = occupied_nodes(value, plan, (*capacities, to))
     for linked in partners(plan, stage):
         before = [assignment.host for assignment in value.plan.stage(str(linked.index))]
         moving = [
@@ -240,7 +240,7 @@ def drained(value: RegisterValue, node: NodeId, capacities: Sequence[NodeCapacit
     free = {assignment.peer.node: assignment.free for assignment in others}
     places: dict[int, list[Peer]] = {}
     # Instances that leave bind no partner; each binds again at its new node.
-    occupied = {key: traits for key, traits in _occupied(value, plan, capacities).items() if traits.node != node}
+    occupied = {key: traits for key, traits in occupied_nodes(value, plan, capacities).items() if traits.node != node}
     for stage in plan.stages:
         hosts = [assignment.host for assignment in value.plan.stage(str(stage.index))]
         if stage.kind != "operator" or stage.at or all(host.node != node for host in hosts):

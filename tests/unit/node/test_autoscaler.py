@@ -96,7 +96,8 @@ class World:
 
     async def _loads(self, peers: list[Any], timeout: int) -> dict[Any, tuple[Any, NodeLoad]]:
         free = {
-            peer.node: SimpleNamespace(is_draining=False, capacity=8, operators=8 - n) for n, peer in enumerate(peers)
+            peer.node: SimpleNamespace(is_draining=False, capacity=8, operators=8 - n, labels=())
+            for n, peer in enumerate(peers)
         }
         return {peer.node: (peer, cast(NodeLoad, free[peer.node])) for peer in peers}
 
