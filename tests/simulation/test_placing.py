@@ -9,11 +9,10 @@ import pytest
 
 from agiledart_node.autoscaling.replacement_service import ReplacementService
 from agiledart_node.forming import network_of_loads
-from agiledart_node.live_placement import measured_topology, move_controller, run_problem
+from agiledart_node.live_placement import measured_topology, move_controller, placement_explanation, run_problem
 from agiledart_node.live_placement.move_controller import MoveController
 from agiledart_node.recovery import change_plans
 from agiledart_node.recovery.change_requests import ChangeRequests
-from agiledart_placement.problem.network_view import LinkFigures
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import OF_PLACING, draw
 
@@ -61,11 +60,9 @@ def moves_during_recovery(patch: pytest.MonkeyPatch) -> None:
 def counts_a_void_measure_as_zero(patch: pytest.MonkeyPatch) -> None:
     """A pair that no node measured has no delay."""
 
-    def all_known(order: Any, links: dict[Any, Any], positions: Any, names: Any) -> tuple[list[Any], list[str]]:
-        links |= {(a, b): LinkFigures(0.0) for a in order for b in order if a != b and (a, b) not in links}
-        return list(order), []
-
-    patch.setattr(network_of_loads, "_with_known_pairs", all_known)
+    patch.setattr(network_of_loads, "UNKNOWN_MS", 0.0)
+    patch.setattr(placement_explanation, "UNKNOWN_MS", float("inf"))
+    patch.setattr(run_problem.RunProblem, "unknown_links", ())
 
 
 def forgets_to_wait(patch: pytest.MonkeyPatch) -> None:

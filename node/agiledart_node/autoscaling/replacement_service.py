@@ -45,7 +45,7 @@ from agiledart_node.wire.change_messages import MOVE as MOVE_WISH
 from agiledart_node.wire.change_messages import ChangeRequest
 from agiledart_placement.evaluation.terms import minimised
 from agiledart_placement.files.network_file import NetworkDescription
-from agiledart_placement.problem.network_view import TableNetwork
+from agiledart_placement.problem.network_view import FigureSource, TableNetwork
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.request import StreamLoad
 from agiledart_recovery.attempts.coordinator import Coordinator
@@ -174,7 +174,7 @@ class ReplacementService:
                 peers.setdefault(peer.node, peer)
         timeout = self._context.config.report_timeout_ns
         loads = await self._surveying.loads(list(peers.values())[:MAX_HOSTS], timeout, wants_round_trips=True)
-        network = self._smoothed(network_of_loads(loads))
+        network = self._smoothed(network_of_loads(loads, keeps_unknown=True))
         for run, coordinator in coordinated.items():
             placed = self._runs.get(run)
             if placed is None:
@@ -203,11 +203,12 @@ class ReplacementService:
     def _smoothed(self, network: NetworkDescription) -> NetworkDescription:
         """Return the network with moving averages of its measured delays."""
         links = network.view.links()
-        names = {(a, b): f"{a.hex}-{b.hex}" for a, b in links if a < b}
+        measured = {pair: figures for pair, figures in links.items() if figures.source is FigureSource.MEASURED}
+        names = {(a, b): f"{a.hex}-{b.hex}" for a, b in measured if a < b}
         averages = self._delays.update({name: links[pair].delay_ms for pair, name in names.items()})
-        smooth = {
+        smooth = dict(links) | {
             (a, b): replace(figures, delay_ms=averages[names[min(a, b), max(a, b)]])
-            for (a, b), figures in links.items()
+            for (a, b), figures in measured.items()
         }
         positions = {node: place for node in network.hosts if (place := network.view.position(node)) is not None}
         return replace(network, view=TableNetwork(smooth, positions))
@@ -235,7 +236,7 @@ class ReplacementService:
             for index, assignment in enumerate(value.plan.stage(str(stage.index)))
         }
         problem = run_problem(run.app, plan, specification, reports, network, now)
-        if problem.missing:
+        if problem.missing or problem.unknown_links:
             placed.value = None
             return
         figures = placed.figures.update(_figures(problem, value))

@@ -25,6 +25,9 @@ LIVE: Final = "live"
 MAX_ERROR: Final = 0.5
 """Relative error of a coordinate above which its guesses count for nothing."""
 
+UNKNOWN_MS: Final = 1e9
+"""Delay that stands for an unknown one where nodes with unknown pairs stay: nothing that crosses such a link is compared."""
+
 CORES, MEMORY = "cores", "memory_mb"
 
 Loads = Mapping[NodeId, tuple[Peer, NodeLoad]]
@@ -34,13 +37,19 @@ Unfit = Mapping[NodeId, Obstacle]
 """Nodes that can take no instance, with the reason."""
 
 
-def network_of_loads(loads: Loads, unfit: Unfit | None = None) -> NetworkDescription:
-    """Return the nodes that answered as a network, with notes about figures that are missing."""
+def network_of_loads(loads: Loads, unfit: Unfit | None = None, *, keeps_unknown: bool = False) -> NetworkDescription:
+    """Return the nodes that answered as a network, with notes about figures that are missing.
+
+    Args:
+        keeps_unknown: pairs of which nothing is known get the delay `UNKNOWN_MS`, and their nodes stay.
+    """
     peers = {node: peer for node, (peer, _) in loads.items()}
     names = display_names(tuple(peers.values()))
     links = _links(loads)
     positions = {node: place for node, (_, load) in loads.items() if (place := _place(load.coordinate)) is not None}
     order = sorted(loads, key=lambda node: names[node])
+    if keeps_unknown:
+        links |= _unknown_links(order, links, positions)
     complete, notes = _with_known_pairs(order, links, positions, names)
     hosts = {node: _host(*loads[node], names[node], (unfit or {}).get(node)) for node in complete}
     notes += _missing(hosts, loads)
@@ -61,6 +70,20 @@ def _links(loads: Loads) -> dict[tuple[NodeId, NodeId], LinkFigures]:
         figures = LinkFigures(round(sum(trips) / len(trips) / 2_000, 4), source=FigureSource.MEASURED)
         links[a, b] = links[b, a] = figures
     return links
+
+
+def _unknown_links(
+    order: Sequence[NodeId],
+    links: Mapping[tuple[NodeId, NodeId], LinkFigures],
+    positions: Mapping[NodeId, SpacePosition],
+) -> dict[tuple[NodeId, NodeId], LinkFigures]:
+    figures = LinkFigures(UNKNOWN_MS, source=FigureSource.UNKNOWN)
+    return {
+        (a, b): figures
+        for a in order
+        for b in order
+        if a != b and (a, b) not in links and not (a in positions and b in positions)
+    }
 
 
 def _place(coordinate: Coordinate | None) -> SpacePosition | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agiledart_kernel.node_id import NodeId
+from agiledart_node.forming.network_of_loads import UNKNOWN_MS
 from agiledart_placement.evaluation.evaluator import Violation, evaluate, violations
 from agiledart_placement.evaluation.movable_assignment import MovableAssignment
 from agiledart_placement.evaluation.terms import metric_terms, minimised
@@ -132,11 +133,14 @@ def _texts(problem: Problem, broken: Sequence[Violation], rule_of: RuleOf) -> li
 def _unit(problem: Problem, state: MovableAssignment, unit: Sequence[int], metric: str, rule_of: RuleOf) -> MovableUnit:
     """Return a unit with its best other hosts; at least one of them is allowed, if any is."""
     before, excess = state.value(), state.excess
-    known = _texts(problem, violations(problem, state.where, state), rule_of)
+    # A rule about the unit itself that is broken here and there is broken there: it never counts as known.
+    own = frozenset(problem.labels[instance] for instance in unit)
+    others = [v for v in violations(problem, state.where, state) if not own & {v.get("operator"), v.get("other")}]
+    known = _texts(problem, others, rule_of)
     old = [state.where[instance] for instance in unit]
     trials: list[tuple[float, float, int]] = []
     for node in range(len(problem.nodes)):
-        if node != old[0]:
+        if node != old[0] and not _is_unknown(problem, state, unit, node):
             _move(state, unit, [node] * len(unit))
             trials.append((state.value(), state.excess - excess, node))
     _move(state, unit, old)
@@ -169,6 +173,18 @@ def _unit(problem: Problem, state: MovableAssignment, unit: Sequence[int], metri
     return MovableUnit(
         tuple(problem.instances[instance] for instance in unit), problem.nodes[old[0]], tuple(alternatives)
     )
+
+
+def _is_unknown(problem: Problem, state: MovableAssignment, unit: Sequence[int], node: int) -> bool:
+    """Return whether rows would cross a link of unknown delay with a unit on a node."""
+    inside = frozenset(unit)
+    for instance in unit:
+        for number in problem.touching[instance]:
+            edge = problem.edges[number]
+            other = edge.below if edge.above == instance else edge.above
+            if other not in inside and problem.delay[node][state.where[other]] >= UNKNOWN_MS:
+                return True
+    return False
 
 
 def _move(state: MovableAssignment, unit: Sequence[int], nodes: Sequence[int]) -> None:

@@ -65,13 +65,18 @@ class PlacementQueries:
         reports, silent = await self._status_queries.live_reports(record)
         loads = await self._loads(record)
         now = {(place.stage, place.index): record.nodes[place.node].node for place in record.assignment}
-        problem = run_problem(record.name, plan, specification, reports, network_of_loads(loads), now)
+        problem = run_problem(
+            record.name, plan, specification, reports, network_of_loads(loads, keeps_unknown=True), now
+        )
         names = {**record.names(), **{node: state.name for node, state in problem.network.hosts.items()}}
         notes = [*problem.network.notes, *problem.measured.notes]
         evaluation = None
         if problem.missing:
             missing = ", ".join(sorted(names[node] for node in problem.missing))
             notes.append(f"{missing}: runs an instance, and its figures are missing, so nothing is computed")
+        elif problem.unknown_links:
+            a, b = problem.unknown_links[0]
+            notes.append(f"{names[a]} → {names[b]}: no node has measured this delay yet, so nothing is computed")
         else:
             evaluation = problem.explained(objective)
         response = _response(record, objective, problem, names, evaluation, reports, notes, silent)
@@ -80,7 +85,10 @@ class PlacementQueries:
         self._context.reply(
             request,
             msgspec.structs.replace(
-                response, decisions=_decision_rows(decisions), placed_by_user=list(record.placed_by_user)
+                response,
+                decisions=_decision_rows(decisions),
+                placed_by_user=list(record.placed_by_user),
+                network=network_document(network_of_loads(loads)),
             ),
         )
 
@@ -153,7 +161,7 @@ def _response(
         [] if evaluation is None else _link_rows(problem, names),
         [names[peer.node] for peer in silent],
         list(notes),
-        network_document(problem.network),
+        {},
         topology_document(_with_pins(problem, names)),
     )
 

@@ -11,6 +11,7 @@ from agiledart_node.live_placement.measured_topology import MeasuredTopology, me
 from agiledart_node.live_placement.placement_explanation import PlacementExplanation, explained
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.files.topology_file import joined_request
+from agiledart_placement.problem.network_view import FigureSource
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.problem import SLOTS
 from agiledart_placement.problem.request import HostState, PlacementRequest
@@ -41,6 +42,19 @@ class RunProblem:
     def missing(self) -> tuple[NodeId, ...]:
         """Hosts of the run whose figures are missing; without them nothing can be computed."""
         return tuple(dict.fromkeys(node for node in self.now.values() if node not in self.network.hosts))
+
+    @property
+    def unknown_links(self) -> tuple[tuple[NodeId, NodeId], ...]:
+        """Links that rows cross now and of which no delay is known; with one, nothing can be computed."""
+        crossed = {
+            (a, b): True
+            for edge in self.plan.edges
+            for (above, _), a in self.now.items()
+            for (below, _), b in self.now.items()
+            if (above, below) == (edge.source, edge.target) and a != b
+        }
+        view = self.network.view
+        return tuple(pair for pair in crossed if view.link(*pair).source is FigureSource.UNKNOWN)
 
     @property
     def request(self) -> PlacementRequest:

@@ -27,6 +27,9 @@ LEAST_REST_NS: Final = 58 * SECOND
 LOOK_NS: Final = 30 * SECOND
 MOST_WAITED: Final = 32
 
+_LOOKING_NS: Final = SECOND
+"""Time for which a look may not know yet what a user has moved."""
+
 
 def specification_of(name: str, rules: Sequence[PlacementRules]) -> Specification:
     """Return a chain: a source, one step for each entry of `rules`, a sink."""
@@ -57,6 +60,7 @@ class PlacedRun:
     Attributes:
         recovers_until: instant until which it is brought back.
         changing: (plan, whether placement asked for it) of the change under way.
+        held_at: instant at which a user moved a stage.
         failures: failed moves of placement since the last good one; `failed_at`: instant of the last one.
     """
 
@@ -71,6 +75,7 @@ class PlacedRun:
     moved_at: int | None = None
     failures: int = 0
     failed_at: int = 0
+    held_at: int = 0
     coordinator: Any = None
     void: dict[tuple[int, int], bool] = field(default_factory=dict)
 
@@ -151,7 +156,7 @@ class PlacedRun:
         for (stage, _), _host in moved:
             if plan.stages[stage].kind != "operator":
                 self.complain(f"M5: {plan.stages[stage].name} of {self.id.app} is pinned, and moves")
-            if plan.stages[stage].name in self.record.placed_by_user:
+            if plan.stages[stage].name in self.record.placed_by_user and now - self.held_at > _LOOKING_NS:
                 self.complain(
                     f"M5: a user has moved {plan.stages[stage].name} of {self.id.app}, and it moves by itself"
                 )

@@ -325,7 +325,7 @@ class PlacingRun:
         except CommandRefused:
             self._note("user-refused")
             return
-        run.record.placed_by_user = ("s0",)
+        run.record.placed_by_user, run.held_at = ("s0",), self.now
 
     def _scale(self, run: PlacedRun) -> None:
         """Let self scaling change the run, as far as it may now: here, it puts a stage in a new generation where it is."""

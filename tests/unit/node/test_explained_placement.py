@@ -10,11 +10,12 @@ from agiledart import Topology, collect, records
 from agiledart_dataflow.counts.interval_measures import INTERVAL_NS, EdgeMeasures, IntervalMeasures
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_kernel.node_id import NodeId
+from agiledart_node.forming.network_of_loads import UNKNOWN_MS
 from agiledart_node.live_placement.measured_topology import EXPECTED, MEASURED, UNKNOWN, measured_topology
 from agiledart_node.live_placement.placement_explanation import PlacementExplanation, explained
 from agiledart_node.live_placement.run_problem import without_own_instances
 from agiledart_placement.files.network_file import NetworkDescription
-from agiledart_placement.problem.network_view import LinkFigures, TableNetwork
+from agiledart_placement.problem.network_view import FigureSource, LinkFigures, TableNetwork
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.request import HostState, PlacementRequest, StageDemand, StreamLoad
 from tests.unit.dataflow.test_placement_rules import Row
@@ -138,3 +139,19 @@ def test_a_host_that_ends_one_broken_constraint_and_breaks_another_is_forbidden(
         A: (),
         C: ("c has 4 slots, and 5 are needed",),
     }
+
+
+def test_a_host_behind_a_link_of_unknown_delay_is_no_alternative() -> None:
+    plain = request()
+    assert isinstance(plain.network, TableNetwork)
+    unknown = LinkFigures(UNKNOWN_MS, source=FigureSource.UNKNOWN)
+    network = TableNetwork({**plain.network.links(), (B, C): unknown, (C, B): unknown})
+    now = {(0, 0): A, (1, 0): A, (2, 0): C}
+    judgement = explained(replace(plain, network=network), now, (1,), Objective("response"), lambda *_: "")
+    assert [other.node for other in judgement.units[0].alternatives] == [C]
+
+
+def test_a_rule_that_is_broken_now_and_there_forbids_the_move() -> None:
+    now = {(0, 0): A, (1, 0): B, (2, 0): C}
+    (unit,) = explained(request(zone="cellar"), now, (1,), Objective("response"), lambda *_: "only zone cellar").units
+    assert [other.forbidden for other in unit.alternatives] == [("work: only zone cellar",)] * 2

@@ -8,7 +8,7 @@ from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.forming.network_of_loads import Loads, network_of_loads
+from agiledart_node.forming.network_of_loads import UNKNOWN_MS, Loads, network_of_loads
 from agiledart_node.wire.formation_messages import MAX_ROUND_TRIPS, NodeLoad, RoundTrip
 from agiledart_placement.files.network_file import network_document, read_network
 from agiledart_placement.problem.network_view import FigureSource
@@ -83,3 +83,12 @@ def test_new_fields_take_less_than_a_kilobyte_and_older_nodes_read_the_rest() ->
 def test_labels_are_plain_words(text: str, is_one: bool) -> None:
     assert is_label(text) is is_one
     assert MAX_LABELS == 16
+
+
+def test_nodes_with_unknown_pairs_stay_where_only_some_pairs_matter() -> None:
+    loads = of(load((2, 900), coordinate=SURE), load(coordinate=SURE), load((1, 700)))
+    network = network_of_loads(loads, keeps_unknown=True)
+    assert (len(network.hosts), [note for note in network.notes if "left out" in note]) == (3, [])
+    assert network.view.link(NodeId(1), NodeId(3)).delay_ms == 0.35
+    unknown = network.view.link(NodeId(3), NodeId(2))
+    assert (unknown.delay_ms, unknown.source) == (UNKNOWN_MS, FigureSource.UNKNOWN)
