@@ -28,7 +28,7 @@ from agiledart_agent.state_files.deletion_retry import DeletionRetry
 from agiledart_executor.snapshots.checksummed_file import DamagedFile, add_checksum, verified_content
 from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, DamagedSnapshot, read_header
 from agiledart_kernel.machine import Completed, Event, Failed
-from agiledart_kernel.names import is_application_name
+from agiledart_kernel.name_patterns import is_application_name
 from agiledart_node.wire.effects import DropSnapshots, ForgetPart, ForgetRun, KeepFile, RetainSnapshots
 from agiledart_node.wire.events import RunsFound, StoredFile
 from agiledart_sink_log.plain_files import path_below, read_plain, remove_tree

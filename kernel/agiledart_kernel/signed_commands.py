@@ -24,7 +24,7 @@ from agiledart_kernel.grants import (
     verify_chain,
 )
 from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES
-from agiledart_kernel.names import OptionalApplicationName
+from agiledart_kernel.name_patterns import OptionalApplicationName
 
 SIGNED_COMMAND_CONTEXT: Final = b"agiledart-control/1\0"
 NONCE_BYTES: Final = 16

@@ -20,7 +20,7 @@ import msgspec
 from crc32c import crc32c
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.names import LogWriterName
+from agiledart_kernel.name_patterns import LogWriterName
 from agiledart_kernel.permissions import FEED_PREFIX
 from agiledart_sink_log.plain_files import open_plain, path_below
 from agiledart_sink_log.protocol import MAX_LOG_NAME, MAX_PARTITIONS, sink_name_fault

@@ -1,1 +1,1 @@
-"""What users' code and an admitted agent cannot do: each finding of an adversary as a probe, with a lawful twin that must work."""
+"""Attacks of users' code and of admitted agents: each finding of an adversary as a probe, with a lawful twin that must work."""

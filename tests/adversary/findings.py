@@ -1,4 +1,4 @@
-"""The thirty findings, by role: what was possible, and what has become of it. A probe tries the deed, its lawful twin must work."""
+"""The thirty findings, by role, with their outcomes. A probe tries the deed, its lawful twin must work."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ import pytest
 
 
 class Role(Enum):
-    """Who tries a deed."""
+    """Role of an attacker."""
 
     STRANGER = "stranger"
     LOCAL = "local user"
@@ -17,7 +17,7 @@ class Role(Enum):
 
 
 class Outcome(Enum):
-    """What has become of a finding: impossible, limited, or written down as accepted."""
+    """Outcome of a finding: impossible, limited, or written down as accepted."""
 
     MENDED = "mended"
     BOUNDED = "bounded"
@@ -29,9 +29,9 @@ class Finding(NamedTuple):
     """A deed that was possible.
 
     Args:
-        role: who did it.
-        deed: what was done.
-        outcome: what has become of it.
+        role: of the attacker.
+        deed: the attack.
+        outcome: after the mends.
     """
 
     role: Role

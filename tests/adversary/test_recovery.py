@@ -1,4 +1,4 @@
-"""Recovery believes who may speak: the voters of the value that is held, or whom one of those names; no node by its own word."""
+"""Recovery believes the voters of the held value, and nodes that one of those names; no node by its own word."""
 
 from collections.abc import Callable
 
@@ -142,7 +142,7 @@ def test_without_a_majority_of_the_held_voters_the_values_word_counts(leader: Le
 
 
 @probe(4)
-def test_who_votes_is_told_to_voters_and_hosts_only(leader: Leader) -> None:
+def test_a_stranger_does_not_learn_the_voters_of_a_run(leader: Leader) -> None:
     assert leader.hear(THIEF, wire.QueryVoters(RUN)) == []
     (said,) = leader.hear(THIEF, wire.QueryVoters(RunId("another", 1)))
     assert said.message == wire.VotersKnown(RunId("another", 1), 0, ()), "it does not vote there"
@@ -150,7 +150,7 @@ def test_who_votes_is_told_to_voters_and_hosts_only(leader: Leader) -> None:
 
 @twin(4)
 @pytest.mark.parametrize("number", [4, 2])
-def test_who_votes_is_told_to_a_voter_and_to_a_host(leader: Leader, number: int) -> None:
+def test_a_voter_and_a_host_learn_the_voters_of_their_run(leader: Leader, number: int) -> None:
     (said,) = leader.hear(peer(number), wire.QueryVoters(RUN))
     assert said.message == wire.VotersKnown(RUN, held(leader).attempt, held(leader).voters)
 

@@ -1,4 +1,4 @@
-"""The state directory stays this user's alone: modes are put right, links that others can change are refused, root is told."""
+"""The state directory stays this user's alone: open modes are closed, foreign links refused, root warned."""
 
 import dataclasses
 import os

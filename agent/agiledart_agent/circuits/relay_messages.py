@@ -6,7 +6,7 @@ import msgspec
 
 from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
-from agiledart_kernel.names import OptionalApplicationName
+from agiledart_kernel.name_patterns import OptionalApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_shuffle.proposals import COST_MOST, MAX_RELAYS, UNKNOWN
 from agiledart_transport.circuits import TICKET_BYTES

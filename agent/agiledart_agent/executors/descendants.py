@@ -78,7 +78,7 @@ def mark_of(pid: int) -> str:
 
 
 def shared_memory_of(pids: Iterable[int]) -> int:
-    """Return the memory of processes in bytes; what several share counts once."""
+    """Return the memory of processes in bytes; shared memory counts once."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Command and environment of a process that will run users' code: what it loads comes from the agent.
+"""Command and environment of a process that will run users' code: its modules come from the agent.
 
 Neither the working directory nor the user's site is among the folders of its modules: users' code of an earlier run can write in
 both. The agent's own environment is trusted, except that it does not choose the modules.

@@ -47,9 +47,7 @@ class WorkOwners:
             if is_used:
                 return f"another owner's {application} still runs on this node"
             if not remove_tree(work_folder(self._root, application), CLEARING_SECONDS):
-                return (
-                    f"what the former owner of {application} left on this node could not be deleted; it is tried again"
-                )
+                return f"files of the former owner of {application} could not be deleted on this node; the next start tries again"
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             write_durably(path, wanted)

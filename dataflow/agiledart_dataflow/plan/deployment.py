@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from agiledart_dataflow.plan.delivery import Delivery
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 

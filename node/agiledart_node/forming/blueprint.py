@@ -14,7 +14,7 @@ from agiledart_kernel.limits import (
     MAX_BUNDLE_BYTES,
     MAX_STAGES,
 )
-from agiledart_kernel.names import is_application_name
+from agiledart_kernel.name_patterns import is_application_name
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.records.application import SPECIFICATION_CODEC, StageEntry
 from agiledart_node.wire.commands import Submit

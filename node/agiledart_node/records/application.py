@@ -21,7 +21,7 @@ from agiledart_dataflow.plan.deployment import InstancePlace
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES, MAX_STAGES
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES

@@ -13,7 +13,7 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Effect, Event
-from agiledart_kernel.names import LogWriterName
+from agiledart_kernel.name_patterns import LogWriterName
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES

@@ -10,7 +10,7 @@ import msgspec
 from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
-from agiledart_kernel.names import OptionalApplicationName
+from agiledart_kernel.name_patterns import OptionalApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal

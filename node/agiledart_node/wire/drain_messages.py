@@ -11,7 +11,7 @@ import msgspec
 
 from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import DrainNode
 

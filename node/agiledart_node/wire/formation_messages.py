@@ -16,7 +16,7 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import msgspec
 
 from agiledart_kernel.machine import Effect, Event, Message
+from agiledart_kernel.name_patterns import LogWriterName
 from agiledart_kernel.peer import Peer
 
 MAX_LOGS_LISTED: Final = 2_048
@@ -17,7 +18,7 @@ class LogName(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A log of a node, with the ownership on which the permission to read it depends."""
 
     name: str
-    application: str
+    application: LogWriterName
     owner: bytes = b""
 
 

@@ -11,7 +11,7 @@ from agiledart_dataflow.plan.deployment import InstanceAddress
 from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.machine import Message
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_recovery.limits import MAX_CHANGES
 
 

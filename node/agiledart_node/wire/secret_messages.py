@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from agiledart_kernel.machine import Effect, Message
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
 from agiledart_node.wire.commands import SetSecret

@@ -26,7 +26,7 @@ MAX_CONFIRMED: Final = 16
 
 
 class VoterTrust:
-    """Whom this node believes about one run."""
+    """Nodes that this node believes about one run."""
 
     def __init__(self, context: RecoveryContext, run: RunId) -> None:
         self._context, self._run = context, run
@@ -44,7 +44,7 @@ class VoterTrust:
         return 2 * lost > len(nodes)
 
     def ask(self, held: RegisterValue) -> None:
-        """Ask the held voters, and those that they have confirmed, who votes now."""
+        """Ask the held voters, and those that they have confirmed, for the present voters."""
         now = self._context.now
         if self._asked_at is not None and now - self._asked_at < ASK_AGAIN_NS:
             return

@@ -8,7 +8,7 @@ import msgspec
 
 from agiledart_kernel.codec import encode
 from agiledart_kernel.counts import Count
-from agiledart_kernel.names import ApplicationName
+from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
