@@ -52,6 +52,7 @@ from agiledart_node.wire.formation_messages import (
     RequestStop,
     StartFlow,
 )
+from agiledart_node.wire.log_list_messages import LogListMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage
@@ -132,6 +133,7 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(AuditMessage),
         *get_args(SecretMessage),
         *get_args(FeedMessage),
+        *get_args(LogListMessage),
         *get_args(RenewalMessage),
         *get_args(ChangeMessage),
         *get_args(DrainMessage),
