@@ -87,6 +87,8 @@ def make_submission(
     promise = delivery or topology.delivery
     if delivery and delivery != topology.delivery and topology.delivery != DEFAULT:
         print_message(f"--delivery {delivery} counts; the topology says {topology.delivery}.")
+    if moves == "on" and not Delivery.named(promise).is_saved:
+        print_message(f"--moves on: it is not saved by epochs, so moves are advice only. To let it move: {SAVING}.")
     return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise, moves=moves)
 
 
@@ -227,8 +229,6 @@ def submit(
         delivery=delivery or "",
         moves=moves or "",
     )
-    if moves == "on" and not Delivery.named(command.delivery).is_saved:
-        print_message(f"--moves on: it is not saved by epochs, so moves are advice only. To let it move: {SAVING}.")
     with connect(agent, identity) as client:
         if replace and not dry_run:
             _stop_previous(client, command)
