@@ -47,7 +47,7 @@ FINDINGS: Final[dict[int, Finding]] = {
     2: Finding(AGENT, "reads the authority's key through a link among the snapshots of a run", MENDED),
     3: Finding(AGENT, "names a run by a path: files are made and deleted outside the state directory", MENDED),
     4: Finding(AGENT, "reads and decides a run's register without being its voter", MENDED),
-    5: Finding(AGENT, "makes hosts restart with a value that names itself the only voter", MENDED),
+    5: Finding(AGENT, "makes hosts restart with a value that names itself the only voter", BOUNDED),
     6: Finding(CODE, "makes a folder tree so deep that the agent does not start any more", MENDED),
     7: Finding(CODE, "puts a pipe among its snapshots: the agent's thread of runs waits for ever", MENDED),
     8: Finding(CODE, "puts a sparse file among its snapshots: the agent reads gigabytes", MENDED),
