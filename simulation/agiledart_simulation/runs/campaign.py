@@ -10,6 +10,7 @@ from typing import Any
 
 from agiledart_simulation.runs.admission import CrowdRun, MomentRun
 from agiledart_simulation.runs.application_run import ApplicationRun
+from agiledart_simulation.runs.leases_run import REACHED_BY_LEASES, LeasesRun
 from agiledart_simulation.runs.placing_run import PlacingRun
 from agiledart_simulation.runs.recovery_run import REACHED, REACHED_BY_LOSSES, REACHED_BY_SCALING, RecoveryRun
 from agiledart_simulation.runs.ring_run import RingRun
@@ -19,7 +20,9 @@ from agiledart_simulation.runs.scenario import NEVER_BROKEN, PERMANENT, SCENARIO
 from agiledart_simulation.world.latency_models import Latency
 
 _ENOUGH_RUNS = 100
-_RUNS: Mapping[str, type[RingRun] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun] | type[PlacingRun]] = {
+_RUNS: Mapping[
+    str, type[RingRun] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun] | type[PlacingRun] | type[LeasesRun]
+] = {
     "applications": ApplicationRun,
     "recovery": RecoveryRun,
     "losses": RecoveryRun,
@@ -28,6 +31,7 @@ _RUNS: Mapping[str, type[RingRun] | type[ApplicationRun] | type[RecoveryRun] | t
     "placing": PlacingRun,
     "moments": MomentRun,
     "crowds": CrowdRun,
+    "leases": LeasesRun,
 }
 """Scenarios with a run of their own; `RingRun` plays the others."""
 
@@ -92,6 +96,8 @@ class Campaign:
             wanted += REACHED_BY_LOSSES
         elif self.name == "scaling":
             wanted += REACHED_BY_SCALING
+        elif self.name == "leases":
+            wanted += REACHED_BY_LEASES
         elif self.name not in NEVER_BROKEN:
             wanted += [f"permanent-{kind}" for kind in PERMANENT if kind != "none"]
         if self.name == "swarm":

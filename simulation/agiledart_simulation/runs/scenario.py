@@ -88,6 +88,12 @@ MOMENTS: Final = (
 )  # fmt: skip
 """Fault at one moment of a join: what happens to which node."""
 
+OF_LEASES: Final = (
+    "quota", "payment", "lost-before", "lost-after", "slow", "twice", "listed-late", "never-joins", "start-fails", "stolen-token",
+    "vanish", "before-call", "before-answer", "kill", "gone", "ring-partition", "cloud-partition",
+)  # fmt: skip
+"""Faults of clouds, gates and leased hosts; `leases_run` says what each is."""
+
 PERMANENT: Final = ("none", "dead", "mute", "deaf", "oneway", "stutter", "flap")
 """Faults that may stay in the quiet phase."""
 
@@ -127,6 +133,7 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "stages move to better hosts while links turn slow, measures lie or are missing, nodes die, others change the runs",
         OF_PLACING,
     ),
+    "leases": ("gates lease and release hosts while clouds lose, double and delay answers, and gates die", OF_LEASES),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
     "storms": ("joins among crashes, sleeps and cuts in short order, on slow links", _STORMS),
     "moments": ("one fault at one moment of a join: seeds 1 to 3360 are all of them", MOMENTS),
@@ -144,6 +151,7 @@ NEVER_BROKEN: Final = (
     "storms",
     "moments",
     "crowds",
+    "leases",
 )
 """Scenarios in which no fault stays in the quiet phase."""
 
@@ -415,6 +423,11 @@ def _crowd(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
     )
 
 
+def _leases(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Return options for gates and a cloud: a fault and a change of demand every eight minutes."""
+    return replace(_calm(drawn), steps=12 + random.index(13), quiet_s=3_600)
+
+
 _OF_THEIR_OWN: Final[dict[str, Callable[[Scenario, int, RandomStream], Scenario]]] = {
     "applications": _applications,
     "recovery": _recovery,
@@ -425,4 +438,5 @@ _OF_THEIR_OWN: Final[dict[str, Callable[[Scenario, int, RandomStream], Scenario]
     "storms": _storm,
     "moments": _moment,
     "crowds": _crowd,
+    "leases": _leases,
 }

@@ -1,0 +1,153 @@
+"""Actions of a gate on its leases: each writes the ledger first, and what follows waits until the entry is durable."""
+
+from dataclasses import dataclass, field
+from math import ceil
+
+import msgspec
+
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.machine import Completed, Effect, Failed
+from agiledart_provisioning.gate.gate_ledger import GateLedger
+from agiledart_provisioning.gate.gate_messages import Decision, DrainLeased, ReleaseHost, WriteEntry
+from agiledart_provisioning.gate.gate_settings import GateSettings
+from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
+
+BOOKING_MARGIN_NS = 3 * SECOND
+"""Time before the end of a paid unit at which the next one is booked: the ledger is never behind the bill."""
+
+EVICTION_MARGIN_NS = 60 * SECOND
+"""Time before the end of a paid unit at which a host goes that the limit pays for no longer: the provider needs time to end it."""
+
+ANSWER_NS = 60 * SECOND
+"""A host whose release was asked for before its end is not booked before its provider had this time to answer."""
+
+DRAIN_SHARE = 0.8
+"""Share of the rest of the window that a drain may take; then the host stays for another unit."""
+
+
+@dataclass(slots=True)
+class GateMemory:
+    """Knowledge of a gate besides its ledger, per lease; a restart begins without it.
+
+    Attributes:
+        lost_since: the answer to its call was lost at this time.
+        missing_since: the list has not shown its host since.
+        drain_until: the drain must have ended.
+        stays_until: no drain is tried before.
+        released_at: last call to end its host.
+        forced: it goes as soon as it is empty, and is not extended by will.
+        listed: a list has shown its host.
+    """
+
+    lost_since: dict[str, int] = field(default_factory=dict)
+    missing_since: dict[str, int] = field(default_factory=dict)
+    drain_until: dict[str, int] = field(default_factory=dict)
+    stays_until: dict[str, int] = field(default_factory=dict)
+    released_at: dict[str, int] = field(default_factory=dict)
+    forced: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+
+
+class LeaseActions:
+    """Ledger of a gate, and its actions on single leases."""
+
+    def __init__(self, gate: str, prefix: str, settings: GateSettings) -> None:
+        self.name, self.prefix, self.settings = gate, prefix, settings
+        self.ledger = GateLedger(settings)
+        self.counts: dict[str, int] = {}
+        self._memory = GateMemory()
+        self._effects: list[Effect] = []
+        self._after_write: dict[int, tuple[LeaseEntry, tuple[Effect, ...]]] = {}
+        self._requests, self._failures, self._no_lease_before = 0, 0, 0
+
+    def _write(self, entry: LeaseEntry, *then: Effect) -> None:
+        """Write an entry; the effects follow once it is durable."""
+        self.ledger.entries[entry.lease_id] = entry
+        self._requests += 1
+        self._after_write[self._requests] = (entry, then)
+        self._effects.append(WriteEntry(self._requests, entry))
+
+    def _on_written(self, event: Completed, now: int) -> None:
+        self._effects += self._after_write.pop(event.request)[1]
+
+    def _on_write_failed(self, event: Failed, now: int) -> None:
+        """Make no call: without a durable entry it could be forgotten."""
+        entry, then = self._after_write.pop(event.request)
+        self._decide("refused", entry.lease_id, f"the ledger cannot be written: {event.reason}")
+        if entry.state is LeaseState.ASKED and then:
+            self.ledger.entries[entry.lease_id] = over(entry, LeaseState.FAILED, now, "the ledger failed", units=0)
+
+    def _decide(self, action: str, lease_id: str, why: str) -> None:
+        self.counts[action] = self.counts.get(action, 0) + 1
+        self._effects.append(Decision(action, lease_id, why))
+
+    def _extend_or_evict(self, entry: LeaseEntry, now: int) -> None:
+        """Book the next unit when it begins. A host that the limit does not pay for any more is ended, whatever runs there."""
+        rest = entry.paid_until_ns - now
+        if rest <= EVICTION_MARGIN_NS and not self.ledger.may_book(entry):
+            self._decide("evict", entry.lease_id, f"max_spend = {self.settings.max_spend / 1e6:g} a day is used up")
+            self._release(entry, now, "max_spend is used up")
+        elif rest <= BOOKING_MARGIN_NS:
+            self._decide("extend", entry.lease_id, "it is needed, or not empty")
+            self._book(entry, now)
+
+    def _book(self, entry: LeaseEntry, now: int) -> None:
+        self._write(changed(entry, units=max(entry.units + 1, self._started(entry, now))))
+
+    def _started(self, entry: LeaseEntry, now: int) -> int:
+        return ceil(max(1, now - entry.began_ns) / entry.btu_ns) - entry.first_unit
+
+    def _fail(self, now: int) -> None:
+        """Count a failure: the next lease waits, twice as long as after the last failure."""
+        settings = self.settings
+        wait = min(settings.first_back_off_ns << min(self._failures, 16), settings.last_back_off_ns)
+        self._failures += 1
+        self._no_lease_before = now + wait
+
+    def _is_in_window(self, entry: LeaseEntry, now: int) -> bool:
+        return now >= entry.paid_until_ns - self.settings.window_ns
+
+    def _may_go(self, entry: LeaseEntry, now: int) -> bool:
+        return self._is_in_window(entry, now) or entry.lease_id in self._memory.forced
+
+    def _drain_in_window(self, entry: LeaseEntry, why: str, now: int) -> None:
+        if now < self._memory.stays_until.get(entry.lease_id, 0) or not self._is_in_window(entry, now):
+            return
+        if self.settings.mode == "act":
+            rest = entry.paid_until_ns - BOOKING_MARGIN_NS - now
+            self._drain(entry, why, now + int(DRAIN_SHARE * max(0, rest)))
+
+    def _drain(self, entry: LeaseEntry, why: str, until: int) -> None:
+        if entry.state is LeaseState.JOINED:
+            self._decide("drain", entry.lease_id, why)
+            self._memory.drain_until[entry.lease_id] = until
+            self._write(changed(entry, state=LeaseState.DRAINING, why=why), DrainLeased(entry.lease_id, entry.node))
+
+    def _end_drain(self, entry: LeaseEntry, why: str) -> None:
+        """Let a node accept work again, for another unit; where the limit permits none, it goes on emptying."""
+        self._memory.drain_until.pop(entry.lease_id, None)
+        if entry.lease_id in self._memory.forced or not self.ledger.may_extend(entry):
+            return
+        self._memory.stays_until[entry.lease_id] = entry.paid_until_ns
+        self._decide("stays", entry.lease_id, why)
+        self._write(
+            changed(entry, state=LeaseState.JOINED, why=why), DrainLeased(entry.lease_id, entry.node, undo=True)
+        )
+
+    def _release(self, entry: LeaseEntry, now: int, why: str) -> None:
+        self._memory.drain_until.pop(entry.lease_id, None)
+        self._memory.released_at[entry.lease_id] = now
+        self._decide("release", entry.lease_id, why)
+        units = max(entry.units, self._started(entry, now))
+        released = changed(entry, state=LeaseState.RELEASING, units=units, why=why)
+        self._write(released, ReleaseHost(entry.lease_id, entry.host_id))
+
+
+def changed(entry: LeaseEntry, **values: object) -> LeaseEntry:
+    """Return an entry with other values."""
+    return msgspec.structs.replace(entry, **values)
+
+
+def over(entry: LeaseEntry, state: LeaseState, now: int, why: str, units: int | None = None) -> LeaseEntry:
+    """Return an entry that is over; `units`: those that stay booked."""
+    return changed(entry, state=state, ended_ns=now, why=why, units=entry.units if units is None else units)

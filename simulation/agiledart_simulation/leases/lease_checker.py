@@ -1,0 +1,119 @@
+"""Checks on leases: orphans, double payment, limits, instances lost, calls without an entry, early repeats and early releases."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agiledart_kernel.instants import SECOND
+from agiledart_provisioning.gate.gate_messages import ProviderHost
+from agiledart_provisioning.gate.gate_settings import GateSettings
+from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
+from agiledart_provisioning.providers.simulated_cloud import CloudHost, SimulatedCloud
+
+ORPHAN_NS = 900 * SECOND
+
+
+class LeaseChecker:
+    """Checks from outside: they read disks of gates, the cloud and the nodes, and no memory of a gate."""
+
+    def __init__(self, settings: GateSettings, cloud: SimulatedCloud, complain: Callable[[str], None]) -> None:
+        self._settings, self._cloud, self._complain = settings, cloud, complain
+        self._lost: dict[str, int] = {}
+        self._listed_after: set[str] = set()
+        self._unleased_since: dict[str, int] = {}
+        self._released: set[str] = set()
+        self._shown: set[str] = set()
+
+    def check_call(self, disk: Mapping[str, LeaseEntry], host_name: str, now: int) -> None:
+        """Check a call for a host: L1 its entry is on the disk; L2 a lost call is repeated only after a list without that name."""
+        if not any(entry.host_name == host_name and not entry.state.is_over for entry in disk.values()):
+            self._complain(f"L1: {host_name} is asked for, and the ledger has no entry")
+        lost = self._lost.get(host_name)
+        if lost is not None and (host_name not in self._listed_after or now < lost + self._settings.listing_delay_ns):
+            self._complain(f"L2: the call for {host_name} is repeated {(now - lost) / SECOND:.1f} s after its loss")
+
+    def note_lost(self, host_name: str, now: int) -> None:
+        """Note that the answer to a call was lost."""
+        self._lost[host_name] = now
+        self._listed_after.discard(host_name)
+
+    def note_answer(self, host_id: str) -> None:
+        """Note that a gate knows a host."""
+        self._shown.add(host_id)
+
+    def note_list(self, hosts: Sequence[ProviderHost], asked_ns: int) -> None:
+        """Note a list that reached a gate."""
+        shown = {host.host_name for host in hosts}
+        self._shown.update(host.host_id for host in hosts)
+        for host_name, lost in self._lost.items():
+            if host_name not in shown and asked_ns >= lost + self._settings.listing_delay_ns:
+                self._listed_after.add(host_name)
+
+    def check_disk(self, gate: str, disk: Mapping[str, LeaseEntry], *, was_cut: bool, now: int) -> None:
+        """Check L3: a gate's leases and spending are within its limits. Doubles are no leases, but cost.
+
+        While the gate was down or could not reach its provider, hosts that were to end go on costing.
+        """
+        live = [entry for entry in disk.values() if not entry.state.is_over and entry.lease_id in entry.host_name]
+        if len(live) > self._settings.max_hosts:
+            self._complain(f"L3: {gate} has {len(live)} leases; max_hosts = {self._settings.max_hosts}")
+        spent = sum(entry.cost_on_day_of(now) for entry in disk.values())
+        unended = self._settings.max_hosts * self._settings.price if was_cut else 0
+        if spent > self._settings.max_spend + unended:
+            self._complain(f"L3: {gate} has booked {spent}; max_spend = {self._settings.max_spend}")
+
+    def check_release(
+        self, disk: Mapping[str, LeaseEntry], entry: LeaseEntry, instances: int, *, is_wanted: bool, now: int
+    ) -> None:
+        """Check a release: L4 no instance runs there, L5 it ends in its window. The limit goes before both.
+
+        A call that did not reach the provider may be repeated later.
+        """
+        if entry.host_id in self._released:
+            return
+        self._released.add(entry.host_id)
+        spent = sum(other.cost_on_day_of(entry.paid_until_ns) for other in disk.values())
+        if spent + entry.price > self._settings.max_spend:
+            return
+        if instances:
+            self._complain(f"L4: {entry.lease_id} is released with {instances} instances")
+        if entry.node and not is_wanted and now < entry.paid_until_ns - self._settings.window_ns:
+            self._complain(
+                f"L5: {entry.lease_id} is released {(entry.paid_until_ns - now) / SECOND:.0f} s before its end"
+            )
+
+    def check_orphan(self, host: CloudHost, disk: Mapping[str, LeaseEntry], since: int, now: int) -> None:
+        """Check L6: no host is without a live lease for 15 minutes while its gate can see it, at least since `since`."""
+        is_leased = any(entry.host_id == host.host_id and not entry.state.is_over for entry in disk.values())
+        if is_leased:
+            self._unleased_since.pop(host.host_id, None)
+        elif now - max(self._unleased_since.setdefault(host.host_id, now), since) > ORPHAN_NS:
+            self._complain(f"L6: {host.host_name} ({host.host_id}) has run without a lease for 15 min")
+
+    def check_bill(self, disks: Mapping[str, Mapping[str, LeaseEntry]], silent: set[str], now: int) -> None:
+        """Check L7: at the end each started unit of a host is booked once. Gates that are gone may lack some.
+
+        No gate can know a host that ended before any list or answer named it.
+        """
+        for host in self._cloud.hosts.values():
+            owners = [
+                entry
+                for disk in disks.values()
+                for entry in disk.values()
+                if entry.host_id == host.host_id and entry.units
+            ]
+            booked = [entry.first_unit + number for entry in owners for number in range(entry.units)]
+            if len(booked) != len(set(booked)):
+                self._complain(f"L7: a unit of {host.host_id} is booked twice: {booked}")
+            billed = self._cloud.billed_units(host, self._settings.btu_ns, now)
+            maker = host.host_name.rpartition("-")[0].rpartition("-")[2]
+            is_excused = host.host_id not in self._shown or maker in silent
+            if len(set(booked)) < billed and not is_excused:
+                self._complain(f"L7: {host.host_id} cost {billed} units, and {len(set(booked))} are booked")
+
+    def check_over(self, disks: Mapping[str, Mapping[str, LeaseEntry]]) -> None:
+        """Check L8: at the end no host runs, and no lease of a living gate is open."""
+        for host in self._cloud.running():
+            self._complain(f"L8: {host.host_name} ({host.host_id}) still runs")
+        for disk in disks.values():
+            for entry in disk.values():
+                if entry.state not in (LeaseState.ENDED, LeaseState.FAILED):
+                    self._complain(f"L8: the lease {entry.lease_id} is {entry.state.value}")
