@@ -117,7 +117,7 @@ def write_log(root: Path, sink: str, batches: Iterable[tuple[bytes, int]], colum
     form = row_form(CleanTrip)
     total = 0
     for number, part in enumerate((batches, [*islice(encoded_batches(STORED_ROWS), 1)] * PARTITIONS)):
-        segment = SEGMENT_BYTES if number == 0 else 1  # the least size: what was written before becomes a full segment
+        segment = SEGMENT_BYTES if number == 0 else 1  # with the least size the rows so far become a full segment
         options = LogOptions(PARTITIONS, max_bytes=1 << 40, segment_bytes=segment, columns=columns)
         log = LogWriter(root, sink, options, form.text, form.fields, "bench", 1)
         for place, (body, count) in enumerate(part):

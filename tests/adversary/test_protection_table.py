@@ -1,4 +1,4 @@
-"""The table of what is protected: each cell says no, yes or bound, and each test that it names exists."""
+"""The table of protections: each cell says no, yes or bound, and each test that it names exists."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-TEXT: Final = (ROOT / "docs/how-to/who-may.md").read_text().partition("## What is protected")[2]
+TEXT: Final = (ROOT / "docs/how-to/who-may.md").read_text().partition("## Protections")[2]
 ROWS: Final = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if re.match(r"\| [`a-z]", line)
 ]

@@ -16,7 +16,7 @@ PORTO: ReaderIdentity = (("a:1",), "", "porto", "")
 
 
 class Client:
-    """What the pool uses of a client."""
+    """The part of a client that the pool uses."""
 
     def __init__(self) -> None:
         self.closed = 0

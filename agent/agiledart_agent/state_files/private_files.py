@@ -47,7 +47,7 @@ def secure_state_directory(path: Path) -> None:
 
 
 def _foreign_link(path: Path) -> str:
-    """Return who besides this user and root could change where a link leads; empty: no other user."""
+    """Return the user that could change where a link leads, besides this user and root; empty: no other user."""
     ours = (os.geteuid(), 0)
     if (owner := path.lstat().st_uid) not in ours:
         return f"user {owner}"

@@ -150,7 +150,7 @@ class Confinement:
             yield str(path), landlock.ALL
         for (
             path
-        ) in self._code:  # Python may be installed in the state directory, too; what is closed below it stays closed
+        ) in self._code:  # Python may be installed in the state directory, too; folders closed below it stay closed
             if path not in self._above_closed:
                 yield str(path), _READ
 

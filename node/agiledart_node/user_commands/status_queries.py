@@ -368,9 +368,9 @@ class StatusQueries:
             ),
         )
 
-    def _wrong_clocks(self, hosts: Sequence[Peer]) -> list[str]:
+    def _wrong_clocks(self, others: Sequence[Peer]) -> list[str]:
         """Return the clock differences of this node and these hosts, as texts."""
-        nodes = dict.fromkeys((self._context.me.node, *(peer.node for peer in hosts)))
+        nodes = dict.fromkeys((self._context.me.node, *(peer.node for peer in others)))
         return [text for node in nodes if (text := self._context.clocks.describe_difference(node))]
 
     def _clock_s(self, peer: Peer) -> float | None:

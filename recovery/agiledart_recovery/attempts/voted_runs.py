@@ -116,7 +116,7 @@ class VotedRuns:
         return voter_slot
 
     def _may_propose(self, voter_slot: VoterSlot, sender: Peer, ballot: Ballot, value: RegisterValue | None) -> bool:
-        """Return whether a node may propose values: the held value's voters, and who brings a later configuration, may.
+        """Return whether a node may propose values: a voter of the held value may, and a node with a later configuration.
 
         The slot itself verifies the admin's command of a later configuration. A voter that an admin has declared lost may read,
         and write again what it has read, for so it learns that the run goes on without it.

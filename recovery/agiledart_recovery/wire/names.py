@@ -27,7 +27,7 @@ class RunId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
 
 
 class CheckpointId(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """Checkpoint (ℓ, e): what instances saved at barrier e of attempt ℓ."""
+    """Checkpoint (ℓ, e): the snapshots of all instances at barrier e of attempt ℓ."""
 
     attempt: Count
     epoch: Count
