@@ -21,8 +21,9 @@ class GateLedger:
         return [entry for entry in self.entries.values() if not entry.state.is_over]
 
     def by_host(self, host_id: str) -> LeaseEntry | None:
-        """Return the newest lease of a host, whatever its state."""
-        return next((entry for entry in reversed(self.entries.values()) if entry.host_id == host_id), None)
+        """Return the lease of a host: the live one, else the newest."""
+        newest_first = (*self.live(), *reversed(self.entries.values()))
+        return next((entry for entry in newest_first if entry.host_id == host_id), None)
 
     def spent(self, now: int) -> int:
         """Return what is booked for the day of a time, in millionths."""

@@ -51,6 +51,8 @@ def compared(
     for host in sorted(listed.hosts, key=lambda host: (host.created_ns, host.host_id)):
         by_name.setdefault(host.host_name, []).append(host)
     owners: dict[str, LeaseEntry] = {}
+    own_gate = own_prefix.rpartition("-")[2]
+    handed_over = {entry.host_id for entry in ledger.entries.values() if entry.gate != own_gate}
     for entry in ledger.live():
         same_name = by_name.get(entry.host_name, [])
         if entry.state is LeaseState.ASKED:
@@ -67,7 +69,9 @@ def compared(
         owner = owners.get(name)
         # A list that was asked for before the end of a host may still show it.
         strangers = [
-            host for host in hosts if host.host_id not in taken and ends.get(host.host_id, 0) < listed.asked_ns
+            host
+            for host in hosts
+            if host.host_id not in taken | handed_over and ends.get(host.host_id, 0) < listed.asked_ns
         ]
         if owner is not None and owner.state is not LeaseState.ASKED:
             _compare_doubles(result, owner, hosts, strangers, joined_hosts.get(owner.lease_id, ""))

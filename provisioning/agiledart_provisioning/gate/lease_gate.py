@@ -326,7 +326,8 @@ class LeaseGate(LeaseActions):
             if own is not None and not own.state.is_over and record.gate != self.name and record.term > own.term:
                 self._decide("handed over", own.lease_id, f"{record.gate} has adopted it")
                 units = max(0, min(own.units, record.first_unit - own.first_unit))
-                self._write(over(own, LeaseState.ENDED, now, f"{record.gate} has adopted it", units=units))
+                ended = over(own, LeaseState.ENDED, now, f"{record.gate} has adopted it", units=units)
+                self._write(changed(ended, gate=record.gate, term=record.term))
         for node in event.nodes:
             self._check_token(node, now)
             self._revive(node, now)
@@ -404,6 +405,9 @@ class LeaseGate(LeaseActions):
         node = self._node_of(entry)
         host_id, name = (node.host_id, node.node) if node is not None else ("", "")
         entry = changed(entry, host_id=host_id or entry.host_id, node=name or entry.node)
+        if (earlier := self.ledger.entries.get(entry.lease_id)) is not None:
+            # It comes back to this gate: the units that were booked before stay booked.
+            self._write(changed(earlier, lease_id=f"{earlier.lease_id}/{earlier.term}"))
         passed = ceil(max(1, now - entry.began_ns) / entry.btu_ns)
         self._decide("adopt", entry.lease_id, f"{entry.gate} is gone")
         adopted = changed(entry, gate=self.name, first_unit=passed, units=0, term=entry.term + 1)
