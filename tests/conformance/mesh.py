@@ -29,7 +29,7 @@ class Node:
     name: str
     chain: Chain
     network: bytes = NET.network
-    services: tuple[str, ...] = ("overlay", "data", "control", "sink_log", "relay", "fragments")
+    services: tuple[str, ...] = ("overlay", "data", "control", "sink_log", "feed", "relay", "fragments")
     wall_seconds: Callable[[], float] = time.time
     frames: list[tuple[int, bytes]] = field(default_factory=list)
     accepted: list[Link] = field(default_factory=list)

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
-from agiledart_kernel.frames import PROTOCOL_MAX, FrameKind, Hello, encode_hello, frame
+from agiledart_kernel.frames import PROTOCOL_MAX, FrameKind, FrameReader, Hello, decode_hello, encode_hello, frame
 from agiledart_kernel.grants import ROLES, Role
-from agiledart_kernel.limits import MAX_HELLO_BYTES
+from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from agiledart_kernel.services import ROLES_BY_SERVICE
 from agiledart_transport import certificates
 from agiledart_transport.connecting import RefusedByPeer, parse_address
@@ -205,7 +205,13 @@ def test_frames_sent_with_the_hello_wait_until_it_is_accepted(run: Run) -> None:
         answer = await call(listener, raw, b.client)
         await a.until(lambda: bool(a.ended))
         assert a.frames == [(FrameKind.CONTROL, b"early")]
-        assert answer.startswith(frame(0, encode_hello(msgspec.structs.replace(a.hello, service="overlay"))))
+        frames = FrameReader(MAX_FRAME_BYTES)
+        frames.feed(answer)
+        first = frames.next()
+        assert first is not None
+        hello = decode_hello(first[1])
+        assert hello.seen, "it says how it sees the caller"
+        assert msgspec.structs.replace(hello, seen="") == msgspec.structs.replace(a.hello, service="overlay")
         await listener.close()
 
     run(scenario())
