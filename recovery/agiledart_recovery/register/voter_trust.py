@@ -36,33 +36,34 @@ class VoterTrust:
 
     def believes(self, held: RegisterValue, sender: NodeId) -> bool:
         """Return whether a node may speak for the register, as far as the held value and the answers of its voters show."""
-        me = self._context.me.node
-        if sender == me or held.may_be_sent_by(sender) or sender in self._confirmed:
+        if sender == self._context.me.node or held.may_be_sent_by(sender) or sender in self._confirmed:
             return True
-        nodes = [voter.peer.node for voter in held.voters]
-        lost = len(nodes) - len(self._to_ask(held)) - (me in nodes)
-        return 2 * lost > len(nodes)
+        lost = len(held.voters) - len(self._to_ask(held))
+        return 2 * lost > len(held.voters)
 
     def ask(self, held: RegisterValue) -> None:
-        """Ask the held voters, and those that they have confirmed, for the present voters."""
+        """Ask the held voters, and those that they have confirmed, for the present voters.
+
+        This node asks itself, too: its slot may have seen a change of voters that the participant here has not.
+        """
         now = self._context.now
         if self._asked_at is not None and now - self._asked_at < ASK_AGAIN_NS:
             return
         self._asked_at = now
         peers = {voter.peer.node: voter.peer for voter in electors_of(held)} | self._confirmed
-        for node, peer in peers.items():
-            if node != self._context.me.node:
-                self._context.send(peer, QueryVoters(self._run))
+        for peer in peers.values():
+            self._context.send(peer, QueryVoters(self._run))
 
     def _to_ask(self, held: RegisterValue) -> list[NodeId]:
         """Return the held voters that can be asked, and have not said that they know nothing of the run any more."""
         me = self._context.me.node
-        nodes = [voter.peer.node for voter in held.voters]
-        return [node for node in nodes if node not in (me, *self._ignorant) and self._context.can_reach(node)]
+        nodes = [voter.peer.node for voter in held.voters if voter.peer.node not in self._ignorant]
+        return [node for node in nodes if node == me or self._context.can_reach(node)]
 
     def on_voters(self, held: RegisterValue, sender: Peer, message: VotersKnown) -> bool:
         """Take the answer of a believed node; return whether it is one. An answer about an earlier attempt says nothing new."""
-        if not (held.may_be_sent_by(sender.node) or sender.node in self._confirmed):
+        is_own = sender.node == self._context.me.node
+        if not (is_own or held.may_be_sent_by(sender.node) or sender.node in self._confirmed):
             return False
         if message.voters:
             self._ignorant.pop(sender.node, None)

@@ -1,0 +1,83 @@
+"""Belief in proposers by the voters of the held value, and by what this node's own slot has seen."""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.register.voter_trust import ASK_AGAIN_NS, VoterTrust, voters_known
+from agiledart_recovery.wire.messages import QueryVoters, VotersKnown
+from agiledart_recovery.wire.names import Voter
+from agiledart_recovery.wire.register_value import RegisterValue
+from tests.unit.recovery.bench import RUN, peer, value
+
+ME, OTHER, THIRD = peer(1), peer(2), peer(3)
+
+
+@dataclass
+class Context:
+    """The part of a recovery context that trust uses."""
+
+    me: Peer = ME
+    now: Instant = field(default_factory=lambda: Instant(0))
+    unreachable: set[Any] = field(default_factory=set)
+    sent: list[tuple[Peer, Any]] = field(default_factory=list)
+
+    def send(self, to: Peer, message: Any) -> None:
+        self.sent.append((to, message))
+
+    def can_reach(self, node: Any) -> bool:
+        return node not in self.unreachable
+
+
+def held_by(*voters: Peer) -> RegisterValue:
+    return msgspec.structs.replace(value(), voters=tuple(Voter(voter, number) for number, voter in enumerate(voters)))
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context()
+
+
+@pytest.fixture
+def trust(context: Context) -> VoterTrust:
+    return VoterTrust(cast(Any, context), RUN)
+
+
+def test_a_host_believes_the_voters_that_its_own_slot_names(trust: VoterTrust, context: Context) -> None:
+    """The only voter hosts the run, and its vote moves to another node before its participant hears of it."""
+    held = held_by(ME)
+    assert not trust.believes(held, OTHER.node)
+    trust.ask(held)
+    assert context.sent == [(ME, QueryVoters(RUN))]
+    newer = held_by(OTHER)
+    assert trust.on_voters(newer, ME, voters_known(RUN, newer))
+    assert trust.believes(held, OTHER.node)
+    assert not trust.believes(held, THIRD.node)
+
+
+def test_a_host_whose_own_slot_is_gone_believes_the_value_in_the_message(trust: VoterTrust) -> None:
+    held = held_by(ME)
+    assert trust.on_voters(held, ME, VotersKnown(RUN, 0, ()))
+    assert trust.believes(held, OTHER.node)
+
+
+def test_a_stranger_is_not_believed_while_a_held_voter_can_be_asked(trust: VoterTrust, context: Context) -> None:
+    held = held_by(OTHER)
+    assert not trust.believes(held, THIRD.node)
+    assert not trust.on_voters(held, THIRD, voters_known(RUN, held_by(THIRD)))
+    context.unreachable.add(OTHER.node)
+    assert trust.believes(held, THIRD.node)
+
+
+def test_questions_are_a_second_apart(trust: VoterTrust, context: Context) -> None:
+    held = held_by(OTHER)
+    for _ in range(2):
+        trust.ask(held)
+    assert len(context.sent) == 1
+    context.now = Instant(ASK_AGAIN_NS)
+    trust.ask(held)
+    assert len(context.sent) == 2
