@@ -162,8 +162,8 @@ def test_kill_nine_of_the_demo_leaves_nothing(tmp_path: Path) -> None:
     descendants = tree(process.pid)
     process.kill()
     process.wait()
-    wait_for(lambda: not [pid for pid in descendants if alive(pid)], 10, "all processes are gone")
-    wait_for(lambda: not os.listdir(folder), 10, "no folder is left")
+    wait_for(lambda: not [pid for pid in descendants if alive(pid)], 30, "all processes are gone")
+    wait_for(lambda: not os.listdir(folder), 30, "no folder is left")
     folder.rmdir()
 
 
