@@ -20,7 +20,7 @@ class Client:
 
     def __init__(self) -> None:
         self.closed = 0
-        self.locate = self.ends = self.fetch_parts = lambda *_: None
+        self.locate = self.ends = self.logs = self.fetch_parts = lambda *_: None
 
     def close(self) -> None:
         self.closed += 1
