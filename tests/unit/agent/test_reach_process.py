@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ async def supervised(
 ) -> tuple[ReachProcess, str]:
     """Run a program in place of the real one until the log holds a text."""
     (tmp_path / "fake_reach.py").write_text(PRELUDE + program)
-    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *sys.path]))
+    monkeypatch.syspath_prepend(tmp_path)
     log = WatchedLog()
     process = ReachProcess(START, AgentLog(stream=log), "fake_reach")
     running = asyncio.create_task(process.run_forever())

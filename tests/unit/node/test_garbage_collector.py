@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from agiledart_kernel.instants import Instant
 from agiledart_node.recovery.garbage_collector import GarbageCollector
 from agiledart_node.wire.effects import ForgetRun
 
@@ -30,7 +31,7 @@ class Bench:
         )
         self.hosting = SimpleNamespace(table={})
         requests = SimpleNamespace(is_full=False, begin=asyncio.run)
-        context = SimpleNamespace(requests=requests, emit=self.done.append)
+        context = SimpleNamespace(requests=requests, emit=self.done.append, now=Instant(0))
         records = SimpleNamespace(application=self._read)
         self.tidying = GarbageCollector(*(cast(Any, each) for each in (context, records, self.hosting, keeper)))
         self.is_hosted = is_hosted

@@ -59,7 +59,7 @@ def test_a_host_believes_the_voters_that_its_own_slot_names(trust: VoterTrust, c
     assert not trust.believes(held, THIRD.node)
 
 
-def test_a_host_whose_own_slot_is_gone_believes_the_value_in_the_message(trust: VoterTrust) -> None:
+def test_a_host_without_its_own_slot_believes_the_value_in_the_message(trust: VoterTrust) -> None:
     held = held_by(ME)
     assert trust.on_voters(held, ME, VotersKnown(RUN, 0, ()))
     assert trust.believes(held, OTHER.node)

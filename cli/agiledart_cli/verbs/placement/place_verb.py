@@ -73,7 +73,7 @@ def place(context: click.Context, /, **options: Any) -> int:
       agiledart place --network network.json --topology topology.json --strategy hybrid
       agiledart place --network network.json --topology topology.json --objective response --compare
       agiledart place --network network.json --topology topology.json --compare --seeds 1-20 -o csv
-      agiledart place --network live --save-network mesh.json --topology frequent-routes --objective response --compare
+      agiledart place --network live --save-network mesh.json --topology frequent-routes --compare
       agiledart place --network mesh.json --topology taxi.py:frequent_routes --strategy hybrid
       agiledart place --strategy mine.py:Mine --check
     """
