@@ -21,7 +21,8 @@ from tools import tidy
 _SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SENTENCE_END = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n")
 _INVERTED = re.compile(
-    r"^(?:Who|What)\b|\bwho\b(?!-may\.md)|\b(?:nobody|somebody|told|whence|shall)\b|\blet go\b|\blets go of\b", re.IGNORECASE
+    r"^(?:Who|What)\b|\bwho\b(?!-may\.md)|\b(?:nobody|somebody|told|whence|shall)\b|\blet go\b|\blets go of\b",
+    re.IGNORECASE,
 )
 _OBJECTLESS = re.compile(
     r"^(?:Who|What|Of|Whose|Whom|That|Where|When|How|Whether|For|By|With|As|In|At|On|From|To|Until|After|Before)\b"
