@@ -1,6 +1,11 @@
-"""Memory of processes, read from /proc; empty on systems without /proc."""
+"""Processes: their memory, read from /proc (empty on systems without it), and the end of a whole group."""
 
+import contextlib
+import os
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 _PROC = Path("/proc")
 
@@ -61,3 +66,14 @@ class MemoryWatch:
     def peaks(self) -> dict[str, float]:
         """Return name of process (`a1`, `a1/executor-1`) → peak memory in MB."""
         return dict(sorted(self._peaks.items()))
+
+
+def end_process_group(process: "subprocess.Popen[Any]") -> None:
+    """End a process that leads a group, with all of the group, and close its pipes."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait()

@@ -6,8 +6,6 @@ demo continues and reports the reason.
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +16,7 @@ from typing import IO, Any
 from agiledart_analytics.live import FINISH
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, print_message
+from agiledart_cli.processes import end_process_group
 from agiledart_cli.spark_presence import unavailable_reason
 from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
 from agiledart_cli.verbs.application_view import FINAL_STATES
@@ -122,13 +121,7 @@ class SparkStep:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        process.wait()
+        end_process_group(process)
 
 
 class _SparkOutput:

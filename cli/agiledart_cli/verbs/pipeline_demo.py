@@ -6,8 +6,6 @@ flags trips. Learned and flagged stand side by side at the end.
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +19,7 @@ import msgspec
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, duration, plural, print_message, print_table
+from agiledart_cli.processes import end_process_group
 from agiledart_cli.spark_presence import unavailable_reason
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
@@ -290,13 +289,7 @@ class PipelineDemo:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        process.wait()
+        end_process_group(process)
 
 
 def print_outcome(document: dict[str, Any]) -> None:
