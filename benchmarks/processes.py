@@ -48,7 +48,7 @@ def kind(pid: int) -> str:
         ("jvm", b"org.apache.spark.deploy.SparkSubmit"),
         ("planner", b"python_streaming_source_runner"),
         ("workers", b"pyspark.daemon"),
-        ("executors", b"agiledart_executor.programs.worker"),
+        ("executors", b"agiledart_executor.programs."),
         ("agents", b"agiledart_cli.main agent"),
     ):
         if sign in text:

@@ -1,10 +1,11 @@
 """Longest time without a new result after kill -9 of a host, without a word about delivery, on the DEBS stream.
 
-    python -m benchmarks.survive_kills [--kills 20] [--kinds between,state,sink,source] [--speed 120] [--seed 1] [-o json]
+    python -m benchmarks.survive_kills [--kills 20] [--kinds between,state,sink,source,bystander] [--speed 120] [--seed 1] [-o json]
 
 Six agents that count as machines of their own run query 1 of the DEBS 2015 challenge at the pace of its event times. Its stateless
 step and its windows are moved to machines between source and sink. Each kill ends the agent of one kind of host and its executors.
-The machines of source and sink begin again at once, the others once the application runs without them. At the end it is stopped.
+The machines of source and sink begin again at once, the others once the application runs without them. A bystander, which runs no
+step, is frozen for ten seconds instead, as a partition does: nothing shall be seen of it. At the end the application is stopped.
 Its file is compared with that of an undisturbed run, line by line: which rows are lost, and which are there twice.
 """
 
@@ -34,6 +35,9 @@ SOURCE, SINK = "a1", f"a{MACHINES}"
 KINDS: Final = {"between": "ride_of", "state": "route-frequency", "sink": "report", "source": "trips"}
 """Kind of host → the step that makes a machine one."""
 
+BYSTANDER: Final = "bystander"
+FROZEN_SECONDS: Final = 10.0
+
 HOMES: Final = {"ride_of": ("a2", "a3"), "route-frequency": ("a4", "a5")}
 """Step → the machines between source and sink on which it may be when one of them is killed."""
 
@@ -48,12 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m benchmarks.survive_kills", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--kills", type=int, default=20, help="of each kind")
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join((*KINDS, BYSTANDER)))
     parser.add_argument("--speed", type=float, default=120.0, help="of the stream, as a multiple of real time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     chosen = parser.parse_args(arguments)
-    kinds = [kind for kind in chosen.kinds.split(",") if kind in KINDS]
+    kinds = [kind for kind in chosen.kinds.split(",") if kind in (*KINDS, BYSTANDER)]
     loads = [os.getloadavg()[0]]
     with plug_mesh(MACHINES, INTERVAL) as mesh:
         seconds = 60.0 + SECONDS_A_KILL * chosen.kills * len(kinds)
@@ -67,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         took: dict[str, list[float]] = {kind: [] for kind in kinds}
         for _ in range(chosen.kills):
             for kind in kinds:
-                took[kind].append(kill(mesh, kind, out))
+                took[kind].append(freeze(mesh, out) if kind == BYSTANDER else kill(mesh, kind, out))
                 loads.append(os.getloadavg()[0])
                 print(f"{kind}: {took[kind][-1]:.2f} s at load {loads[-1]:.1f}", file=sys.stderr, flush=True)
         calm(mesh)
@@ -155,6 +159,21 @@ def kill(mesh: PlugMesh, kind: str, out: Path) -> float:
     if not begins_at_once:
         victim.start()
     return longest
+
+
+def freeze(mesh: PlugMesh, out: Path) -> float:
+    """Freeze a machine that runs no step; return the longest time without a new result meanwhile, in seconds."""
+    busy = {host for hosts in calm(mesh)["placement"].values() for host in hosts}
+    victim = next(machine for machine in mesh.machines if machine.name not in busy)
+    victim.signal(signal.SIGSTOP)
+    last = time.monotonic()
+    end, size, longest = last + FROZEN_SECONDS, out.stat().st_size, 0.0
+    while (now := time.monotonic()) < end:
+        if out.stat().st_size != size:
+            longest, last, size = max(longest, now - last), now, out.stat().st_size
+        time.sleep(LOOK_SECONDS)
+    victim.signal(signal.SIGCONT)
+    return max(longest, now - last)
 
 
 def figures(took: dict[str, list[float]]) -> dict[str, Any]:

@@ -31,6 +31,19 @@ def until(look: Callable[[], T | None], seconds: float, what: str) -> T:
     return result
 
 
+def _children(pid: int) -> list[int]:
+    """Return the child processes of a process; none for one that is gone."""
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _is_nursery(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return b"agiledart_executor.programs.nursery" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
 class AgentMachine:
     """Agent and the processes that it started.
 
@@ -75,19 +88,19 @@ class AgentMachine:
         return self._process is not None and self._process.poll() is None
 
     def executors(self) -> list[int]:
-        """Return the process ids of the executors."""
+        """Return the process ids of the executors; a nursery, which forks executors, is none."""
         assert self._process is not None
-        with contextlib.suppress(OSError):
-            return [
-                int(pid)
-                for pid in Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-            ]
-        return []
+        return [
+            executor
+            for child in _children(self._process.pid)
+            for executor in (_children(child) if _is_nursery(child) else [child])
+        ]
 
     def signal(self, number: signal.Signals, *, executors_only: bool = False) -> None:
         """Send a signal to all processes, executors first, so that the agent cannot react to their end before its own signal."""
         assert self._process is not None
-        for pid in (*self.executors(), *(() if executors_only else (self._process.pid,))):
+        others = () if executors_only else (*_children(self._process.pid), self._process.pid)
+        for pid in dict.fromkeys((*self.executors(), *others)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
