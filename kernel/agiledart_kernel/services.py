@@ -35,6 +35,30 @@ SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
 """Roles that may answer at a service: a dialer verifies the acceptor, too."""
 
 
+_OWNER_HEX: Final = 32
+"""Hex digits of an owner's key in the scope of its executors."""
+
+
+def executor_scope(application: str, owner: bytes) -> str:
+    """Return the scope of an executor's grant: its application, and whose it is.
+
+    Executors of the next owner of the name refuse it so. `owner`: a public key; empty where nothing is signed.
+    """
+    return f"app:{application}" + (f"#{owner.hex()[:_OWNER_HEX]}" if owner else "")
+
+
+def application_of_scope(scope: str) -> str:
+    """Return the application that the scope of an executor's grant names; empty: none."""
+    kind, _, name = scope.partition(":")
+    return name.partition("#")[0] if kind == "app" else ""
+
+
+def _is_one_run(scope: str, other: str) -> bool:
+    """Return whether two executors serve one application of one owner; earlier releases named no owner."""
+    (name, _, owner), (other_name, _, other_owner) = scope.partition("#"), other.partition("#")
+    return name == other_name and (owner == other_owner or not (owner and other_owner))
+
+
 def check_service_access(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> None:
     """Raise `Refused` (`service`, `role`, `scope`) unless the holder of `grant` may take part in this service.
 
@@ -50,8 +74,9 @@ def check_service_access(service: str, grant: Grant, own: Grant | None = None, *
         raise Refused("role", f"{grant.role} at {service}")
     if grant.role == "agent" and grant.scope:
         raise Refused("scope", "an agent serves all applications, its grant is for one")
-    if service == "data" and own is not None and own.role == grant.role == "executor" and own.scope != grant.scope:
-        raise Refused("scope", "executors of two applications")
+    is_between_executors = service == "data" and own is not None and own.role == grant.role == "executor"
+    if is_between_executors and own is not None and not _is_one_run(own.scope, grant.scope):
+        raise Refused("scope", "executors of two applications, or of two owners")
 
 
 def largest_frame(grant: Grant) -> int:

@@ -105,7 +105,7 @@ class NodeParts:
         self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
         self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, verifier)
         self.status_queries.on_ended_long_ago = self.application_removal.forget_old
-        self.tap_requests = TapRequests(context, self.status_queries, hosting)
+        self.tap_requests = TapRequests(context, self.status_queries, hosting, records, verifier)
         self._make_run_endings()
         self._make_changes()
         self.banning = BanCommands(context, verifier, verify)

@@ -37,8 +37,9 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_kernel.services import application_of_scope
 from agiledart_shuffle.proposals import Proposals, may_relay
-from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, Callee, CircuitTickets
+from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, Callee, CircuitTickets, origin_of
 from agiledart_transport.circuits import TICKET_BYTES, Via, open_connection, preface
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import Link, LinkHandler
@@ -402,7 +403,7 @@ class RelayService:
         grant = link.peer.grant
         if not self._is_on:
             raise Refused("off")
-        if grant.role == "executor" and (not asked.application or grant.scope != f"app:{asked.application}"):
+        if grant.role == "executor" and application_of_scope(grant.scope) != (asked.application or "-"):
             raise Refused("scope", "an executor asks for its own application")
         if bool(asked.application) != bool(asked.executor):
             raise Refused("no such place", "an executor has an application")
@@ -412,11 +413,12 @@ class RelayService:
             raise Refused("visited")
         if not (asked.target in self._reserved or self._is_member(asked.target)):
             raise Refused("no member", "this relay does not know the target")
-        self._tickets.check_quota(grant.key, time.monotonic_ns())
+        self._tickets.check_quota(grant.key, time.monotonic_ns(), origin_of(link.remote))
 
     async def _prepare(self, link: Link, asked: RequestCircuit) -> None:
         try:
             booking = await self._onward(asked, link.peer.grant.key)
+            booking = booking._replace(origin=origin_of(link.remote))
             ticket = secrets.token_bytes(TICKET_BYTES)
             self._tickets.book(ticket, booking, time.monotonic_ns())
         except Refused as refused:

@@ -21,6 +21,7 @@ import msgspec
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.fair_shares import fits_share
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.permissions import Principal, refusal_before_lookup
@@ -43,6 +44,12 @@ MAX_CONTROL_CLIENTS = 64
 
 MAX_OPEN_REQUESTS = 32
 """Unanswered requests of one client."""
+
+MAX_OPEN_BYTES = 64 << 20
+"""Bytes of all unanswered requests together: a submission brings its bundle. Each key has its share of them."""
+
+SMALL_BYTES = 4 << 10
+"""A request up to this size needs no share."""
 
 CLOSE_SECONDS = 1.0
 """Time for connections to end when the agent does."""
@@ -114,6 +121,9 @@ class ControlApi:
     ) -> None:
         self._ask, self._count_refused, self._local, self._refused = ask, count_refused, local, refused
         self._asked: dict[int, tuple[ControlPeer, int]] = {}
+        self._held: dict[
+            int, tuple[bytes, int]
+        ] = {}  # key and bytes of each unanswered request, also when its client has gone
         self._number = 0
         self._clients = 0
         self._unproven: dict[asyncio.StreamWriter, asyncio.WriteTransport] = {}
@@ -134,10 +144,23 @@ class ControlApi:
         if message.request in client.open or len(client.open) >= MAX_OPEN_REQUESTS:
             client.send(ControlRefusal(message.request, "Too many open requests on this connection."))
             return
+        if not self._fits(client.principal.key, len(body)):
+            self._count_refused("quota", client.requester)
+            text = "Earlier requests hold as many bytes here as this agent takes. Wait for their answers, then repeat this one."
+            client.send(ControlRefusal(message.request, text, reason="quota"))
+            return
         self._number += 1
+        self._held[self._number] = client.principal.key, len(body)
         client.open.add(message.request)
         self._asked[self._number] = (client, message.request)
         self._ask(self._number, message, client)
+
+    def _fits(self, key: bytes, size: int) -> bool:
+        """Return whether a request of so many bytes may wait here for its answer."""
+        if size <= SMALL_BYTES:
+            return True
+        of_key = sum(held for holder, held in self._held.values() if holder == key)
+        return fits_share(of_key, size, sum(held for _, held in self._held.values()), MAX_OPEN_BYTES)
 
     def _may_ask(self, client: ControlPeer, message: ControlRequest) -> bool:
         verb = VERB_BY_COMMAND.get(type(message.command), "")
@@ -160,6 +183,7 @@ class ControlApi:
 
     def answer(self, request: int, body: Any) -> None:
         """End a request with its result."""
+        self._held.pop(request, None)
         if pending := self._asked.pop(request, None):
             pending[0].open.discard(pending[1])
             document = msgspec.json.encode(body, enc_hook=str)
@@ -172,6 +196,7 @@ class ControlApi:
 
     def refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
         """End a request without a result. `reason`: why the client may not do it."""
+        self._held.pop(request, None)
         if pending := self._asked.pop(request, None):
             pending[0].open.discard(pending[1])
             pending[0].send(ControlRefusal(pending[1], text, exit_code, reason))

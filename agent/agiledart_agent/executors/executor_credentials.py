@@ -15,6 +15,7 @@ from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
 from agiledart_kernel.grants import Grant
+from agiledart_kernel.services import executor_scope
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
@@ -61,7 +62,9 @@ class ExecutorCredentials:
             latency_bytes = 0
             self._note(application, "its latencies are not kept: their log belongs to an earlier owner of this name")
         # The agent remembers the key, so that `renew` can sign new credentials for it.
-        executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
+        executor_pass = make_executor_pass(
+            self._identity, executor_scope(application, deployed.owner), EXECUTOR_GRANT_HOURS
+        )
         self._grants[application] = executor_pass.grant
         self._owners[application] = deployed.owner
         self._passes[executor_pass.node_id.hex] = executor_pass
@@ -103,7 +106,8 @@ class ExecutorCredentials:
             if executor_pass is None or executor_pass.ends > ending_by:
                 continue
             application = process.application
-            executor_pass = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS, executor_pass.key)
+            scope = executor_pass.grant.scope
+            executor_pass = make_executor_pass(self._identity, scope, EXECUTOR_GRANT_HOURS, executor_pass.key)
             self._passes[node], self._grants[application] = executor_pass, executor_pass.grant
             process.send(CredentialsRenewed(executor_pass.chain, executor_pass.credentials))
 

@@ -96,6 +96,8 @@ from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 MAX_BROKEN = 256
+DISK_SECONDS = 5.0
+"""Time between two looks at what the owners of running applications have on the disk."""
 
 
 class ExecutorService:
@@ -189,6 +191,7 @@ class ExecutorService:
             forks=self._settings.fork_executors,
             warn=lambda text: self._log.warning("executor.nursery", f"  {text}"),
         )
+        self._spawn(self._watch_disk(pool))
         driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
         driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
         driver.on(StartLocalSources, lambda e: pool.start_sources(e.application, e.version))
@@ -222,6 +225,15 @@ class ExecutorService:
         secrets = self._secrets.provisioned(application, effect.signed_command)
         for text in await end_sessions(self._settings, SessionRequest(sessions, secrets)):
             self._log.warning("source.session_left", text, application=application, version=version)
+
+    async def _watch_disk(self, pool: ExecutorPool) -> None:
+        """End applications whose owners have filled more of the disk than they may."""
+        while True:
+            await asyncio.sleep(DISK_SECONDS)
+            running = [executor.application for executor in pool.processes]
+            reasons = await asyncio.to_thread(self._quotas.over_disk, running) if running else {}
+            for application, reason in reasons.items():
+                pool.end_application(application, reason)
 
     def _pass_barrier(self, effect: InjectBarriers) -> None:
         begin = BeginEpoch(effect.epoch, effect.before, effect.after, effect.holds)

@@ -2,7 +2,7 @@
 
 Memory is counted as what the owner's executors may take (`executor_memory_mb`), not as what they take now: otherwise
 chance would decide about a submission. Disk is what the owner's applications have here: relative files, spools, state,
-logs of sinks.
+logs of sinks. It is counted at each start, and again while they run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,6 +47,7 @@ class Quotas:
     def __init__(self, settings: AgentSettings, executor_bytes: int) -> None:
         self._settings, self._executor_bytes = settings, executor_bytes
         self._owners: dict[str, bytes] = {}
+        self._disk_quotas: dict[bytes, int] = {}  # megabytes that the latest token of an owner permits
 
     def refusal(
         self,
@@ -71,6 +72,9 @@ class Quotas:
             del self._owners[next(iter(self._owners))]
         if role not in BOUND:
             return ""
+        self._disk_quotas[owner] = quota.disk_mb
+        if len(self._disk_quotas) > MAX_REMEMBERED:
+            del self._disk_quotas[next(iter(self._disk_quotas))]
         owned = [
             (executor.application, executor.version, executor.slot)
             for executor in running
@@ -88,6 +92,29 @@ class Quotas:
                     )
         return ""
 
+    def over_disk(self, running: Iterable[str]) -> dict[str, str]:
+        """Return the running applications whose owners have more on this disk than they may, with the reason.
+
+        It may take long: it reads the disk.
+        """
+        owners = {
+            name: owner for name in dict.fromkeys(running) if (owner := self._owners.get(name)) in self._disk_quotas
+        }
+        reasons = {owner: self._disk_reason(owner) for owner in set(owners.values())}
+        return {name: reasons[owner] for name, owner in owners.items() if reasons[owner]}
+
+    def _disk_reason(self, owner: bytes) -> str:
+        """Return why an owner's applications must end here; empty: they may go on."""
+        bounds = (self._settings.quota_disk_mb, "quota.disk_mb"), (self._disk_quotas[owner], _OF_TOKEN)
+        most, origin = min((bound for bound in bounds if bound[0]), default=(0, ""))
+        have = self._disk(owner) // MB if most else 0
+        if have <= most:
+            return ""
+        return (
+            f"its owner has {have:,} MB on the disk of {self._settings.name}, and may have {most:,} MB ({origin}). Stop or "
+            f"forget something of yours there, or ask whoever {'made the token' if origin == _OF_TOKEN else 'runs it'} for more"
+        )
+
     def _bounds(self, owner: bytes, count: int, quota: Quota) -> Iterator[tuple[int, str, tuple[tuple[int, str], ...]]]:
         """Yield (what it would be, unit, (bound, its origin) of this agent and of the owner's token)."""
         settings = self._settings
@@ -101,6 +128,6 @@ class Quotas:
 
     def _disk(self, owner: bytes) -> int:
         root: Path = self._settings.state_dir
-        owned_names = [name for name, known_owner in self._owners.items() if known_owner == owner]
+        owned_names = [name for name, known_owner in tuple(self._owners.items()) if known_owner == owner]
         logs = sum(bytes_below(str(at)) for at, log in logs_in(root) if log.application in owned_names)
         return logs + sum(bytes_below(str(work_folder(root, name))) for name in owned_names)

@@ -21,13 +21,14 @@ import msgspec
 from agiledart_agent.fragments.fragment_messages import FragmentDescriptor
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
+from agiledart_kernel.fair_shares import fits_share
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_sink_log.plain_files import open_plain, remove_tree
 
 FOLDER: Final = "fragments"
 MAX_STORE_BYTES: Final = 2 << 30
-"""Bytes that a node keeps for others."""
+"""Bytes that a node keeps for others: each run, and each host that brings fragments, has its share of them."""
 
 FREE_SHARE: Final = 0.2
 """Largest share of the free space that one fragment may take: the disk is not there for others."""
@@ -70,6 +71,7 @@ class FragmentFileStore:
     def __init__(self, state_dir: Path, max_bytes: int = MAX_STORE_BYTES) -> None:
         self._folder, self._max_bytes = state_dir / FOLDER, max_bytes
         self._sizes: dict[FragmentKey, int] = {}
+        self._owners: dict[FragmentKey, NodeId] = {}
         self._leaving: set[FragmentKey] = set()
 
     @property
@@ -92,6 +94,7 @@ class FragmentFileStore:
                 remove_tree(path, DELETION_SECONDS)
                 continue
             self._sizes[header.about.key] = header.about.size
+            self._owners[header.about.key] = header.owner
             headers.append(header)
         return headers
 
@@ -104,6 +107,8 @@ class FragmentFileStore:
             held = self.held_bytes - self._sizes.get(header.about.key, 0)
             if held + size > self._max_bytes:
                 raise FragmentUnavailable("full", f"{held:,} of {self._max_bytes:,} bytes are taken")
+            if not self._fits_shares(header, held):
+                raise FragmentUnavailable("full", "its run, or its host, has its share of this node's bytes already")
             if size > FREE_SHARE * free:
                 raise FragmentUnavailable("full", f"the disk has {free:,} free bytes")
             return FragmentWriter(self._path(header.about.key), header)
@@ -128,7 +133,16 @@ class FragmentFileStore:
         finally:
             writing.drop()
         self._sizes[about.key] = about.size
+        self._owners[about.key] = writing.header.owner
         self._leaving.discard(about.key)
+
+    def _fits_shares(self, header: FragmentFileHeader, held: int) -> bool:
+        """Return whether the run of a fragment and the host that brings it may store its bytes: both leave room for others."""
+        about = header.about
+        others = [(key, size) for key, size in self._sizes.items() if key != about.key]
+        of_run = sum(size for key, size in others if key.run == about.key.run)
+        of_owner = sum(size for key, size in others if self._owners.get(key) == header.owner)
+        return fits_share(max(of_run, of_owner), about.size, held, self._max_bytes)
 
     def about(self, key: FragmentKey, digest: bytes) -> FragmentDescriptor:
         """Return the descriptor of a stored fragment. Raises `FragmentUnavailable`: none is stored, or one of another snapshot."""
@@ -186,6 +200,7 @@ class FragmentFileStore:
         """Drop fragments that no run needs; the next `clear` deletes their files."""
         for key in keys:
             self._sizes.pop(key, None)
+            self._owners.pop(key, None)
             self._leaving.add(key)
 
     def clear(self) -> bool:

@@ -407,8 +407,13 @@ class Identity:
 # executors
 
 
-def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hours: float = 24.0) -> tuple[bytes, ...]:
-    """Return this agent's chain with one more link: the key may act as an executor of one application for so many hours."""
+def grant_executor(
+    identity: Identity, executor_public_key: bytes, scope: str, hours: float = 24.0
+) -> tuple[bytes, ...]:
+    """Return this agent's chain with one more link: the key may act as an executor for so many hours.
+
+    `scope`: of `executor_scope`, for one application of one owner.
+    """
     try:
         own = identity.grant()
     except Refused as error:
@@ -418,16 +423,17 @@ def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hou
     now = int(identity.wall_seconds())
     return sign_link(
         identity.network, identity.key.sign, identity.chain, key=executor_public_key, use="act", role="executor",
-        not_before=max(now - _DAY, own.not_before), not_after=min(own.not_after, now + int(hours * _HOUR)), scope=f"app:{app}",
+        not_before=max(now - _DAY, own.not_before), not_after=min(own.not_after, now + int(hours * _HOUR)),
+        scope=scope,
     )  # fmt: skip
 
 
 def make_executor_pass(
-    identity: Identity, app: str, hours: float = 24.0, key: ed25519.Ed25519PrivateKey | None = None
+    identity: Identity, scope: str, hours: float = 24.0, key: ed25519.Ed25519PrivateKey | None = None
 ) -> ExecutorPass:
     """Return the credentials of an executor: TLS leaf and chain of the given key, or of a fresh one."""
     key = key or ed25519.Ed25519PrivateKey.generate()
-    chain = grant_executor(identity, public_bytes(key), app, hours)
+    chain = grant_executor(identity, public_bytes(key), scope, hours)
     now = int(identity.wall_seconds())
     grant = verify_chain(identity.network, chain, public_bytes(key), now, check_signature)
     return ExecutorPass(make_credentials(key, identity.network, now), chain, key, grant)

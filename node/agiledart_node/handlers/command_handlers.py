@@ -29,8 +29,9 @@ def _change_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
 
 
 def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
-    """Return handlers of commands that change stored facts; they get the principal and the signed command."""
+    """Return handlers of commands that change stored facts, or give rows; they get the principal and the signed command."""
     return {
+        commands.Tap: parts.tap_requests.tap,
         commands.Forget: parts.application_removal.forget,
         commands.SetBan: parts.banning.ban,
         commands.SetSecret: parts.secret_provisioning.provision_secret,
@@ -47,7 +48,6 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
         commands.RenewUserMembership: parts.renewing.renew_user,
         commands.Secrets: parts.secret_provisioning.secrets,
         commands.Feeds: parts.feed_commands.feeds,
-        commands.Tap: parts.tap_requests.tap,
         commands.Tokens: lambda request, command, principal: parts.registering.tokens(request),
         commands.ListBans: lambda request, command, principal: parts.banning.bans(request),
         commands.Audit: lambda request, command, principal: parts.audit_queries.audit(request, command),

@@ -105,6 +105,7 @@ class StopCoordinator:
         """Return why the signer must not stop the run, by the record: the sending agent is not trusted."""
         try:
             _, record = await self._records.application(message.application, part)
+            self._verifier.check_by_part(principal, "stop", part, record)
             if record is not None:
                 self._verifier.check_stop(message.signed_command, principal, record)
         except CommandRefused as refusal:

@@ -27,7 +27,13 @@ from agiledart_node.context.node_context import CommandRefused, NodeContext, Not
 from agiledart_node.records.application import FAILED, SPECIFICATION_CODEC, ApplicationRecord
 from agiledart_node.records.permission_checks import check, check_unseen, why_not
 from agiledart_node.records.signatures import Signatures, VerifyCommand
-from agiledart_node.records.signed_entries import principal_of, rights, without_forged_entries, without_unproven_rights
+from agiledart_node.records.signed_entries import (
+    owner_of,
+    principal_of,
+    rights,
+    without_forged_entries,
+    without_unproven_rights,
+)
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Command,
@@ -47,6 +53,7 @@ from agiledart_node.wire.commands import (
     ShutDownAgent,
     Stop,
     Submit,
+    Tap,
 )
 from agiledart_recovery.wire.names import RunId
 
@@ -100,7 +107,7 @@ def _submit_terms(command: Submit) -> CommandTerms:
 
 
 def command_terms(command: Command) -> CommandTerms | None:
-    """Return the signed terms of a command; None for commands that only read.
+    """Return the signed terms of a command; None for commands that only read, except that hosts give rows to users alone.
 
     Raises:
         RemoteProtocolError: the command is invalid.
@@ -141,21 +148,20 @@ def command_terms(command: Command) -> CommandTerms | None:
             )
         case SetBan():
             return ban_terms(ban_target(command.target), command.until, command.reason)
-        case ScaleStage():
-            arguments = sorted_arguments(
-                (("number", "auto" if command.is_auto else str(command.number)), ("stage", _word(command.stage)))
-            )
-            return CommandTerms("scale", command.name, (), arguments)
-        case MoveStage():
-            return CommandTerms(
-                "move",
-                command.name,
-                (),
-                sorted_arguments((("node", _word(command.node)), ("stage", _word(command.stage)))),
-            )
+        case ScaleStage() | MoveStage() | Tap():
+            return CommandTerms(VERB_BY_COMMAND[type(command)], command.name, (), _step_arguments(command))
         case DrainNode() | ShutDownAgent():
             return _leave_terms(command)
     return None
+
+
+def _step_arguments(command: ScaleStage | MoveStage | Tap) -> tuple[tuple[str, str], ...]:
+    if isinstance(command, ScaleStage):
+        number = "auto" if command.is_auto else str(command.number)
+        return sorted_arguments((("number", number), ("stage", _word(command.stage))))
+    if isinstance(command, MoveStage):
+        return sorted_arguments((("node", _word(command.node)), ("stage", _word(command.stage))))
+    return sorted_arguments((("step", _word(command.step)),))
 
 
 def _leave_terms(command: DrainNode | ShutDownAgent) -> CommandTerms:
@@ -406,6 +412,23 @@ class CommandVerifier:
         check(principal, "stop", record.name, record)
         if _parsed_command(raw).wall_ms < self._begun_ms(record):
             raise NotAllowed("command", f"{record.name} was submitted again after this command to stop it.")
+
+    def check_by_part(
+        self, principal: Principal, verb: str, part: DeploymentPart, record: ApplicationRecord | None
+    ) -> None:
+        """Raise NotAllowed when a host of a run sees no right of this requester: the host has verified the owner of its part.
+
+        Args:
+            record: any agent may have written it, so only the signed shares in it count.
+        """
+        if self._verify is None:
+            return
+        entries = (part.signed_command, *part.signed_entries, *(record.signed_entries if record is not None else ()))
+        owner = owner_of(part)
+        proven = rights(part.application, owner, entries, self.verify_unless_banned)
+        application = ApplicationOwnership(part.application, owner, shared=proven.shared)
+        if why := refusal(principal, verb, application):
+            raise NotAllowed(why, why_not(principal, verb, why, part.application, owner))
 
     def _begun_ms(self, record: ApplicationRecord) -> int:
         """Return the time of the command that started this version; -1: the record has none with a valid signature."""

@@ -167,15 +167,27 @@ def _beginning(record: ApplicationRecord, signed: VerifySignature) -> VerifiedCo
 
 
 def with_command_of_part(record: ApplicationRecord, part: DeploymentPart | None) -> ApplicationRecord:
-    """Return a run's record as a host of that run reads it: with the command of the host's part, whatever the record contains.
+    """Return a run's record as a host of that run reads it: with command and owner of the host's part.
 
-    The record alone does not distinguish two versions with the same settings.
+    The record alone does not distinguish two versions with the same settings, and any agent can write another owner with
+    a command of that owner into it. The host has verified the owner of its part.
     """
-    if part is None or (record.version, record.number) != (part.version, part.number):
+    if part is None or (record.version, record.number) != (part.version, part.number) or record.is_forgotten:
         return record
-    if part.signed_command in (b"", record.signed_command) or record.is_forgotten:
+    if part.signed_command not in (b"", record.signed_command):
+        record = msgspec.structs.replace(record, signed_command=part.signed_command)
+    if (owner := owner_of(part)) in (b"", record.owner_key):
         return record
-    return msgspec.structs.replace(record, signed_command=part.signed_command)
+    signed_entries = merged_signed_entries(record.signed_entries, part.signed_entries)
+    return msgspec.structs.replace(record, owner_key=owner, signed_entries=signed_entries)
+
+
+def owner_of(part: DeploymentPart) -> bytes:
+    """Return the owner of a part; in parts that do not name one, it is the submitter."""
+    try:
+        return part.owner or (signer_of(part.signed_command)[1] if part.signed_command else b"")
+    except Refused:
+        return b""
 
 
 # ---- entries that a record keeps

@@ -281,6 +281,7 @@ class QueryTap(Message, frozen=True, gc=False, tag=80):
 
     Args:
         after: number of the last sampled row that the requester has.
+        signed_command: the user's, which the receiver verifies.
     """
 
     request: int
@@ -288,6 +289,7 @@ class QueryTap(Message, frozen=True, gc=False, tag=80):
     version: int
     step: str
     after: int
+    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
 
 
 class TapRow(msgspec.Struct, frozen=True, gc=False, array_like=True):

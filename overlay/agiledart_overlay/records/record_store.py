@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from agiledart_kernel.counts import MAX_COUNT
+from agiledart_kernel.fair_shares import fits_share
 from agiledart_kernel.limits import MAX_RECORDS
 from agiledart_kernel.node_id import NodeId
 
@@ -67,15 +68,20 @@ def merged(first_copy: Record, second_copy: Record, merge: Merge) -> Record:
     return Record(first_copy.key, later.version + 1, value, first.writer if value == first.value else later.writer)
 
 
-class RecordStore:
-    """Records by key, bounded in number and bytes."""
+SMALL_BYTES = 4 << 10
+"""Records up to this size need no share: names, locations, and the records of most applications."""
 
-    __slots__ = ("_bytes", "_limit_bytes", "_merge", "_records")
+
+class RecordStore:
+    """Records by key, bounded in number and bytes, both in all and for each node that has written them."""
+
+    __slots__ = ("_bytes", "_bytes_by_writer", "_limit_bytes", "_merge", "_records")
 
     def __init__(self, limit_bytes: int, merge: Merge = by_rank) -> None:
         self._merge = merge
         self._records: dict[NodeId, Record] = {}
         self._bytes = 0
+        self._bytes_by_writer: dict[NodeId, int] = {}
         self._limit_bytes = limit_bytes
 
     def __len__(self) -> int:
@@ -103,15 +109,38 @@ class RecordStore:
         growth = len(record.value) - (len(old.value) if old is not None else 0)
         if (old is None and len(self._records) >= MAX_RECORDS) or self._bytes + growth > self._limit_bytes:
             return False
+        if not self._fits_share(record, old):
+            return False
+        if old is not None:
+            self._count(old, -1)
         self._records[record.key] = record
-        self._bytes += growth
+        self._count(record, 1)
         return True
+
+    def _fits_share(self, record: Record, old: Record | None) -> bool:
+        """Return whether the writer of a record may store its bytes here: no writer takes the space of all others."""
+        size, had = len(record.value), len(old.value) if old is not None else 0
+        if size <= max(SMALL_BYTES, had):
+            return True
+        of_writer = self._bytes_by_writer.get(record.writer[0], 0)
+        if old is not None and old.writer[0] == record.writer[0]:
+            of_writer -= had
+        return fits_share(of_writer, size, self._bytes - had, self._limit_bytes)
+
+    def _count(self, record: Record, sign: int) -> None:
+        writer, size = record.writer[0], sign * len(record.value)
+        self._bytes += size
+        left = self._bytes_by_writer.get(writer, 0) + size
+        if left:
+            self._bytes_by_writer[writer] = left
+        else:
+            self._bytes_by_writer.pop(writer, None)
 
     def drop(self, key: NodeId) -> None:
         """Drop a copy."""
         record = self._records.pop(key, None)
         if record is not None:
-            self._bytes -= len(record.value)
+            self._count(record, -1)
 
     def violations(self) -> list[str]:
         """Check that each record stands at its key with a possible version, and that number and bytes are bounded and right."""

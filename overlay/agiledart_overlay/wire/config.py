@@ -130,8 +130,8 @@ class OverlayConfig:
     """Time after which a request about a record is answered `timeout`."""
     max_requests_pending: int = 1_024
     """Requests about records that one node has pending, as client and as root; more are answered `overloaded`."""
-    max_stored_bytes: int = 256 << 20
-    """Bytes of record values that one node keeps; at the limit it refuses new ones."""
+    max_stored_bytes: int = 64 << 20
+    """Bytes of record values that one node keeps; at the limit, or at its writer's share, it refuses new ones."""
     max_watched: int = 512
     """Peers watched beside the leaves."""
 

@@ -172,7 +172,7 @@ def test_a_truncated_file_is_no_fragment(tmp_path: Path) -> None:
 
 def test_a_fragment_beyond_the_bound_is_refused(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
-    store = FragmentFileStore(tmp_path, max_bytes=len(fragments[0]) + 10)
+    store = FragmentFileStore(tmp_path, max_bytes=2 * len(fragments[0]) + 10)
     stored(store, about(fragments, 0, 2), fragments[0])
     stored(store, about(fragments, 0, 2), fragments[0])  # the same again takes no more room
     with pytest.raises(FragmentUnavailable) as refused:

@@ -197,11 +197,11 @@ def test_credentials_prove_the_nodes_key(tmp_path: Path) -> None:
 
 def test_an_executor_is_granted_one_application_for_some_hours(tmp_path: Path) -> None:
     identity = founder(tmp_path)
-    chain = grant_executor(identity, public_of("worker"), "taxi", hours=2)
+    chain = grant_executor(identity, public_of("worker"), "app:taxi", hours=2)
     grant = verify_chain(identity.network, chain, public_of("worker"), NOW, check_signature)
     assert (grant.role, grant.scope, grant.issuer) == ("executor", "app:taxi", identity.public_key)
     assert grant.not_after == NOW + 2 * HOUR
-    ready = make_executor_pass(identity, "taxi")
+    ready = make_executor_pass(identity, "app:taxi")
     assert ready.grant.key == ready.public_key != identity.public_key
     assert ready.node_id == node_id_of_key(ready.public_key)
     assert "PRIVATE" not in repr(ready)
@@ -209,7 +209,7 @@ def test_an_executor_is_granted_one_application_for_some_hours(tmp_path: Path) -
 
 def test_an_executors_grant_never_outlives_its_agents_grant(tmp_path: Path) -> None:
     identity = founder(tmp_path)
-    grant = make_executor_pass(identity, "taxi", hours=1e6).grant
+    grant = make_executor_pass(identity, "app:taxi", hours=1e6).grant
     assert grant.not_after == identity.grant().not_after
 
 

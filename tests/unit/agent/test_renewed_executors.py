@@ -40,7 +40,7 @@ class Desk(ExecutorCredentials):
     """Of an agent with one executor, and one that it knows nothing of."""
 
     def __init__(self, identity: Identity) -> None:
-        papers = make_executor_pass(identity, "taxi", EXECUTOR_GRANT_HOURS)
+        papers = make_executor_pass(identity, "app:taxi", EXECUTOR_GRANT_HOURS)
         self.papers = papers
         self._identity, self._passes, self._grants = identity, {papers.node_id.hex: papers}, {"taxi": papers.grant}
         self.one, self.stranger = Process(papers.node_id.hex), Process("00")
