@@ -276,7 +276,6 @@ LOOKS_ONLY = (
     TraceRoute,
     Logs,
     Info,
-    Tap,
     ListBans,
     Tokens,
     ExplainScaling,
