@@ -353,21 +353,15 @@ class ExecutorPool:
                 # The import of a large library may take longer than any other single call of user code.
                 complaint, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
                 if is_over:
-                    self._end_for(executor, complaint)
+                    self.end_for(executor, complaint)
                 elif complaint:
                     self._events.printed(executor.application, f"warning: {executor.steps}: {complaint}")
 
-    def _end_for(self, executor: ExecutorProcess, complaint: str) -> None:
+    def end_for(self, executor: ExecutorProcess, complaint: str) -> None:
         """End an executor that has exceeded a bound; its instances have failed for this reason."""
         executor.ending = True
         executor.process.kill()
         self._lost(executor, f"{executor.steps}: {complaint}")
-
-    def end_application(self, application: str, complaint: str) -> None:
-        """End all executors of an application that has exceeded a bound of this node."""
-        for executor in self.processes:
-            if executor.application == application and not executor.ending:
-                self._end_for(executor, complaint)
 
     def announce_start(self) -> None:
         """Warm the nursery up, because instances of a run may start here soon."""

@@ -17,6 +17,7 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog, PrintedLines
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.code_check import check_in_subprocess
+from agiledart_agent.executors.disk_watch import watch_disk
 from agiledart_agent.executors.ended_sessions import end_sessions
 from agiledart_agent.executors.ended_sink_files import publish_ended_files
 from agiledart_agent.executors.executor_credentials import ExecutorCredentials
@@ -96,8 +97,6 @@ from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 MAX_BROKEN = 256
-DISK_SECONDS = 5.0
-"""Time between two looks at what the owners of running applications have on the disk."""
 
 
 class ExecutorService:
@@ -191,7 +190,7 @@ class ExecutorService:
             forks=self._settings.fork_executors,
             warn=lambda text: self._log.warning("executor.nursery", f"  {text}"),
         )
-        self._spawn(self._watch_disk(pool))
+        self._spawn(watch_disk(self._quotas, pool))
         driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
         driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
         driver.on(StartLocalSources, lambda e: pool.start_sources(e.application, e.version))
@@ -225,15 +224,6 @@ class ExecutorService:
         secrets = self._secrets.provisioned(application, effect.signed_command)
         for text in await end_sessions(self._settings, SessionRequest(sessions, secrets)):
             self._log.warning("source.session_left", text, application=application, version=version)
-
-    async def _watch_disk(self, pool: ExecutorPool) -> None:
-        """End applications whose owners have filled more of the disk than they may."""
-        while True:
-            await asyncio.sleep(DISK_SECONDS)
-            running = [executor.application for executor in pool.processes]
-            reasons = await asyncio.to_thread(self._quotas.over_disk, running) if running else {}
-            for application, reason in reasons.items():
-                pool.end_application(application, reason)
 
     def _pass_barrier(self, effect: InjectBarriers) -> None:
         begin = BeginEpoch(effect.epoch, effect.before, effect.after, effect.holds)
