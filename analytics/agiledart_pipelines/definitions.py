@@ -13,6 +13,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.edges import ADVICE, TableRead, edges_of, lost_edges
 from agiledart_pipelines.project import PipelineProject
 from agiledart_pipelines.session import runtime_configuration
+from agiledart_pipelines.sql_files import MATERIALIZED_VIEW, STREAMING_TABLE, sql_definitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +82,13 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
             except Exception as error:  # users' code and Spark's errors have many classes
                 raise _in_words(project.root, error, definitions.places[flow.name], flow.target) from error
 
+        def register_sql(self, sql_text: str, file_path: Path) -> None:
+            _note_sql(definitions, sql_text, file_path)
+            try:
+                super().register_sql(sql_text, file_path)
+            except Exception as error:  # as above
+                raise _in_words(project.root, error, str(file_path), "") from error
+
     try:
         specification = load_pipeline_spec(project.specification)
         with _quiet():
@@ -93,6 +101,18 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
         raise ConfigurationError(f"{project.specification}: its libraries define no table.")
     _check_edges(definitions)
     return definitions
+
+
+def _note_sql(definitions: PipelineDefinitions, text: str, file: Path) -> None:
+    """Note tables and edges of a SQL file, which Spark's server keeps for itself."""
+    for defined in sql_definitions(text):
+        if defined.kind == STREAMING_TABLE:
+            definitions.streaming_tables.append(defined.name)
+        elif defined.kind == MATERIALIZED_VIEW:
+            definitions.views.append(defined.name)
+        definitions.places[defined.name] = f"{file}:{defined.line}"
+        reads = [TableRead(read.table, read.is_stream) for read in defined.reads]
+        definitions.edges.setdefault(defined.target, []).extend(reads)
 
 
 def _check_edges(definitions: PipelineDefinitions) -> None:

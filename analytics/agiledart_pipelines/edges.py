@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agiledart_pipelines.sql_files import tables_read
+
 SAFE: Final = frozenset(
     {
         *("read", "project", "filter", "join", "set_op", "sort", "limit", "aggregate", "deduplicate", "subquery_alias"),
@@ -60,6 +62,9 @@ def _walk(message: Any, operator: str) -> Iterator[TableRead]:
             name = message.read.named_table.unparsed_identifier.replace("`", "").rpartition(".")[2]
             yield TableRead(name, message.read.is_streaming, operator)
             return
+        if kind == "sql":
+            for read in tables_read(message.sql.query):
+                yield TableRead(read.table, read.is_stream, operator)
         operator = operator or ("" if kind in SAFE else _NAMES.get(kind, kind))
     for field, value in message.ListFields():
         if field.message_type is None:

@@ -1,27 +1,15 @@
-"""Synchronous network client of feeds: a writer's requests to the agent that keeps a feed.
+"""Network client of feeds without an event loop: a writer's requests to the agent that keeps a feed; see `AgentClient`.
 
-Like `SinkLogClient` it asks any agent for the location, and locates the feed again when its agent is unreachable. Each request may
-be repeated: a piece that is staged already is ignored, and a batch is published once. Not thread-safe; never pickled.
+Each request may be repeated: a piece that is staged already is ignored, and a batch is published once.
 """
 
-import ssl
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Final, TypeVar
 
-import msgspec
-from cryptography.hazmat.primitives.asymmetric import ed25519
-
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.node_id import NodeId
-from agiledart_sink_log.client import AgentConnection, ClientIdentity, ConnectionGone, SinkLogError, connection_key
 from agiledart_sink_log.feed_protocol import (
-    ELSEWHERE,
     FULL,
-    OVERLOADED,
-    UNAVAILABLE,
     BatchDropped,
     BatchPublished,
     DropBatch,
@@ -35,16 +23,15 @@ from agiledart_sink_log.feed_protocol import (
     StagePart,
     StageRows,
 )
-from agiledart_transport.certificates import make_credentials
-from agiledart_transport.tls_contexts import client_context
+from agiledart_transport.agent_client import AgentClient, RequestFailure
+from agiledart_transport.agent_connection import AgentConnection, ClientIdentity
+from agiledart_transport.request_reasons import UNAVAILABLE
 
 A = TypeVar("A", bound=FeedAnswer)
 
 ANSWER_SECONDS: Final = 60.0
 """Longest time for one answer: a publication forces up to 256 MiB to a slow disk."""
 
-PAUSE_SECONDS: Final = 0.2
-MAX_PAUSE_SECONDS: Final = 2.0
 REPORT_SECONDS: Final = 10.0
 """Time between two reports of a writer that waits for room."""
 
@@ -52,28 +39,23 @@ _ANSWERS: Codec[FeedAnswer] = Codec(FeedAnswer)
 _REQUESTS: Codec[FeedRequest] = Codec(FeedRequest)
 
 
-class FeedError(OperationFailed):
-    """A request failed finally; the text is one sentence for the user and says what to do. `reason`: one of `FEED_REASONS`."""
-
-    def __init__(self, text: str, reason: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type["FeedError"], tuple[str, str]]:
-        return (FeedError, (str(self), self.reason))
+class FeedError(RequestFailure):
+    """A request failed finally. `reason`: one of `FEED_REASONS`, or `no agent`: no agent was reachable before the timeout."""
 
 
-class FeedClient:
+class FeedClient(AgentClient[FeedLocated]):
     """A writer of feeds.
 
     Args:
-        bootstrap: agents to ask, `host:port`; one that answers is enough.
-        identity: of the writer.
-        agent_timeout_s: seconds of retries while the agent is unreachable. While a disk is full it retries without end.
+        bootstrap, identity, agent_timeout_s, pause: as of `AgentClient`. While a disk is full it retries without end.
         report: takes a sentence for users, at most every `REPORT_SECONDS` while the client waits for room.
 
-    All methods raise `FeedError`, and `SinkLogError` when an agent refuses the identity.
+    All methods raise `FeedError`.
     """
+
+    service = "feed"
+    role = "writer"
+    failure = FeedError
 
     def __init__(
         self,
@@ -83,30 +65,12 @@ class FeedClient:
         report: Callable[[str], None] = lambda _: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._bootstrap, self._identity = tuple(bootstrap), identity
-        self._agent_timeout_s, self._report, self._pause = agent_timeout_s, report, pause
-        self._number = 0
-        self._located: dict[str, FeedLocated] = {}
-        self._connections: dict[str, AgentConnection] = {}
-        self._context: ssl.SSLContext | None = None
-
-    def __enter__(self) -> "FeedClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections; the client can be used again."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        super().__init__(bootstrap, identity, agent_timeout_s, pause)
+        self._report, self._reported_at = report, float("-inf")
 
     def locate(self, feed: str) -> FeedLocated:
         """Return the location of a feed."""
-        return self._retry(lambda: self._locate_once(feed), f"the feed {feed} cannot be found")
+        return self._locate(feed, f"the feed {feed} cannot be found")
 
     def stage(
         self,
@@ -136,106 +100,30 @@ class FeedClient:
         """Drop the stages of a batch that will not be published."""
         self._ask_keeper(feed, lambda number: DropBatch(number, feed, *batch), BatchDropped)
 
-    # ---- connections
-
-    def _locate_once(self, feed: str) -> FeedLocated:
-        reasons = []
-        for address in self._bootstrap:
-            try:
-                answer = self._ask(address, None, LocateFeed(self._next_number(), feed))
-            except ConnectionGone as gone:
-                reasons.append(str(gone))
-                continue
-            if isinstance(answer, FeedLocated):
-                if answer.ticket and not answer.relay:
-                    answer = msgspec.structs.replace(answer, relay=address)
-                self._located[feed] = answer
-                return answer
-            raise _refusal(answer)
-        raise ConnectionGone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
-
     def _ask_keeper(self, feed: str, make: Callable[[int], FeedRequest], expects: type[A]) -> A:
-        def ask() -> A:
-            where = self._located.get(feed)
-            if where is None or (where.ticket and self._key_of(where) not in self._connections):
-                where = self._locate_once(feed)  # a ticket is good once
-            try:
-                request = make(self._next_number())
-                answer = self._ask(where.address, where.node_id, request, (where.relay, where.ticket))
-            except ConnectionGone:
-                self._located.pop(feed, None)
-                raise
-            if isinstance(answer, FeedRefused) and answer.reason == ELSEWHERE:
-                self._located.pop(feed, None)
-            if not isinstance(answer, expects):
-                raise _refusal(answer)
-            return answer
+        def ask(connection: AgentConnection, number: int) -> A:
+            return _asked(connection, make(number), expects)
 
-        return self._retry(ask, f"the agent that keeps the feed {feed} is unreachable")
+        return self._ask_owner(feed, ask, f"the agent that keeps the feed {feed} is unreachable")
 
-    def _retry(self, ask: Callable[[], A], what: str) -> A:
-        """Return the answer. It retries while the agent is away, up to the time-out, and while there is no room, without end."""
-        deadline, pause, reported = time.monotonic() + self._agent_timeout_s, PAUSE_SECONDS, 0.0
-        while True:
-            try:
-                return ask()
-            except ConnectionGone as gone:
-                if time.monotonic() + pause > deadline:
-                    text = f"{str(gone)[:1].upper()}{str(gone)[1:]}: {what}. Check that an agent runs there, and its address."
-                    raise FeedError(text, UNAVAILABLE) from None
-            except FeedError as error:
-                if error.reason == FULL:
-                    deadline = time.monotonic() + self._agent_timeout_s
-                    if time.monotonic() >= reported + REPORT_SECONDS:
-                        self._report(f"agiledart: the query waits: {error}")
-                        reported = time.monotonic()
-                elif error.reason not in (ELSEWHERE, OVERLOADED, UNAVAILABLE) or time.monotonic() + pause > deadline:
-                    raise
-            self._pause(pause)
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+    def _ask_location(self, connection: AgentConnection, name: str, number: int) -> FeedLocated:
+        return _asked(connection, LocateFeed(number, name), FeedLocated)
 
-    @staticmethod
-    def _key_of(where: FeedLocated) -> str:
-        return connection_key(where.address, where.node_id, (where.relay, where.ticket))
-
-    def _ask(
-        self, address: str, expect: NodeId | None, request: FeedRequest, through: tuple[str, bytes] = ("", b"")
-    ) -> FeedAnswer:
-        key = connection_key(address, expect, through)
-        connection = self._connections.get(key)
-        if connection is not None and expect is not None and connection.node_id != expect:
-            self._hang_up(key)
-            connection = None
-        if connection is None:
-            try:
-                connection = AgentConnection(address, self._identity, self._tls(), expect, "feed", through)
-            except ValueError as error:
-                raise FeedError(f"{error}; it should look like 192.168.1.20:9464.", UNAVAILABLE) from None
-            self._connections[key] = connection
-        try:
-            return connection.exchange(request.request, _REQUESTS.encode(request), _ANSWERS, ANSWER_SECONDS)
-        except (ConnectionGone, SinkLogError):
-            self._hang_up(key)
-            raise
-
-    def _hang_up(self, address: str) -> None:
-        if (connection := self._connections.pop(address, None)) is not None:
-            connection.close()
-
-    def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
-            key = ed25519.Ed25519PrivateKey.from_private_bytes(self._identity.seed)
-            self._context = client_context(make_credentials(key, self._identity.network, int(time.time())))
-        return self._context
-
-    def _next_number(self) -> int:
-        self._number += 1
-        return self._number
+    def _is_awaited(self, error: RequestFailure) -> bool:
+        """Return whether there is no room, which is reported."""
+        if error.reason != FULL:
+            return False
+        if time.monotonic() >= self._reported_at + REPORT_SECONDS:
+            self._report(f"agiledart: the query waits: {error}")
+            self._reported_at = time.monotonic()
+        return True
 
 
-def _refusal(answer: FeedAnswer) -> FeedError:
+def _asked(connection: AgentConnection, request: FeedRequest, expects: type[A]) -> A:
+    """Return the answer to a request. Raises `FeedError` for a refusal."""
+    answer = connection.exchange(request.request, _REQUESTS.encode(request), _ANSWERS, ANSWER_SECONDS)
+    if isinstance(answer, expects):
+        return answer
     if isinstance(answer, FeedRefused):
-        return FeedError(answer.text, answer.reason)
-    return FeedError(
-        f"the agent answered with {type(answer).__name__}. Compare the versions of AgileDart.", UNAVAILABLE
-    )
+        raise FeedError(answer.text, answer.reason)
+    raise FeedError(f"the agent answered with {type(answer).__name__}. Compare the versions of AgileDart.", UNAVAILABLE)

@@ -13,6 +13,7 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.protocol import MAX_SINK_NAME, MAX_STORED_BYTES, user_sink_name_fault
+from agiledart_transport.request_reasons import ELSEWHERE, NOT_ALLOWED, OVERLOADED, UNAVAILABLE
 
 MAX_FEED_NAME: Final = 59
 """Greatest length of a feed's name: `feed:NAME` stands where the name of an application stands elsewhere."""
@@ -25,13 +26,9 @@ MAX_SCHEMA_BYTES: Final = 64 << 10
 MAX_PIECE_ROWS: Final = 100_000
 
 UNKNOWN_FEED: Final = "unknown feed"
-NOT_ALLOWED: Final = "not allowed"
 FULL: Final = "full"
 INVALID: Final = "invalid"
 LOST_STAGE: Final = "lost stage"
-ELSEWHERE: Final = "elsewhere"
-OVERLOADED: Final = "overloaded"
-UNAVAILABLE: Final = "unavailable"
 FEED_REASONS: Final = (UNKNOWN_FEED, NOT_ALLOWED, FULL, INVALID, LOST_STAGE, ELSEWHERE, OVERLOADED, UNAVAILABLE)
 """Reasons of refusals. `full`: the disk, or the bound of staged rows; try again later. `lost stage`: staged rows are gone, stage
 them again. `elsewhere`: another node has the feed now."""

@@ -13,6 +13,7 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.column_index import MAX_COLUMNS, MAX_CONDITIONS, ZoneCondition
+from agiledart_transport.request_reasons import ELSEWHERE, NOT_ALLOWED, OVERLOADED, UNAVAILABLE
 
 MAX_SINK_NAME: Final = 64
 MAX_LOG_NAME: Final = 80
@@ -36,11 +37,7 @@ MAX_WAIT_MS: Final = 30_000
 
 UNKNOWN_SINK: Final = "unknown sink"
 TRIMMED: Final = "trimmed"
-NOT_ALLOWED: Final = "not allowed"
-OVERLOADED: Final = "overloaded"
 DAMAGED: Final = "damaged"
-ELSEWHERE: Final = "elsewhere"
-UNAVAILABLE: Final = "unavailable"
 REFUSAL_REASONS: Final = (UNKNOWN_SINK, TRIMMED, NOT_ALLOWED, OVERLOADED, DAMAGED, ELSEWHERE, UNAVAILABLE)
 """Reasons of refusals. `trimmed`: the rows at the offset were removed; `damaged`: they were stored but their checksum is
 wrong, or a power cut took them; `elsewhere`: another node has the log now, locate it again; `unavailable`: the ring did not

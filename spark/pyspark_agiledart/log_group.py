@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.protocol import NOT_ALLOWED, UNKNOWN_SINK
+from agiledart_sink_log.protocol import UNKNOWN_SINK
+from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart import connection
 from pyspark_agiledart.read_limits import RetainedRange
 from pyspark_agiledart.reader_options import FAIL, ReaderOptions, offset_key

@@ -107,7 +107,8 @@ def read_task(options: ReaderOptions, schema: "StructType", task: RangeTask) -> 
     While the agent is unreachable the task retries (`agentTimeout`); it continues after the last row that it yielded. Then it
     raises `OperationFailed`, or with `unreachable=skip` leaves out the rest of the range and says so on stderr.
     """
-    from agiledart_sink_log.client import NO_AGENT, SinkLogError
+    from agiledart_sink_log.client import SinkLogError
+    from agiledart_transport.request_reasons import NO_AGENT
     from pyspark_agiledart import connection
 
     client = connection.open_client(options, options.agent_timeout_s)

@@ -19,7 +19,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.protocol import DAMAGED, MAX_FETCH_BYTES, NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
+from agiledart_sink_log.protocol import DAMAGED, MAX_FETCH_BYTES, TRIMMED, UNKNOWN_SINK
+from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart.log_group import LogGroup
 from pyspark_agiledart.ranges import RangeTask, plan_tasks, read_task
 from pyspark_agiledart.read_limits import RetainedRange, admitted, ends_within

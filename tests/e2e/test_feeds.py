@@ -11,7 +11,8 @@ from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_node.wire.commands import CreateToken
 from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_sink_log.feed_client import FeedClient, FeedError
-from agiledart_sink_log.feed_protocol import INVALID, NOT_ALLOWED, UNKNOWN_FEED, StagePart
+from agiledart_sink_log.feed_protocol import INVALID, UNKNOWN_FEED, StagePart
+from agiledart_transport.request_reasons import NOT_ALLOWED
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("feeds")]
@@ -42,10 +43,12 @@ def publish(client: FeedClient, feed: str, batch: int, rows: Rows) -> tuple[int,
 def rows_of(asked: AgentProcess, founder: AgentProcess, feed: str) -> Rows:
     token = str(founder.ask(CreateToken(role="reader", scope=f"sink:{feed}"))["token"])
     with SinkLogClient([asked.address], identity_from_token(token)[0], agent_timeout_s=20.0) as reader:
-        end = reader.ends(feed).partitions[0].committed
-        fetched = reader.fetch(feed, 0, 0) if end else None
-        batches = fetched.batches if fetched is not None else ()
-        return [tuple(row) for batch in batches for row in msgspec.msgpack.decode(batch.body)]
+        at, end, rows = 0, reader.ends(feed).partitions[0].committed, []
+        while at < end:
+            fetched = reader.fetch(feed, 0, at)
+            rows += [tuple(row) for batch in fetched.batches for row in msgspec.msgpack.decode(batch.body)]
+            at = fetched.next_offset
+        return rows
 
 
 def test_a_feed_on_another_node_takes_rows_through_any_agent(two: Mesh) -> None:
@@ -84,7 +87,7 @@ def test_refused_writers_learn_the_next_step(two: Mesh) -> None:
     with pytest.raises(FeedError, match="does not fit the schema") as wrong:
         publish(writer(second, first, ""), "prices", 0, [("a", "text")])  # type: ignore[list-item]
     assert wrong.value.reason == INVALID
-    with pytest.raises(SinkLogError, match="role"):
+    with pytest.raises(FeedError, match=r"role\. Create a token .* --role writer"):
         publish(writer(second, first, "", "reader"), "prices", 0, [("a", 1.0)])
 
 

@@ -9,8 +9,9 @@ import pytest
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_agent.identity.user_identity import last_link
 from agiledart_node.wire.commands import CreateToken, Info
-from agiledart_sink_log.client import ClientIdentity, SinkLogClient, SinkLogError
+from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_sink_log.layout import log_directory, read_description
+from agiledart_transport.agent_connection import ClientIdentity
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("log owners")]

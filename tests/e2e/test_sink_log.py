@@ -11,9 +11,10 @@ import pytest
 
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_node.wire.commands import CreateToken
-from agiledart_sink_log.client import NO_AGENT, SinkLogClient, SinkLogError
+from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_sink_log.log_reader import LogReader
-from agiledart_sink_log.protocol import NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
+from agiledart_sink_log.protocol import TRIMMED, UNKNOWN_SINK
+from agiledart_transport.request_reasons import NO_AGENT, NOT_ALLOWED
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("sink log")]

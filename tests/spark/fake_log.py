@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_sink_log.client import NO_AGENT, ReceivedBatch, ReceivedRows, SinkLogError
+from agiledart_sink_log.client import ReceivedBatch, ReceivedRows, SinkLogError
 from agiledart_sink_log.column_index import ZoneCondition
 from agiledart_sink_log.protocol import ROWS, TRIMMED, EndsReply, Fetched, Located, PartitionEnds, StoredBatch
+from agiledart_transport.request_reasons import NO_AGENT
 from pyspark_agiledart import connection
 from pyspark_agiledart.reader_options import ReaderOptions
 from pyspark_agiledart.types import Fields, FieldType

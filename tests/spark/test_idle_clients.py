@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agiledart_agent.identity import reader_identity
-from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.agent_connection import ClientIdentity
 from pyspark_agiledart import connection
 from pyspark_agiledart.connection import IDLE_SECONDS, MAX_IDLE, IdleClients, PooledClient, ReaderIdentity, open_client
 from pyspark_agiledart.reader_options import parse_options

@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import ReceivedRows, SinkLogError
-from agiledart_sink_log.protocol import NOT_ALLOWED, UNKNOWN_SINK, EndsReply, Located
+from agiledart_sink_log.protocol import UNKNOWN_SINK, EndsReply, Located
+from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart import DefaultSource, connection, log_group
 from pyspark_agiledart.batch_reader import BatchReader
 from pyspark_agiledart.reader_options import ReaderOptions

@@ -20,7 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import SinkLogError
-from agiledart_sink_log.protocol import DAMAGED, NOT_ALLOWED, StoredBatch
+from agiledart_sink_log.protocol import DAMAGED, StoredBatch
+from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart import DefaultSource
 from pyspark_agiledart.arrow_columns import spark_schema
 from pyspark_agiledart.batch_reader import BatchReader

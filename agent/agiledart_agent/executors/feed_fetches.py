@@ -17,8 +17,9 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_executor.wire.agent_messages import FeedFetched, FetchFeed
 from agiledart_kernel.permissions import FEED_PREFIX, FeedOwnership, feed_read_refusal
 from agiledart_node.records.sink_directory import SinkFound
-from agiledart_sink_log.client import ClientIdentity, SinkLogClient, SinkLogError
+from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_sink_log.protocol import TRIMMED
+from agiledart_transport.agent_connection import ClientIdentity
 
 THREADS: Final = 8
 WAIT_MS: Final = 1_000

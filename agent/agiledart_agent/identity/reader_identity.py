@@ -13,7 +13,7 @@ import msgspec
 
 from agiledart_agent.identity.tokens import parse_token, read_token, redeem, user_key
 from agiledart_kernel.errors import OperationFailed
-from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.agent_connection import ClientIdentity
 from agiledart_transport.certificates import public_bytes
 
 

@@ -21,7 +21,7 @@ from agiledart_agent.state_files.private_files import read_private
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import sign_link
 from agiledart_kernel.node_id import node_id_of_key
-from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.agent_connection import ClientIdentity
 from agiledart_transport.certificates import public_bytes
 
 

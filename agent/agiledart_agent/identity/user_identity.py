@@ -18,7 +18,7 @@ from agiledart_agent.identity.reader_identity import read_identity, write_identi
 from agiledart_agent.identity.tokens import PREFIX, Token, parse_token, read_token, redeem, user_key
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.grants import ChainLink, decode_link
-from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.agent_connection import ClientIdentity
 from agiledart_transport.certificates import public_bytes
 
 SUFFIX: Final = ".identity"

@@ -34,13 +34,9 @@ from agiledart_sink_log.feed import (
     remove_feed,
 )
 from agiledart_sink_log.feed_protocol import (
-    ELSEWHERE,
     FULL,
     INVALID,
     LOST_STAGE,
-    NOT_ALLOWED,
-    OVERLOADED,
-    UNAVAILABLE,
     UNKNOWN_FEED,
     BatchDropped,
     BatchPublished,
@@ -58,6 +54,7 @@ from agiledart_sink_log.feed_protocol import (
 from agiledart_sink_log.feed_stages import StageLost, StagesFull, StageTooLarge
 from agiledart_sink_log.layout import log_directory, read_description, segments_of
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+from agiledart_transport.request_reasons import ELSEWHERE, NOT_ALLOWED, OVERLOADED, UNAVAILABLE
 
 MAX_WRITERS: Final = 64
 MAX_WAITING: Final = 8

@@ -33,14 +33,10 @@ from agiledart_sink_log.log_reader import ALL, DamagedError, LogReader, ReadBatc
 from agiledart_sink_log.protocol import (
     BY_COLUMNS,
     DAMAGED,
-    ELSEWHERE,
     LEFT_OUT,
     MAX_FETCH_BYTES,
-    NOT_ALLOWED,
-    OVERLOADED,
     SYSTEM_PREFIX,
     TRIMMED,
-    UNAVAILABLE,
     UNKNOWN_SINK,
     Ends,
     EndsReply,
@@ -61,6 +57,7 @@ from agiledart_sink_log.protocol import (
 )
 from agiledart_sink_log.retention import trim_idle
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+from agiledart_transport.request_reasons import ELSEWHERE, NOT_ALLOWED, OVERLOADED, UNAVAILABLE
 
 MAX_READERS: Final = 64
 IDLE_SECONDS: Final = 10.0

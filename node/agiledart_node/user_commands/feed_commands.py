@@ -1,17 +1,16 @@
 """The commands `feed create`, `remove` and `list`: feeds are kept by one node, which any agent finds for its users."""
 
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.instants import Duration
-from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.machine import Completed
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import FEED_PREFIX, Principal
 from agiledart_node.context.display_names import display_names
-from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.records.command_verifier import CommandVerifier
-from agiledart_node.records.permission_checks import check_unseen
 from agiledart_node.records.records import Records
 from agiledart_node.records.sink_directory import SINK_CODEC, sink_key
 from agiledart_node.user_commands.all_agents import MAX_AGENTS, ask_all_agents
+from agiledart_node.user_commands.command_forwarding import CommandForwarding
 from agiledart_node.wire.commands import CreateFeed, Feeds, RemoveFeed
 from agiledart_node.wire.feed_messages import (
     MAX_FEEDS_LISTED,
@@ -30,22 +29,16 @@ class FeedCommands:
     """Commands about feeds, on the asked agent and on the node that keeps a feed."""
 
     def __init__(self, context: NodeContext, records: Records, verifier: CommandVerifier) -> None:
-        self._context, self._records, self._verifier = context, records, verifier
+        self._context, self._records = context, records
+        self._forwarding = CommandForwarding(context, verifier, "feed")
 
     async def change(self, request: int, command: CreateFeed | RemoveFeed, principal: Principal, signed: bytes) -> None:
         """Have a node create or remove a feed, and answer when it has. Raises CommandRefused."""
-        context = self._context
-        principal, _ = self._verifier.identify_requester(signed, command, principal, "")
-        check_unseen(principal, "feed", command.name)
-        peer = self._peer(command.node)
+        self._forwarding.requester(command, principal, signed)
         if isinstance(command, CreateFeed):
             await self._check_free(command.name)
-        number = context.requests.number()
-        message = RequestFeedChange(number, command, signed)
-        answer = await context.requests.ask(peer, message, number, FeedChanged, Duration(context.config.ask_timeout_ns))
-        if answer is None or answer.refusal:
-            raise CommandRefused(answer.refusal if answer is not None else f"{peer.name} did not answer. Try again.")
-        context.reply(request, FeedsResponse([], []))
+        await self._forwarding.forward(command, lambda number: RequestFeedChange(number, command, signed), FeedChanged)
+        self._context.reply(request, FeedsResponse([], []))
 
     async def _check_free(self, name: str) -> None:
         """Raise CommandRefused when the ring knows a log or a feed of this name."""
@@ -58,12 +51,6 @@ class FeedCommands:
             return
         if not record.application.startswith(FEED_PREFIX):
             raise CommandRefused(f"{name} is the log of an application already. Choose another name.")
-
-    def _peer(self, node: str) -> Peer:
-        for peer in self._context.known():
-            if peer.node.hex == node:
-                return peer
-        raise CommandRefused(f"{self._context.me.name} knows no node {node[:16]}. Ask the agent of that node itself.")
 
     async def feeds(self, request: int, command: Feeds, principal: Principal) -> None:
         """Answer with the feeds of all nodes."""
@@ -82,28 +69,14 @@ class FeedCommands:
 
     async def carry_out(self, sender: Peer, message: RequestFeedChange) -> None:
         """Carry out a command that another agent sends; it is verified here again."""
-        self._context.send(sender, FeedChanged(message.request, await self._carried_out(message)))
-
-    async def _carried_out(self, message: RequestFeedChange) -> str:
-        context, command = self._context, message.command
-        try:
-            principal, _ = self._verifier.identify_requester(message.signed_command, command, Principal(), "")
-            if self._verifier.requires_signatures:
-                check_unseen(principal, "feed", command.name)
-        except NotAllowed as error:
-            context.drop("command: refused")
-            return error.text
-        if command.node != context.me.node.hex:
-            return f"that command is not for {context.me.name}, but for another node"
-        number = context.requests.number()
-        answers = await context.ask_driver(
-            number, ChangeFeed(number, command, principal), context.config.report_timeout_ns
+        command, timeout_ns = message.command, self._context.config.report_timeout_ns
+        refusal = await self._forwarding.carry_out(
+            command,
+            message.signed_command,
+            lambda number, principal: ChangeFeed(number, command, principal),
+            timeout_ns,
         )
-        answer = answers.get(number)
-        if isinstance(answer, Completed):
-            return ""
-        reason = answer.reason if isinstance(answer, Failed) else ""
-        return reason or f"{context.me.name} could not do it in time. Try again."
+        self._context.send(sender, FeedChanged(message.request, refusal))
 
     async def answer_agent(self, sender: Peer, message: QueryFeeds) -> None:
         """Answer another agent with the feeds of this node."""

@@ -6,17 +6,17 @@ when its secret is set, and the secret would go to the first user to submit some
 """
 
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.instants import Duration
-from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.machine import Completed
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_kernel.signed_commands import parse_signed_command
 from agiledart_node.context.display_names import display_names
-from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.context.node_context import NodeContext
 from agiledart_node.records.command_verifier import CommandVerifier
-from agiledart_node.records.permission_checks import check, check_unseen
+from agiledart_node.records.permission_checks import check
 from agiledart_node.records.records import Records
 from agiledart_node.user_commands.all_agents import MAX_AGENTS, ask_all_agents
+from agiledart_node.user_commands.command_forwarding import CommandForwarding
 from agiledart_node.wire.admission_responses import SecretRow, SecretsResponse
 from agiledart_node.wire.commands import Secrets, SetSecret
 from agiledart_node.wire.secret_messages import (
@@ -35,30 +35,20 @@ class SecretProvisioning:
     """Provision of secrets, on the asked agent and on the node that stores them."""
 
     def __init__(self, context: NodeContext, records: Records, verifier: CommandVerifier) -> None:
-        self._context, self._records, self._verifier = context, records, verifier
+        self._context, self._records = context, records
+        self._forwarding = CommandForwarding(context, verifier, "secret")
 
     async def provision_secret(self, request: int, command: SetSecret, principal: Principal, signed: bytes) -> None:
         """Have a node store or remove a secret, and answer when it has. Raises CommandRefused."""
         context = self._context
-        principal, _ = self._verifier.identify_requester(signed, command, principal, "")
-        check_unseen(principal, "secret", command.name)
+        principal = self._forwarding.requester(command, principal, signed)
         _, record = await self._records.application(command.name)
         check(principal, "secret", command.name, record)
-        peer = self._peer(command.node)
-        number = context.requests.number()
-        message = StoreSecret(number, command, signed)
-        timeout = Duration(context.config.ask_timeout_ns)
-        answer = await context.requests.ask(peer, message, number, SecretStored, timeout)
-        if answer is None or answer.refusal:
-            raise CommandRefused(answer.refusal if answer is not None else f"{peer.name} did not answer. Try again.")
+        peer = await self._forwarding.forward(
+            command, lambda number: StoreSecret(number, command, signed), SecretStored
+        )
         known = SecretInfo(command.secret, command.name, principal.key, _given_at(signed, context.wall_ms))
         context.reply(request, SecretsResponse([_row(peer.name, known)] if command.sealed else [], []))
-
-    def _peer(self, node: str) -> Peer:
-        for peer in self._context.known():
-            if peer.node.hex == node:
-                return peer
-        raise CommandRefused(f"{self._context.me.name} knows no node {node[:16]}. Ask the agent of that node itself.")
 
     async def secrets(self, request: int, command: Secrets, principal: Principal) -> None:
         """Answer with the secrets and their nodes; only an admin sees those of other keys."""
@@ -81,31 +71,14 @@ class SecretProvisioning:
 
     async def store(self, sender: Peer, message: StoreSecret) -> None:
         """Store or remove a secret that another agent sends; the command is verified here again."""
-        self._context.send(sender, SecretStored(message.request, await self._stored(message)))
+        command, signed, context = message.command, message.signed_command, self._context
 
-    async def _stored(self, message: StoreSecret) -> str:
-        context, command = self._context, message.command
-        try:
-            principal, _ = self._verifier.identify_requester(message.signed_command, command, Principal(), "")
-            if self._verifier.requires_signatures:
-                check_unseen(principal, "secret", command.name)
-        except NotAllowed as error:
-            context.drop("command: refused")
-            return error.text
-        if command.node != context.me.node.hex:
-            return f"that secret is not for {context.me.name}, but for another node"
-        number = context.requests.number()
-        known = SecretInfo(
-            command.secret, command.name, principal.key, _given_at(message.signed_command, context.wall_ms)
-        )
-        answers = await context.ask_driver(
-            number, KeepSecret(number, known, command.sealed), context.config.report_timeout_ns
-        )
-        answer = answers.get(number)
-        if isinstance(answer, Completed):
-            return ""
-        reason = answer.reason if isinstance(answer, Failed) else ""
-        return reason or f"{context.me.name} could not store it"
+        def work(number: int, principal: Principal) -> KeepSecret:
+            known = SecretInfo(command.secret, command.name, principal.key, _given_at(signed, context.wall_ms))
+            return KeepSecret(number, known, command.sealed)
+
+        refusal = await self._forwarding.carry_out(command, signed, work, context.config.report_timeout_ns)
+        context.send(sender, SecretStored(message.request, refusal))
 
     async def answer_agent(self, sender: Peer, message: QuerySecrets) -> None:
         """Answer another agent with the secrets stored here."""
