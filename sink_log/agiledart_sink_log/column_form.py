@@ -21,6 +21,7 @@ more places. Columns are users' bytes: `decoded` validates them in full. pyarrow
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,7 +94,6 @@ class ColumnForm:
 
     def __init__(self, fields: Sequence[Mapping[str, object]]) -> None:
         self.kinds = [str(field["type"]) for field in fields]
-        self._types = [arrow_type(kind) for kind in self.kinds]
         decoded = [
             _DECODED[kind] | None if field.get("nullable") else _DECODED[kind]
             for kind, field in zip(self.kinds, fields, strict=True)
@@ -101,6 +101,11 @@ class ColumnForm:
         row: Any = tuple
         several: Any = list
         self._decoder: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(several[row[tuple(decoded)]])
+
+    @cached_property
+    def _types(self) -> "list[pa.DataType]":
+        """Arrow types of the columns; a sink that gets rows only never needs pyarrow."""
+        return [arrow_type(kind) for kind in self.kinds]
 
     # ---- rows to columns
 

@@ -80,6 +80,7 @@ def _here(config_file: str | None) -> list[DoctorFinding]:
             findings.append(machine_checks.check_port("metrics port", *split_address(settings.metrics), pid))
         findings += machine_checks.check_state_directory(settings.state_dir)
         findings.append(machine_checks.check_confinement(settings.confine))
+        findings.append(machine_checks.check_forking(settings.fork_executors))
         findings += machine_checks.check_token_files([Path.home(), Path.cwd(), settings.state_dir.parent])
     return [
         *findings,

@@ -146,6 +146,19 @@ def check_confinement(wanted: bool, landlock_version: int | None = None) -> Doct
     return DoctorFinding(name, OK, f"cannot reach this agent's keys and records (Landlock {supported_version})")
 
 
+def check_forking(wanted: bool, reason: str | None = None) -> DoctorFinding:
+    """Check whether an agent here can fork its executors. `reason`: why not; None: a trial finds out."""
+    from agiledart_agent.executors.nursery_trial import try_nursery
+
+    name, slow = "executors", "each starts an interpreter of its own, for more time and memory"
+    if not wanted:
+        return DoctorFinding(name, OK, f"{slow}: agent.fork_executors is false")
+    if why := try_nursery() if reason is None else reason:
+        advice = "install the engine again; else set agent.fork_executors to false, which avoids the vain tries"
+        return DoctorFinding(name, WATCH, f"{slow}: {why}", advice)
+    return DoctorFinding(name, OK, "are forked from one process")
+
+
 def check_port(name: str, host: str, port: int, own_pid: int | None) -> DoctorFinding:
     """Check whether an agent can listen there, or which process does. `own_pid`: process id of this machine's agent."""
     from agiledart_agent.host.network_addresses import process_on_port

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import socket
+import ssl
 import sys
 import traceback
 from typing import Final
@@ -22,6 +23,7 @@ from typing import Final
 import msgspec
 
 from agiledart_executor.programs import worker
+from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.wire.nursery_messages import (
     CHILD_DESCRIPTORS,
     MAX_MESSAGE,
@@ -33,8 +35,17 @@ from agiledart_executor.wire.nursery_messages import (
     StartChild,
 )
 
-WARM_MODULES: Final = ("uvloop", "agiledart", "agiledart_connectors.files", "agiledart_connectors.logs.log_sink")
-"""Modules that each executor would import: the loop, what users' code imports, and the usual sources and sinks."""
+WARM_MODULES: Final = (
+    "uvloop",
+    "agiledart",
+    "agiledart_connectors.codecs.dict_lines",
+    "agiledart_connectors.files.appended_file",
+    "agiledart_connectors.files.rolled_files",
+    "agiledart_connectors.files.text_writer",
+    "agiledart_connectors.logs.log_opener",
+    "agiledart_dataflow.plan.stages",
+)
+"""Modules that most executors would import: the loop, what users' code imports, and the usual sources and sinks."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _START: Final = msgspec.msgpack.Decoder(StartChild)
@@ -139,12 +150,20 @@ def _do_nothing(_number: int, _frame: object) -> None:
     pass
 
 
+def _warm_up() -> None:
+    """Do once what each executor would do for itself: the memory that it takes is then shared by all."""
+    for name in WARM_MODULES:
+        importlib.import_module(name)
+    software_version()
+    for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
+        ssl.SSLContext(protocol)  # OpenSSL makes its tables of algorithms, 3 MB, and draws no randomness
+
+
 def main() -> None:
     """Run the nursery."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides when this process ends
     agent = socket.socket(fileno=int(sys.argv[1]))
-    for name in WARM_MODULES:
-        importlib.import_module(name)
+    _warm_up()
     gc.collect()
     gc.freeze()  # a collection in a child would write to the pages that it shares with the others
     Nursery(agent).run()

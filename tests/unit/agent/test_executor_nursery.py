@@ -17,6 +17,7 @@ from agiledart_agent.executors.child_process import ForkedProcess
 from agiledart_agent.executors.executor_listener import ExecutorEvents
 from agiledart_agent.executors.executor_nursery import ExecutorNursery
 from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorPool
+from agiledart_agent.executors.nursery_trial import try_nursery
 
 WAIT_SECONDS = 60.0
 
@@ -239,6 +240,55 @@ def test_without_descriptors_the_start_is_refused(tmp_path: Path, monkeypatch: p
         await (await place.start()).end()
 
     run(scenario, tmp_path)
+
+
+def test_a_fork_that_the_system_refuses_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "refusing.py").write_text(
+        "import os\nfrom agiledart_executor.programs import nursery\nfork, forks = os.fork, []\n"
+        "def refuse_second():\n    forks.append(0)\n"
+        "    if len(forks) == 2:\n        raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "    return fork()\n"
+        "os.fork = refuse_second\nnursery.main()\n"
+    )
+    monkeypatch.setattr(executor_nursery, "PROGRAM", "refusing")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def scenario(place: Place) -> None:
+        first = await place.start()
+        with pytest.raises(LaunchError, match="could be started: Resource temporarily unavailable"):
+            await place.start()
+        third = await place.start()
+        assert {parent_of(executor.process.pid) for executor in (first, third)} == {place.nursery.pid}
+        assert first.process.returncode is None
+        assert place.said == []
+        await first.end()
+        await third.end()
+
+    run(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("", ""),
+        ("raise SystemExit(1)", "their nursery ends at its start"),
+        (
+            "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+            "from agiledart_executor.programs import nursery\nnursery.main()\n",
+            "the imports of their nursery started 1 threads",
+        ),
+        ("import signal\nsignal.pause()", "their nursery did not start within 2 s"),
+    ],
+    ids=["usable", "ends", "threads", "silent"],
+)
+def test_a_trial_tells_why_executors_cannot_be_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
+) -> None:
+    if program:
+        (tmp_path / "tried.py").write_text(program)
+        monkeypatch.setattr(executor_nursery, "PROGRAM", "tried")
+        monkeypatch.syspath_prepend(tmp_path)
+    assert try_nursery(2.0 if "not start" in reason else WAIT_SECONDS) == reason
 
 
 def test_the_pool_ends_its_nursery_a_minute_after_the_last_executor(tmp_path: Path) -> None:

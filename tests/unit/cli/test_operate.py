@@ -365,6 +365,25 @@ def test_doctor_checks_that_user_code_cannot_read_the_keys(wanted: bool, version
     assert bool(found.suggestion) == (level != machine_checks.OK)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "reason", "level", "why"),
+    [
+        (True, "Function not implemented", WATCH, "Function not implemented"),
+        (False, None, OK, "agent.fork_executors is false"),
+    ],
+)
+def test_doctor_says_why_executors_are_not_forked(wanted: bool, reason: str | None, level: str, why: str) -> None:
+    found = machine_checks.check_forking(wanted, reason)
+    text = f"each starts an interpreter of its own, for more time and memory: {why}"
+    assert (found.name, found.level, found.text) == ("executors", level, text)
+    assert bool(found.suggestion) == (level == WATCH)
+
+
+def test_doctor_says_that_executors_are_forked() -> None:
+    found = machine_checks.check_forking(True, "")
+    assert (found.level, found.text, found.suggestion) == (OK, "are forked from one process", "")
+
+
 def test_doctor_checks_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 FORBIDDEN = (
     "agiledart_agent",
@@ -26,6 +29,33 @@ def test_a_worker_loads_only_what_it_needs() -> None:
     loaded = ran.stdout.split()
     assert "agiledart_dataflow" in loaded
     assert not set(FORBIDDEN) & set(loaded)
+
+
+def test_a_nursery_loads_nothing_large() -> None:
+    script = (
+        "import sys; from agiledart_executor.programs import nursery; nursery._warm_up()\n"
+        "print(*sorted(m for m in sys.modules if '.' not in m))"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert not set(FORBIDDEN) & set(ran.stdout.split())
+
+
+def test_a_log_that_gets_rows_loads_no_pyarrow(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom typing import NamedTuple\n"
+        "from agiledart_connectors.logs.log_opener import open_sink\n"
+        "from agiledart_connectors.sink_origin import SinkOrigin\n"
+        "from agiledart_dataflow.plan.connectors import Connector\n"
+        "class Reading(NamedTuple):\n    sensor: str\n    value: float\n"
+        f"origin = SinkOrigin('rooms', 1, Path({str(tmp_path)!r}))\n"
+        "sink = open_sink(Connector('log', 'rooms'), Reading, lambda: 0, origin)\n"
+        "print(type(sink).__name__)\n"
+        "sink.write([Reading('a', 1.5)]); sink.close()\n"
+        "print('pyarrow' in sys.modules, 'numpy' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
+    assert ran.stdout.split() == ["ColumnLogSinkWriter", "False", "False"], ran.stderr
 
 
 def test_an_agent_loads_no_user_side_library() -> None:
