@@ -30,7 +30,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import Token, parse_token, redeem
 from agiledart_agent.identity.user_identity import identities_folder
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.submission import make_submission
 from agiledart_examples.taxi_trips import generate
 from agiledart_executor.user_code.application_confinement import confine_code_check
 from agiledart_kernel.frames import FrameKind, Hello, decode_hello, encode_hello, frame

@@ -27,9 +27,9 @@ from agiledart import ReadTime
 from agiledart.spark import spark_session
 from agiledart_analytics.job_run import copy_live, run_job
 from agiledart_analytics.jobs import find_job
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.submission import make_submission
 from agiledart_examples.clean_trips import clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate

@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.agent_place import AGENT_FILE, in_state_dir, read_note
-from agiledart_cli.control_client import ControlClient
+from agiledart_control.agent_place import AGENT_FILE, in_state_dir, read_note
+from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.node_id import ID_BITS, NodeId, clockwise_distance, ring_distance
 from agiledart_node.wire.commands import CreateToken, Nodes, TraceRoute

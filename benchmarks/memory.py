@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.submission import make_submission
 from agiledart_examples.taxi_trips import generate
 from agiledart_node.wire.commands import Info, Status
 from benchmarks.engines import setup

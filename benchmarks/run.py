@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.submission import make_submission
 from agiledart_examples.taxi_trips import generate
 from agiledart_node.wire.commands import Info, Status, Stop
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.submission import make_submission
 from agiledart_node.wire.commands import ListApplications, Status
 from benchmarks.engines import setup
 from benchmarks.processes import tree

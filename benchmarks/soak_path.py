@@ -26,7 +26,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.submission import make_submission
 from agiledart_node.wire.commands import Status, Stop
 from benchmarks.processes import tree
 

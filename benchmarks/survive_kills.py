@@ -1,12 +1,13 @@
 """Longest time without a new result after kill -9 of a host, without a word about delivery, on the DEBS stream.
 
-    python -m benchmarks.survive_kills [--kills 20] [--kinds between,state,sink,source,bystander] [--speed 120] [--seed 1] [-o json]
+    python -m benchmarks.survive_kills [--kills 20] [--kinds between,state,sink,source,bystander,calm]
+        [--speed 120] [--seed 1] [-o json]
 
 Six agents that count as machines of their own run query 1 of the DEBS 2015 challenge at the pace of its event times. Its stateless
 step and its windows are moved to machines between source and sink. Each kill ends the agent of one kind of host and its executors.
 The machines of source and sink begin again at once, the others once the application runs without them. A bystander, which runs no
-step, is frozen for ten seconds instead, as a partition does: nothing shall be seen of it. At the end the application is stopped.
-Its file is compared with that of an undisturbed run, line by line: which rows are lost, and which are there twice.
+step, is frozen for ten seconds instead: no result may come later for it. In `calm`, nothing happens for ten seconds. At the end the
+application is stopped. Its file is compared with that of an undisturbed run, line by line: which rows are lost, and which are there twice.
 """
 
 import argparse
@@ -36,6 +37,7 @@ KINDS: Final = {"between": "ride_of", "state": "route-frequency", "sink": "repor
 """Kind of host → the step that makes a machine one."""
 
 BYSTANDER: Final = "bystander"
+CALM: Final = "calm"
 FROZEN_SECONDS: Final = 10.0
 
 HOMES: Final = {"ride_of": ("a2", "a3"), "route-frequency": ("a4", "a5")}
@@ -52,12 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m benchmarks.survive_kills", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--kills", type=int, default=20, help="of each kind")
-    parser.add_argument("--kinds", default=",".join((*KINDS, BYSTANDER)))
+    parser.add_argument("--kinds", default=",".join((*KINDS, BYSTANDER, CALM)))
     parser.add_argument("--speed", type=float, default=120.0, help="of the stream, as a multiple of real time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     chosen = parser.parse_args(arguments)
-    kinds = [kind for kind in chosen.kinds.split(",") if kind in (*KINDS, BYSTANDER)]
+    kinds = [kind for kind in chosen.kinds.split(",") if kind in (*KINDS, BYSTANDER, CALM)]
     loads = [os.getloadavg()[0]]
     with plug_mesh(MACHINES, INTERVAL) as mesh:
         seconds = 60.0 + SECONDS_A_KILL * chosen.kills * len(kinds)
@@ -71,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         took: dict[str, list[float]] = {kind: [] for kind in kinds}
         for _ in range(chosen.kills):
             for kind in kinds:
-                took[kind].append(freeze(mesh, out) if kind == BYSTANDER else kill(mesh, kind, out))
+                took[kind].append(kill(mesh, kind, out) if kind in KINDS else watch(mesh, kind, out))
                 loads.append(os.getloadavg()[0])
                 print(f"{kind}: {took[kind][-1]:.2f} s at load {loads[-1]:.1f}", file=sys.stderr, flush=True)
         calm(mesh)
@@ -161,11 +163,12 @@ def kill(mesh: PlugMesh, kind: str, out: Path) -> float:
     return longest
 
 
-def freeze(mesh: PlugMesh, out: Path) -> float:
-    """Freeze a machine that runs no step; return the longest time without a new result meanwhile, in seconds."""
+def watch(mesh: PlugMesh, kind: str, out: Path) -> float:
+    """Return the longest time without a new result while a machine that runs no step is frozen, or nothing happens, in seconds."""
     busy = {host for hosts in calm(mesh)["placement"].values() for host in hosts}
     victim = next(machine for machine in mesh.machines if machine.name not in busy)
-    victim.signal(signal.SIGSTOP)
+    if kind == BYSTANDER:
+        victim.signal(signal.SIGSTOP)
     last = time.monotonic()
     end, size, longest = last + FROZEN_SECONDS, out.stat().st_size, 0.0
     while (now := time.monotonic()) < end:

@@ -11,8 +11,12 @@ Build a `Topology` from sources, steps and sinks, run it here with `agiledart ru
         .sink("report", report)
     )
 
+`connect` opens a mesh from Python: submit, look, tap, stop.
+
 Importing this package loads no event loop, no cryptography, no terminal library.
 """
+
+from typing import TYPE_CHECKING
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
 from agiledart.connectors import (
@@ -37,6 +41,7 @@ from agiledart.connectors import (
     tcp,
     whole_file,
 )
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
 from agiledart_dataflow.data.schema import Alias, Format, Loose, ReadTime, Retained, Topic
@@ -51,12 +56,17 @@ from agiledart_dataflow.plan.connectors import Connector, Sink, Source
 from agiledart_dataflow.plan.overload import Overload
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError, UserCodeError
 
+if TYPE_CHECKING:
+    from agiledart_control.async_mesh_client import AsyncMeshClient
+    from agiledart_control.mesh_client import MeshClient
+
 __all__ = [
     "Aggregator",
     "AgileDartError",
     "Alias",
     "BroadcastOperator",
     "Change",
+    "CommandRefusedError",
     "ConfigurationError",
     "Connector",
     "Context",
@@ -70,6 +80,7 @@ __all__ = [
     "KeyedStream",
     "Loose",
     "Match",
+    "NoAgentError",
     "OperationFailed",
     "Overload",
     "Pane",
@@ -89,6 +100,8 @@ __all__ = [
     "batches",
     "col",
     "collect",
+    "connect",
+    "connect_async",
     "count",
     "count_of",
     "counted",
@@ -126,3 +139,26 @@ __all__ = [
     "window_end",
     "window_start",
 ]
+
+
+def connect(agent: str | None = None, identity: str | None = None) -> "MeshClient":
+    """Open a mesh by one of its agents; use the result as a context manager, or close it.
+
+    Args:
+        agent: state directory, socket, name of an agent of `agiledart up`, or HOST:PORT; None: as the command line chooses.
+        identity: token, `@FILE` with a token, or name of an identity, for an agent at HOST:PORT.
+
+    Raises:
+        NoAgentError: no agent answers there.
+        ConfigurationError: the identity is missing, or is not needed.
+    """
+    from agiledart_control.mesh_client import MeshClient
+
+    return MeshClient(agent, identity)
+
+
+def connect_async(agent: str | None = None, identity: str | None = None) -> "AsyncMeshClient":
+    """Return a mesh whose methods are awaited, for `async with`; arguments and errors as of `connect`."""
+    from agiledart_control.async_mesh_client import AsyncMeshClient
+
+    return AsyncMeshClient(agent, identity)

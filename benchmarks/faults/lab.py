@@ -13,7 +13,7 @@ from tests.e2e.hosts import Hosts, address, lacking
 from tests.e2e.mesh import AgentProcess, Mesh, cli
 from tests.e2e.wrong_clocks import WrongClock, found_library
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import ListApplications, Status
 from benchmarks.faults.job import write_input

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agiledart_cli.errors import CommandRefusedError
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import Status
 from benchmarks.many_agents import Agents
 from benchmarks.routes.hosts import Hosts

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import ExplainScaling, Status
 from benchmarks.scale.heavy import write_input
 from benchmarks.scale.watching import Lateness, percentile

@@ -1,21 +1,9 @@
 """Errors of the command line, and the exit code of every error."""
 
-from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, TopologyError
 
 FAILED, USAGE, NO_AGENT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
-
-
-class NoAgentError(AgileDartError):
-    """No agent answers; the message names the places that were searched and how to start one."""
-
-
-class CommandRefusedError(OperationFailed):
-    """An agent refused a command; the exit code is its choice. `reason`: word of a missing permission, else empty."""
-
-    def __init__(self, text: str, exit_code: int, reason: str = "") -> None:
-        super().__init__(text)
-        self.reason = reason
-        self.exit_code = exit_code if exit_code in (FAILED, USAGE) else FAILED
 
 
 class TerminatedError(BaseException):

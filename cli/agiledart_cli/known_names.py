@@ -34,12 +34,12 @@ class KnownName(click.types.StringParamType):
 
     def names(self, context: click.Context | None) -> list[str]:
         """Return the names; none when no agent answers, or the names that they depend on are missing."""
-        from agiledart_cli.agent_place import find_agent
-        from agiledart_cli.control_client import ControlClient
+        from agiledart_control.agent_place import find_agent
+        from agiledart_control.control_client import ControlClient
 
         given = {} if context is None else context.params
         with contextlib.suppress(AgileDartError, OSError, KeyError):
-            place = find_agent(given.get("agent"), is_quiet=True)
+            place = find_agent(given.get("agent"))
             with ControlClient(place, given.get("identity")) as client:
                 return sorted(dict.fromkeys(harmless(name) for name in self._lookup(client, context)))
         return []

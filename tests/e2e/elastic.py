@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import ExplainScaling, Status
 from tests.e2e.mesh import Mesh, cli, wait_for
 from tests.e2e.plug import FINAL

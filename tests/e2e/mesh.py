@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.agent_place import find_agent
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError
+from agiledart_control.agent_place import find_agent
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import Command, CreateToken, Info, Nodes
 
 COMMAND = [sys.executable, "-m", "agiledart_cli.main"]

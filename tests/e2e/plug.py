@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_executor.snapshots.checksummed_file import _MAGIC, _SUM_BYTES
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES

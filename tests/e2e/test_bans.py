@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Info, ListBans, Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
 

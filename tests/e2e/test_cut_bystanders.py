@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import ListApplications, Status
 from tests.e2e.hosts import Hosts, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import Status
 from tests.e2e.detour import RELAYS_GO_STRAIGHT, Detours, detours
 from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import Forget, ListApplications, Status
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 

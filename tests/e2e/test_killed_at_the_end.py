@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, wait_for
 from tests.e2e.plug import Job, as_csv, host_of, pull_the_plug, undisturbed

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Status
 from tests.e2e.hosts import Hosts, address, brought_up
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for

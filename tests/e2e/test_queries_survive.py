@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Checkpoints, Status
 from tests.data import TAXI_SAMPLE, data_path
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 from tests.e2e.plug import FINAL

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.submission import make_submission
 from agiledart_node.wire.commands import Status
 from benchmarks.engines.jobs import Latencies, print_result
 from benchmarks.engines.setup import HERE

@@ -10,18 +10,18 @@ from typing import Any
 
 import click
 
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.demo.demo_plug import AFTER, CHECKPOINT_SECONDS, MIN_AGENTS, Plug
 from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
 from agiledart_cli.demo.demo_spark import SparkStep, print_spark
 from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, last_result
-from agiledart_cli.errors import NoAgentError
 from agiledart_cli.output import duration, output_option, plural, print_json, print_message
 from agiledart_cli.processes import MemoryWatch
 from agiledart_cli.signals import unwound_by_signals
-from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import MAX_AGENTS, AgentProcess, Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import NoAgentError
+from agiledart_control.polling import FINAL_STATES
+from agiledart_control.submission import make_submission
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.wire.commands import Status, Stop

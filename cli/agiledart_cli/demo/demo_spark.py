@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from agiledart_analytics.live import FINISH
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, print_message
 from agiledart_cli.processes import end_process_group
 from agiledart_cli.spark_presence import unavailable_reason
 from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
-from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.polling import FINAL_STATES
+from agiledart_control.submission import make_submission
 from agiledart_node.wire.commands import Status, Stop
 
 NAME = "clean-trips"

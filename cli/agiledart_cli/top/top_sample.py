@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.verbs.application_view import BEGUN_STATES, recovery_text, waiting_text
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 
 LIVE_STATES = (*BEGUN_STATES, "deploying")

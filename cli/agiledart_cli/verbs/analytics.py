@@ -185,7 +185,7 @@ def _reader(
             print_message(f"reading {first}, of the first sink; --sink names another")
         yield options | ({"tokenFile": str(Path(token_file).expanduser().absolute())} if token_file else {}), [first]
     else:
-        from agiledart_cli.control_client import connect
+        from agiledart_cli.agent_connection import connect
 
         with connect(agent, identity) as client, tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
             sinks = _latency_logs(client, application) if application and not sink else [first]

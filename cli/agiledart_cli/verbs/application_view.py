@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
+from agiledart_control.polling import FINAL_STATES
 
 AGES_APART_MS = 250
 """Greatest age difference of figures from one report round, milliseconds."""
-
-FINAL_STATES = ("finished", "failed", "stopped")
 
 BEGUN_STATES = ("running", "recovering", "minority")
 """States of an application that runs, or that recovers in order to run on."""

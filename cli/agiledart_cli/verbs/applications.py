@@ -1,30 +1,25 @@
 """Verbs for submitted applications: `list`, `status`, `stop`, `forget`, `share`, `logs`."""
 
-import time
 from typing import Any
 
 import click
 
-from agiledart_cli.control_client import connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, print_message
 from agiledart_cli.verbs.application_view import (
-    FINAL_STATES,
     print_applications,
     print_retained,
     print_status,
     print_sums,
 )
 from agiledart_cli.verbs.wait_reporter import of_application, waits_reported
+from agiledart_control.polling import FINAL_STATES, log_responses
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import Forget, ListApplications, Logs, ShareApplication, Status, Stop
+from agiledart_node.wire.commands import Forget, ListApplications, ShareApplication, Status, Stop
 
-MAX_LOG_ANSWERS = 32
-"""Greatest number of responses that `logs` requests without `--follow`; an agent's retained lines need fewer."""
-
-LOG_POLL_SECONDS = 0.5
 KEEP_SECONDS = 2_000.0
 """Timeout of storing the state of an application as a file on several nodes; the agent gives up earlier by itself."""
 
@@ -173,25 +168,16 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
 
     With -o json: one document with all lines; with -f and -o json: one JSON object a line, without end.
     """
-    after: dict[str, int] = {}
     all_lines: list[dict[str, Any]] = []
-    answers = answered_lines = 0
+    answered_lines = 0
+    response: Any = {}
     with connect(agent, identity) as client:
-        while True:
-            response = client.ask(Logs(name, after))
+        for response in log_responses(client.ask, name, follow=follow):
+            answered_lines += len(response["lines"])
             if follow or output != "json":
                 _print_lines(response["lines"], output)
             else:
                 all_lines += response["lines"]
-            after = response["after"]
-            answers += 1
-            answered_lines += len(response["lines"])
-            if not response["lines"] and (not follow or response["state"] in FINAL_STATES):
-                break
-            if not follow and answers >= MAX_LOG_ANSWERS:  # the code prints faster than this command reads
-                break
-            if not response["lines"]:
-                time.sleep(LOG_POLL_SECONDS)
     if output == "json" and not follow:
         print_json({**response, "lines": all_lines})
     if not answered_lines and output != "json":

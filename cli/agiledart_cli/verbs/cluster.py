@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agiledart_cli.agent_place import AGENT_FILE, AgentPlace, in_state_dir, read_note
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.signals import deferred, ignoring_signals
+from agiledart_control.agent_place import AGENT_FILE, AgentPlace, in_state_dir, read_note
+from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import CreateToken
 

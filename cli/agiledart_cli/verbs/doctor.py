@@ -11,16 +11,17 @@ from typing import Any
 import click
 
 from agiledart_agent.settings import AgentSettings, split_address
-from agiledart_cli.agent_place import find_agent
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import FAILED, CommandRefusedError, NoAgentError
+from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD as RED
-from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
+from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json, print_message
 from agiledart_cli.output import WATCH as YELLOW
 from agiledart_cli.verbs import machine_checks
 from agiledart_cli.verbs.application_view import BEGUN_STATES, mostly_malformed, waiting_text
 from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, DoctorFinding
+from agiledart_control.agent_place import find_agent
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
@@ -94,7 +95,7 @@ def _here(config_file: str | None) -> list[DoctorFinding]:
 
 def _own_pid(state_dir: Path) -> int | None:
     """Return the process id of the agent that runs in this state directory; None when none runs."""
-    from agiledart_cli.agent_place import AGENT_FILE, is_running, read_note
+    from agiledart_control.agent_place import AGENT_FILE, is_running, read_note
 
     note = read_note(state_dir / AGENT_FILE)
     pid = None if note is None else note.get("pid")
@@ -104,7 +105,7 @@ def _own_pid(state_dir: Path) -> int | None:
 def _asked(agent: str | None, identity: str | None) -> list[DoctorFinding]:
     """Return the findings about an agent, its ring and its applications."""
     try:
-        place = find_agent(agent)
+        place = find_agent(agent, notify=print_message)
         began = time.monotonic()
         with ControlClient(place, identity) as client:
             info = client.ask(Info())

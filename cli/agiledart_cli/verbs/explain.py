@@ -9,15 +9,16 @@ from typing import Any
 import click
 import msgspec
 
-from agiledart_cli.control_client import connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.failure_costs import PROMISES, with_costs
 from agiledart_cli.known_names import APPLICATION, STAGE
 from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, duration, output_option, paint, print_json, print_table
-from agiledart_cli.targets import load_target
-from agiledart_cli.verbs.application_view import BEGUN_STATES, FINAL_STATES, waiting_text
+from agiledart_cli.verbs.application_view import BEGUN_STATES, waiting_text
 from agiledart_cli.verbs.explain_plan import explain_plan
 from agiledart_cli.verbs.placement.explained_placement import placement
+from agiledart_control.polling import FINAL_STATES
+from agiledart_control.targets import load_target
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_executor.query_files.file_kinds import is_query_file
 from agiledart_kernel.errors import ConfigurationError

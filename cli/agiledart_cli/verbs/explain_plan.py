@@ -9,7 +9,7 @@ from agiledart_cli.failure_costs import PROMISES, with_costs
 from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import output_option, print_json, print_table
-from agiledart_cli.targets import load_target
+from agiledart_control.targets import load_target
 from agiledart_dataflow.plan.delivery import Delivery
 
 SOURCE_US: Final = {"rows": 0.106, "times": 0.072, "positions": 0.131}

@@ -65,7 +65,7 @@ def add(name: str, token: str, output: str) -> None:
 
 def _admitted_by(name: str, addresses: tuple[str, ...]) -> str:
     """Return the first agent that admits the user; empty when none is reachable. Raises OperationFailed when one refuses."""
-    from agiledart_cli.remote import RemoteConnection
+    from agiledart_control.remote_connection import RemoteConnection
 
     for address in addresses:
         with contextlib.suppress(OSError, ValueError):

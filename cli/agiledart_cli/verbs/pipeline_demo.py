@@ -17,13 +17,13 @@ from typing import Any, Final
 import msgspec
 
 from agiledart_agent.identity.reader_identity import identity_from_token
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, duration, plural, print_message, print_table
 from agiledart_cli.processes import end_process_group
 from agiledart_cli.spark_presence import unavailable_reason
-from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.control_client import ControlClient
+from agiledart_control.polling import FINAL_STATES
+from agiledart_control.submission import make_submission
 from agiledart_examples.slow_trips import FEED, SLOW, SLOW_FACTOR, TIMED
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.randomness import RandomStream

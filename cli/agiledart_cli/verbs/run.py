@@ -11,8 +11,8 @@ from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, print_message
 from agiledart_cli.signals import unwound_by_signals
-from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import malformed_text
+from agiledart_control.targets import load_target
 
 if TYPE_CHECKING:
     from agiledart_dataflow.counts.statistics import Summary

@@ -1,112 +1,36 @@
 """`agiledart submit`: run the topology of a function in a file as an application on the mesh."""
 
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
-from agiledart_cli.control_client import ControlClient, connect
-from agiledart_cli.errors import FAILED, USAGE, CommandRefusedError
+from agiledart_cli.agent_connection import connect
+from agiledart_cli.errors import FAILED, USAGE
 from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import (
     agent_options,
     not_empty,
-    parallelism_by_step,
     parallelism_option,
     parse_parallelism,
     set_option,
 )
 from agiledart_cli.output import BAD, output_option, print_json, print_message
-from agiledart_cli.targets import load_target
-from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
+from agiledart_cli.verbs.application_view import all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
 from agiledart_cli.verbs.silent_inputs import waiting_input_texts
-from agiledart_dataflow.plan.delivery import DEFAULT, DELIVERIES, SAVING, Delivery
-from agiledart_kernel.errors import ConfigurationError
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError
+from agiledart_control.polling import FINAL_STATES, wait_for_end
+from agiledart_control.submission import SUBMIT_SECONDS, make_submission, name_of
+from agiledart_dataflow.plan.delivery import DELIVERIES, Delivery
 from agiledart_kernel.text import harmless_document
 from agiledart_node.context.config import MOVES
 from agiledart_node.records.application import SPECIFICATION_CODEC
-from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, RequestedParallelism, Status, Stop, Submit
-
-if TYPE_CHECKING:
-    from agiledart_dataflow.graph.topology import Topology
-    from agiledart_executor.user_code.user_builder import UserBuilder
+from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, Status, Stop, Submit
 
 NEVER_MAY = ("verb", "role", "scope", "owner", "command")
 """Reasons of refusals that remain after the running application has ended."""
-
-POLL_SECONDS = 0.3
-
-SUBMIT_SECONDS = 1_900.0
-"""Longest silence of the agent, which may wait for free capacity; the agent gives up earlier by itself."""
-
-
-def make_submission(
-    target: str,
-    settings: dict[str, str],
-    parallelism: dict[str, RequestedParallelism],
-    *,
-    name: str = "",
-    executors: int = 0,
-    dry_run: bool = False,
-    paths: tuple[str, ...] = (),
-    delivery: str = "",
-    moves: str = "",
-) -> Submit:
-    """Return the command that submits `FILE:NAME` with these settings; raises errors for the user.
-
-    Args:
-        delivery: delivery guarantee; empty for that of the topology.
-        moves: whether its stages move to better nodes by themselves; empty: as the agents are set.
-
-    The topology is built from the bundle as on the nodes, so that a fault appears here first.
-    """
-    from agiledart_executor.user_code.user_builder import build, build_bundle, encode_bundle, make_bundle
-    from agiledart_executor.user_code.user_files import file_there, refuse_overwriting
-    from agiledart_kernel.codec import encode
-
-    builder = load_target(target)
-    here = build(builder, settings, Path.cwd())  # a traceback then shows the user's own file names
-    if here.local_only:
-        names = [name for step in here.local_only if (name := _parameter_of(builder, here, step))]
-        passing = f"Pass files, for example {' '.join(f'--set {name}=csv:FILE' for name in names)}"
-        if len(names) < len(here.local_only):
-            passing = "Make them parameters and pass files, for example --set NAME=csv:FILE"
-        raise ConfigurationError(
-            f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
-            f" not have. {passing}, or use agiledart run."
-        )
-    _check_kinds(here)
-    refuse_overwriting(here, file_there)
-    bundle = make_bundle(builder, settings, application=name, paths=paths)
-    topology = build_bundle(bundle)
-    specification = topology.specification()
-    chosen = parallelism_by_step(specification, parallelism)
-    promise = delivery or topology.delivery
-    if delivery and delivery != topology.delivery and topology.delivery != DEFAULT:
-        print_message(f"--delivery {delivery} counts; the topology says {topology.delivery}.")
-    if moves == "on" and not Delivery.named(promise).is_saved:
-        print_message(f"--moves on: it is not saved by epochs, so moves are advice only. To let it move: {SAVING}.")
-    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise, moves=moves)
-
-
-def _parameter_of(builder: "UserBuilder", topology: "Topology", step: str) -> str:
-    """Return the builder's parameter whose default is the connector of a step; empty when there is none."""
-    connector = next(known.connector for known in topology.steps if known.name == step)
-    return next((name for name, parameter in builder.parameters.items() if parameter.default is connector), "")
-
-
-def _check_kinds(topology: "Topology") -> None:
-    """Raise `ConfigurationError` for a mistyped kind of source or sink, before an agent is asked."""
-    from agiledart_connectors.plugins import SINK_GROUP, SOURCE_GROUP, likely_kind_error
-
-    for step in topology.steps:
-        if step.connector is not None:
-            group = SINK_GROUP if step.source is None else SOURCE_GROUP
-            if error := likely_kind_error(group, step.connector.kind):
-                raise ConfigurationError(f"{step.name}: {error}")
 
 
 def _paths(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -228,6 +152,7 @@ def submit(
         paths=paths,
         delivery=delivery or "",
         moves=moves or "",
+        notify=print_message,
     )
     with connect(agent, identity) as client:
         if replace and not dry_run:
@@ -245,7 +170,7 @@ def submit(
         if output != "json" and upgraded is None:
             show_plan(response, command, asked=delivery)
         try:
-            final = wait_for_end(client, response["name"], timeout)
+            final = wait_for_end(client.ask, response["name"], timeout)
         except KeyboardInterrupt:
             print_message(
                 f"Not waiting any longer: {response['name']} keeps running. Stop it: agiledart stop {response['name']}"
@@ -255,7 +180,9 @@ def submit(
 
 
 def _show_end(final: dict[str, Any], name: str, output: str) -> int:
-    """Print the final state of an application; return the exit code."""
+    """Print the final state of an application, or that it runs on; return the exit code."""
+    if final["state"] not in FINAL_STATES:
+        print_message(f"{name} is still {final['state']}; not waiting any longer.", colour=BAD)
     if output == "json":
         print_json(final)
     else:
@@ -401,21 +328,3 @@ def _drain(client: ControlClient, name: str) -> None:
     except KeyboardInterrupt:
         print_message(f"{name} is being drained and will stop; no application was submitted.")
         raise
-
-
-def name_of(command: Submit) -> str:
-    """Return the name under which an application runs."""
-    return command.name or SPECIFICATION_CODEC.decode(command.specification).name
-
-
-def wait_for_end(client: ControlClient, name: str, timeout: float | None) -> Any:
-    """Return the status of an application after its end, or after `timeout` seconds."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        response = client.ask(Status(name))
-        if response["state"] in FINAL_STATES:
-            return response
-        if deadline is not None and time.monotonic() >= deadline:
-            print_message(f"{name} is still {response['state']}; not waiting any longer.", colour=BAD)
-            return response
-        time.sleep(POLL_SECONDS)

@@ -12,17 +12,17 @@ from typing import Any
 
 import click
 
-from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.known_names import APPLICATION, STEP
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, count, per_second, print_message
-from agiledart_cli.verbs.application_view import FINAL_STATES
+from agiledart_control.control_client import ControlClient
+from agiledart_control.polling import FINAL_STATES, tap_responses
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless
-from agiledart_node.wire.commands import Status, Tap
+from agiledart_node.wire.commands import Status
 
-POLL_SECONDS = 0.4
 RATE_SECONDS = 1.0
 
 _C1 = re.compile("[\x7f-\x9f]")
@@ -60,14 +60,14 @@ def tap(
     with connect(agent, identity) as client:
         if rate:
             return _rates(client, name, step, limit, output)
-        return _rows(client, Tap(name, step), limit, output)
+        return _rows(client, name, step, limit, output)
 
 
-def _rows(client: ControlClient, command: Tap, limit: int | None, output: str) -> int:
+def _rows(client: ControlClient, name: str, step: str, limit: int | None, output: str) -> int:
     show = {"json": _show_json, "table": _show_line, "csv": _show_csv}[output]
     shown, silent = 0, ""
-    while True:
-        response = client.ask(command)
+    response: Any = {}
+    for response in tap_responses(client.ask, name, step):
         for row in response["rows"]:
             show(row)
             shown += 1
@@ -79,10 +79,7 @@ def _rows(client: ControlClient, command: Tap, limit: int | None, output: str) -
             silent = missing
             if missing:
                 print_message(f"No answer from {missing}: their rows are missing.", colour=BAD)
-        if response["state"] in FINAL_STATES:
-            return _ended(command.name, response["state"], shown)
-        command = Tap(command.name, command.step, response["after"])
-        time.sleep(POLL_SECONDS)
+    return _ended(name, response["state"], shown)
 
 
 def _ended(name: str, state: str, shown: int) -> int:

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from agiledart_agent.settings import default_state_dir
-from agiledart_cli.agent_place import MESH_FILE, NOTIFIED_FILE, default_agent, is_running, read_note
 from agiledart_cli.errors import FAILED
 from agiledart_cli.output import BAD, WATCH, duration, output_option, plural, print_json, print_message, print_table
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.cluster import MAX_AGENTS, Mesh
+from agiledart_control.agent_place import MESH_FILE, NOTIFIED_FILE, default_agent, is_running, read_note
 
 _LOOK_SECONDS = 0.2
 

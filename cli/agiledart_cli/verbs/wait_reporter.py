@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.output import print_message
 from agiledart_cli.verbs.application_view import waiting_text
+from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import Nodes, Status

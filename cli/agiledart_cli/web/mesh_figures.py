@@ -5,10 +5,10 @@ from collections.abc import Mapping, Set
 from dataclasses import asdict
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.top.top_sample import LIVE_STATES, Sample, compare
 from agiledart_cli.web.mesh_history import MeshHistory
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 
 NODES_SECONDS = 2.0

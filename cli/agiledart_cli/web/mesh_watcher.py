@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.web.mesh_figures import MeshFigures
+from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import AgileDartError
 
 SAMPLE_SECONDS = 1.0

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import NoAgentError
 from agiledart_cli.failure_costs import with_costs
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import NoAgentError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import (
     Checkpoints,

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agiledart_cli.agent_place import AGENT_FILE
-from agiledart_cli.control_client import CONTROL
+from agiledart_control.agent_place import AGENT_FILE
+from agiledart_control.control_client import CONTROL
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_node.wire.commands import (

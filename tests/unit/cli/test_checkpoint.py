@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from agiledart_agent.checkpoints.checkpoint_file import CheckpointFileWriter, CheckpointManifest
-from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.main import run_cli
 from agiledart_cli.verbs.application_view import print_checkpoints
 from agiledart_cli.verbs.state import checkpoint_verbs, restoring
-from agiledart_cli.verbs.submit import make_submission
+from agiledart_control.errors import CommandRefusedError
+from agiledart_control.submission import make_submission
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_node.wire.commands import (

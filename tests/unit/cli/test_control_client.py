@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.agent_place import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError, NoAgentError, exit_code_of
+from agiledart_cli.errors import exit_code_of
+from agiledart_control.agent_place import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.frames import FrameKind, frame
 from agiledart_node.wire.commands import ControlRefusal, ListApplications, Nodes
@@ -84,15 +85,17 @@ def test_the_socket_of_a_killed_agent_is_ignored(tmp_path: Path) -> None:
         find_agent(str(tmp_path))
 
 
-def test_the_default_path_is_preferred_to_a_mesh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_path_is_preferred_to_a_mesh(tmp_path: Path) -> None:
     usual, a1, a2 = tmp_path / "agiledart", tmp_path / "m" / "a1", tmp_path / "m" / "a2"
     for folder in (usual, a1, a2):
         folder.mkdir(parents=True)
     environment = {"XDG_STATE_HOME": str(tmp_path), "HOME": "/"}
     (usual / MESH_FILE).write_text(json.dumps({"pid": os.getpid(), "agents": [str(a1), str(a2)]}))
     (a2 / AGENT_FILE).write_text(json.dumps({"pid": os.getpid(), "name": "a2"}))
-    assert find_agent(None, environment) == AgentPlace(socket=a2 / "control.sock", name="a2")
-    assert f"no --agent given: using a2 in {a2}" in capsys.readouterr().err
+    sentences: list[str] = []
+    expected = AgentPlace(socket=a2 / "control.sock", name="a2")
+    assert find_agent(None, environment, notify=sentences.append) == expected
+    assert sentences == [f"no --agent given: using a2 in {a2}"]
     (usual / AGENT_FILE).write_text(json.dumps({"pid": os.getpid(), "name": "pi1"}))
     assert find_agent(None, environment).name == "pi1"
     (usual / AGENT_FILE).unlink()

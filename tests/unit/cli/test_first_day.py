@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli import control_client
-from agiledart_cli.agent_place import MESH_FILE, find_agent
+from agiledart_cli.output import print_message
 from agiledart_cli.verbs import application_view
+from agiledart_control import control_client
+from agiledart_control.agent_place import MESH_FILE, find_agent
 from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, ControlRefusal, Forget, Status, Stop, Submit
 from tests.unit.cli.fake_agent import FakeAgent
 from tests.unit.cli.test_verbs import Ask, ask, project
@@ -180,8 +181,8 @@ def test_a_guessed_agent_is_named_once_on_a_terminal(
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
     with FakeAgent(agent, lambda _: []):
         for said in (1, 0):
-            find_agent(None, environment)
+            find_agent(None, environment, notify=print_message)
             assert capsys.readouterr().err.count("no --agent given: using a1") == said
         monkeypatch.setattr(os, "getsid", lambda _: 4_711)  # another terminal
-        find_agent(None, environment)
+        find_agent(None, environment, notify=print_message)
         assert "no --agent given" in capsys.readouterr().err

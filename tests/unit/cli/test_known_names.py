@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.shell_completion import ShellComplete
 
-from agiledart_cli.agent_place import AGENT_FILE, MESH_FILE, find_agent
 from agiledart_cli.main import GROUPS, VERBS, cli, run_cli
+from agiledart_control.agent_place import AGENT_FILE, MESH_FILE, find_agent
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 from tests.unit.cli.fake_agent import FakeAgent

@@ -211,7 +211,7 @@ def tapped(number: int, state: str = "running", rows: int = 2) -> dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agiledart_cli.verbs.tap.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("agiledart_control.polling.TAP_POLL_SECONDS", 0.0)
     monkeypatch.setattr("agiledart_cli.verbs.tap.RATE_SECONDS", 0.01)
 
 

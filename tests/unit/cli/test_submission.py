@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.verbs.submit import make_submission, show_plan
+from agiledart_cli.verbs.submit import show_plan
 from agiledart_connectors.plugins import SOURCE_GROUP, likely_kind_error
+from agiledart_control.submission import make_submission
 from agiledart_executor.user_code.user_connectors import without_passwords
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.wire.commands import Submit
@@ -42,18 +43,17 @@ def test_the_command_line_sets_the_delivery_guarantee(tmp_path: Path, written: s
     assert make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=given).delivery == expected
 
 
-def test_delivery_of_the_command_line_wins_over_that_of_the_topology(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_delivery_of_the_command_line_wins_over_that_of_the_topology(tmp_path: Path) -> None:
     (tmp_path / "flow.py").write_text(CODE.replace("{more}", ', delivery="exactly-once"'))
     settings = {"rows": f"csv:{tmp_path}/in.csv", "out": f"csv:{tmp_path}/out.csv"}
-    for word, said in (
-        ("exactly-once", ""),
-        ("", ""),
-        ("survive", "--delivery survive counts; the topology says exactly-once.\n"),
+    for word, expected in (
+        ("exactly-once", []),
+        ("", []),
+        ("survive", ["--delivery survive counts; the topology says exactly-once."]),
     ):
-        make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=word)
-        assert capsys.readouterr().err == said, word
+        sentences: list[str] = []
+        make_submission(f"{tmp_path}/flow.py:flow", settings, {}, delivery=word, notify=sentences.append)
+        assert sentences == expected, word
 
 
 @pytest.mark.parametrize(

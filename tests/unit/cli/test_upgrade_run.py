@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.verbs.state.upgrade_run import MAX_STARTS, UpgradeRun, UpgradeTask, place_of
 from agiledart_cli.verbs.state.upgrade_worker import carried_out
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import (
     Checkpoints,
     ControlRefusal,

@@ -173,7 +173,7 @@ def test_interrupting_a_wait_prints_that_the_application_continues(
         raise KeyboardInterrupt
 
     started = {"name": "small", "version": 1, "state": "running", "placement": {}, "seconds_to_running": 0.1}
-    monkeypatch.setattr("agiledart_cli.verbs.submit.time.sleep", interrupt)
+    monkeypatch.setattr("agiledart_control.polling.time.sleep", interrupt)
     assert ask(["submit", "small.py", "--set", "rows=csv:rows.csv", "--wait"], [started], [started])[0] == 130
     assert "small keeps running. Stop it: agiledart stop small" in capsys.readouterr().err
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_cli.web import page_server
 from agiledart_cli.web.mesh_watcher import MeshWatcher
 from agiledart_cli.web.page_requests import PageRequests
 from agiledart_cli.web.page_server import FILES, MAX_BODY, PageServer
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Command, ListApplications, Logs, Nodes, Status, Stop
 from tests.unit.connectors.reading import until
 

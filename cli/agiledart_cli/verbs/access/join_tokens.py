@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import (
@@ -21,6 +21,7 @@ from agiledart_cli.output import (
     print_message,
     print_table,
 )
+from agiledart_control.control_client import ControlClient
 from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.grants import TOKEN_ROLES, Quota

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.control_client import connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.output import WATCH, print_message
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.forming.network_of_loads import LIVE
@@ -53,7 +53,7 @@ def built_topology(target: str, settings: tuple[str, ...], network: NetworkDescr
 
     Sources and sinks run where `at=` or their `@NODE` says.
     """
-    from agiledart_cli.targets import load_target
+    from agiledart_control.targets import load_target
     from agiledart_dataflow.plan.stages import plan_stages
     from agiledart_executor.user_code.parameter import parse_settings
     from agiledart_executor.user_code.user_builder import build

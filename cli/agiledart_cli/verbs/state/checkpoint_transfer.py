@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError
 from agiledart_cli.output import WATCH, count, plural, print_message
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.export_file import fetched
 from agiledart_cli.verbs.state.restore_plan import PlannedTopology, RestorePlan, graph_of, plan_restore
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless
 from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, ExportCheckpoint, Submit, UploadCheckpoint

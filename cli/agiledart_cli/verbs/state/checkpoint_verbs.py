@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from agiledart_cli.control_client import connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, count, output_option, print_json, print_message

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count
+from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.text import harmless
 from agiledart_node.wire.commands import ReadCheckpoint

@@ -18,12 +18,13 @@ from typing import Any, Final
 
 import msgspec
 
-from agiledart_cli.agent_place import AgentPlace
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import FAILED, CommandRefusedError, NoAgentError
-from agiledart_cli.verbs.application_view import FINAL_STATES
+from agiledart_cli.errors import FAILED
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.checkpoint_transfer import checkpoint_file, matched, upload
+from agiledart_control.agent_place import AgentPlace
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError, NoAgentError
+from agiledart_control.polling import FINAL_STATES
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import CheckpointOrigin, Checkpoints, RemoveCheckpoint, Status, Stop, Submit
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.errors import CommandRefusedError, exit_code_of
+from agiledart_cli.errors import exit_code_of
 from agiledart_cli.verbs.state.upgrade_run import UpgradeRun, UpgradeTask
+from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.errors import AgileDartError
 
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.agent_place import mesh_agents
-from agiledart_cli.control_client import ControlClient
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
 from agiledart_cli.output import print_message
-from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.state.checkpoint_transfer import checkpoint_file, matched, print_matched
 from agiledart_cli.verbs.state.upgrade_run import UpgradeTask
 from agiledart_cli.verbs.state.upgrade_worker import carried_out
+from agiledart_control.agent_place import mesh_agents
+from agiledart_control.control_client import ControlClient
+from agiledart_control.errors import CommandRefusedError, NoAgentError
+from agiledart_control.polling import FINAL_STATES
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.wire.commands import Checkpoints, Nodes, RemoveCheckpoint, Status, Submit

@@ -1,5 +1,6 @@
 """Client of an agent's control API over its Unix socket, or over TLS with a token; one request at a time."""
 
+import contextlib
 import json
 import socket
 import time
@@ -9,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agiledart_cli.agent_place import AgentPlace, find_agent
-from agiledart_cli.errors import CommandRefusedError, NoAgentError
+from agiledart_control.agent_place import AgentPlace, Notify, find_agent
+from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, decode_close_reason, frame
@@ -46,6 +47,10 @@ class Connection(Protocol):
 
     def receive(self, timeout: float) -> bytes:
         """Return the next CONTROL frame. Raises TimeoutError, or another OSError when the connection is lost."""
+        ...
+
+    def interrupt(self) -> None:
+        """End a `receive` of another thread with an OSError."""
         ...
 
     def close(self) -> None:
@@ -96,6 +101,11 @@ class UnixConnection:
                 raise ConnectionResetError("it closed the connection")
             self._frames.feed(data)
 
+    def interrupt(self) -> None:
+        """End a `receive` of another thread."""
+        with contextlib.suppress(OSError):  # closed meanwhile
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
@@ -128,6 +138,10 @@ class ControlClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def interrupt(self) -> None:
+        """End an `ask` of another thread: it raises `NoAgentError`. The client is of no use afterwards."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Close the connection."""
@@ -170,14 +184,14 @@ class ControlClient:
             ) from None
 
 
-def connect(agent: str | None, identity: str | None = None) -> ControlClient:
-    """Return a client of the agent that `--agent` names, or of the default agent."""
+def connect(agent: str | None, identity: str | None = None, notify: Notify | None = None) -> ControlClient:
+    """Return a client of the agent that `--agent` names, or of the default agent; `notify` as for `find_agent`."""
     if identity is not None and (not agent or find_agent(agent).socket is not None):
         place = f"--agent {agent} is on this machine" if agent else "no --agent HOST:PORT is given"
         raise ConfigurationError(
             f"--identity is for an agent at HOST:PORT, but {place}: an agent on this machine needs no token."
         )
-    return ControlClient(find_agent(agent), identity)
+    return ControlClient(find_agent(agent, notify=notify), identity)
 
 
 def _open(place: AgentPlace, identity: str | None) -> Connection:
@@ -188,7 +202,7 @@ def _open(place: AgentPlace, identity: str | None) -> Connection:
             f"The agent at {place.address} needs your identity: --identity @FILE with a token, or --identity NAME. "
             f"Create a token at the agent:  agiledart token create --role submitter"
         )
-    from agiledart_cli.remote import RemoteConnection
+    from agiledart_control.remote_connection import RemoteConnection
 
     return RemoteConnection(place.address, identity, CONNECT_SECONDS)
 

@@ -89,6 +89,11 @@ class RemoteConnection:
             raise ConnectionResetError(self._why)
         return body
 
+    def interrupt(self) -> None:
+        """End a `receive` of another thread."""
+        with contextlib.suppress(RuntimeError):  # closed meanwhile
+            self._loop.call_soon_threadsafe(self._frames.put_nowait, None)
+
     def close(self) -> None:
         """Close the connection with TLS's closing message."""
         if self._loop.is_closed():

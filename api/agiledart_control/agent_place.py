@@ -3,14 +3,13 @@
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agiledart_agent.settings import SERVICE_STATE_DIR, default_state_dir
-from agiledart_cli.errors import NoAgentError
-from agiledart_cli.output import print_message
+from agiledart_control.errors import NoAgentError
 from agiledart_kernel.errors import ConfigurationError
 
 AGENT_FILE = "agent.json"
@@ -25,6 +24,8 @@ NOTIFIED_FILE = "mesh.notified"
 
 MAX_NOTIFIED = 64
 
+Notify = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class AgentPlace:
@@ -38,18 +39,21 @@ class AgentPlace:
         return self.address or str(self.socket)
 
 
-def find_agent(given: str | None, environment: Mapping[str, str] = os.environ, *, is_quiet: bool = False) -> AgentPlace:
+def find_agent(
+    given: str | None, environment: Mapping[str, str] = os.environ, *, notify: Notify | None = None
+) -> AgentPlace:
     """Return the agent that `--agent` names; for None the agent in the default state directory, else the first of a mesh.
 
     Raises `NoAgentError` when no agent runs there, `ConfigurationError` when the text is neither a path, an address nor the name of
-    an agent of `agiledart up`. `is_quiet`: print no message about the choice.
+    an agent of `agiledart up`. `notify`: called, once in a terminal, with a
+    sentence on the choice of an agent of a mesh.
     """
     user = default_state_dir(environment)
     if given:
         return _named(given, user / MESH_FILE)
     if place := default_agent(environment):
         return place
-    if place := _in_mesh(user / MESH_FILE, is_quiet=is_quiet):
+    if place := _in_mesh(user / MESH_FILE, notify):
         return place
     raise NoAgentError(
         f"No agent answers: none in {_short(user)}, no --agent given. "
@@ -136,14 +140,16 @@ def _mesh_agents(note_file: Path) -> list[AgentPlace]:
     return [place for folder in folders if (place := in_state_dir(Path(str(folder))))]
 
 
-def _in_mesh(note_file: Path, *, is_quiet: bool) -> AgentPlace | None:
+def _in_mesh(note_file: Path, notify: Notify | None) -> AgentPlace | None:
     note = read_note(note_file)
     if note is None or not is_running(note.get("pid")):
         return None
     for folder in note.get("agents", []):
         if place := in_state_dir(Path(str(folder))):
-            if not is_quiet and not _was_notified(note_file.with_name(NOTIFIED_FILE), f"{os.getsid(0)} {note['pid']}"):
-                print_message(f"no --agent given: using {place.name} in {folder}")
+            if notify is not None and not _was_notified(
+                note_file.with_name(NOTIFIED_FILE), f"{os.getsid(0)} {note['pid']}"
+            ):
+                notify(f"no --agent given: using {place.name} in {folder}")
             return place
     return None
 
