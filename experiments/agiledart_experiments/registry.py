@@ -32,6 +32,7 @@ class Experiment:
         is_log: whether the x axis is logarithmic.
         has_sizes: whether the experiment can run at other values of `x` than those of its scales.
         has_apps: whether the experiment can run with some of its applications only.
+        has_beside: whether another engine can run the same in turns.
         has_policies: whether the experiment can run with one scaling policy.
         faults: faults that the experiment can inject into hosts; the first is the default. Empty: the experiment injects none.
         kills_replica_nodes: whether the experiment can kill replica nodes together with a host.
@@ -48,6 +49,7 @@ class Experiment:
     is_log: bool = False
     has_sizes: bool = False
     has_apps: bool = False
+    has_beside: bool = False
     has_policies: bool = False
     faults: tuple[str, ...] = ()
     kills_replica_nodes: bool = False
@@ -122,14 +124,15 @@ EXPERIMENTS = {
         ),
         Experiment(
             "query-latency",
-            "How late are the results of the taxi queries, by the rate of the input?",
-            "AgileDART, fig. 9a and 9b",
+            "How late are the results of the compared applications, by the rate of the input?",
+            "AgileDART, fig. 9a to 9c",
             x="rate",
             y=("p50_ms", "p95_ms", "p99_ms"),
             unit="ms",
-            series=("app",),
+            series=("app", "engine"),
             has_sizes=True,
             has_apps=True,
+            has_beside=True,
         ),
         Experiment(
             "overload",
@@ -432,7 +435,10 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
         raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only; leave it out.")
     if settings.policy and not experiment.has_policies:
         raise ConfigurationError(f"--policy: {experiment.name} compares no scaling policies; leave it out.")
-    if (settings.fault or settings.runs) and not experiment.faults:
+    if settings.beside and not experiment.has_beside:
+        raise ConfigurationError(f"--beside: {experiment.name} runs beside no other engine; leave it out.")
+    has_pairs = bool(settings.beside) and not settings.fault
+    if (settings.fault or settings.runs) and not (experiment.faults or has_pairs):
         raise ConfigurationError(f"--fault, --runs: {experiment.name} injects no faults; leave them out.")
     if settings.fault and settings.fault not in experiment.faults:
         raise ConfigurationError(f"--fault {settings.fault}: {experiment.name} has {', '.join(experiment.faults)}.")

@@ -57,11 +57,12 @@ class Settings:
         sizes: values of the x axis that replace those of the scale; empty: those of the scale.
         policy: the only scaling policy to run; empty: all policies that the experiment compares.
         fault: fault that the experiment injects into hosts; empty: the first fault of the experiment.
-        runs: number of faults; 0: the number of the scale.
+        runs: number of faults, or of pairs beside another engine; 0: the number of the scale.
         replica_nodes: number of replica nodes of a host's state that die with the host; 0: none.
         again: the replica nodes die while the host's state is being restored, not together with the host.
         code: the only erasure code, `M+K`, for that state; empty: all codes of the experiment.
         apps: applications to run; empty: all of the experiment.
+        beside: another engine that runs the same in turns; empty: none.
         progress: callback that receives a short text for each step.
     """
 
@@ -76,6 +77,7 @@ class Settings:
     code: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)
     apps: tuple[str, ...] = ()
+    beside: str = ""
 
     @property
     def is_paper(self) -> bool:
@@ -94,6 +96,7 @@ class Settings:
             "replica-nodes": self.replica_nodes,
             "code": self.code,
             "app": ",".join(self.apps),
+            "beside": self.beside,
         }
         words = [f"--{name} {value}" for name, value in options.items() if value or name == "seed"]
         return " ".join(

@@ -37,6 +37,11 @@ class ThrowawayMesh:
             raise OperationFailed(f"agiledart {' '.join(words)}: {completed.stderr.strip()}")
         return json.loads(completed.stdout)
 
+    @property
+    def processes(self) -> list[int]:
+        """Return the processes of the agents."""
+        return [int(agent["pid"]) for agent in self._agents]
+
     def cpu_seconds(self) -> float:
         """Return the CPU time so far of all agents and of the executors that still run or whose end an agent has seen."""
         stats = [_stat_of(path) for path in Path("/proc").glob("[0-9]*/stat")]

@@ -11,7 +11,7 @@ _FENCE = re.compile(
     r"^```(\w*)\n(.*?)^```\n?(?:<!-- (not run|runs until stopped: shows)(?:: |\s)(.+?) -->)?", re.MULTILINE | re.DOTALL
 )
 _SHOWN = re.compile(r'"([^"]+)"')
-FILE = re.compile(r"# (\w+\.py)\n")
+FILE = re.compile(r"# (\w+\.(?:py|yaml))\n")
 _CODE = re.compile(r"  # exit code (\d+)$")
 
 SECONDS = 60
@@ -35,11 +35,11 @@ class Block:
 
     def run(self, folder: Path, environment: dict[str, str]) -> None:
         """Run it in a folder; AssertionError with the output when it does not do what the page says."""
-        if self.language == "python":
+        if self.language in ("python", "yaml"):
             named = FILE.match(self.text)
             if named:
                 (folder / named[1]).write_text(self.text)
-            else:
+            elif self.language == "python":
                 self._call([sys.executable, "-c", self.text], folder, environment, 0)
             return
         for line in self.text.splitlines():

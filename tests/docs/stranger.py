@@ -105,7 +105,7 @@ class Stranger:
 
     def follow(self, block: Block) -> None:
         """Do what a block shows; AssertionError with the output when it does not do what the page says."""
-        if block.language == "python":
+        if block.language in ("python", "yaml"):
             self._python(block)
             return
         for line in block.text.splitlines():
@@ -149,7 +149,9 @@ class Stranger:
     def _python(self, block: Block) -> None:
         folder, environment = self._machine("")
         if named := FILE.match(block.text):
-            (folder / named[1]).write_text(block.text)
+            (folder / named[1]).write_text(self._here("", block.text))
+            return
+        if block.language == "yaml":
             return
         script = folder / f"block_{block.line}.py"
         script.write_text(block.text)

@@ -12,6 +12,7 @@ from agiledart_agent.executors.child_process import ChildProcess
 from agiledart_agent.executors.descendants import MARK
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_agent.executors.isolated_python import isolated_command, isolated_environment
+from agiledart_executor.process.silent_libraries import SILENT
 
 _SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Allocators that return memory to the system.
@@ -54,7 +55,7 @@ def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
 
     A join token may stand there; user code must not see it.
     """
-    return {**_SMALL, **isolated_environment(own), "PYTHONUNBUFFERED": "1"}
+    return {**_SMALL, **isolated_environment(own), **SILENT, "PYTHONUNBUFFERED": "1"}
 
 
 async def start_bare(directory: str) -> BareProcess:

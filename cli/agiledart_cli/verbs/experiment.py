@@ -69,7 +69,7 @@ def list_experiments(output: str) -> int:
     "--runs",
     type=click.IntRange(min=1),
     default=None,
-    help="Number of runs with the fault, instead of that of the scale.",
+    help="Number of runs with the fault, or of pairs beside another engine, instead of that of the scale.",
 )
 @click.option(
     "--replica-nodes",
@@ -79,6 +79,7 @@ def list_experiments(output: str) -> int:
 )
 @click.option("--again", is_flag=True, help="The replica nodes fail while the state is being restored.")
 @click.option("--app", "apps", metavar="NAME,NAME…", default="", help="Only these applications.")
+@click.option("--beside", metavar="ENGINE", default="", help="Also run another engine, in turns: storm.")
 @click.option("--code", metavar="M+K", default="", help="Only this erasure code: 1+2, 2+2 or 4+2.")
 @click.option(
     "--plot", "picture", metavar="FILE", help="Also draw the results, as .png, .svg or .pdf; needs matplotlib."
@@ -99,6 +100,7 @@ def run(
     again: bool,
     code: str,
     apps: str,
+    beside: str,
     picture: str | None,
     events: str | None,
     output: str,
@@ -113,6 +115,7 @@ def run(
       agiledart experiment run churn --scale paper -o json
       agiledart experiment run hop-count --scale paper --sizes 10000
       agiledart experiment run query-latency --app frequent-routes --rates 500,1000
+      agiledart experiment run query-latency --beside storm --runs 8 --rates 500,2000
       agiledart experiment run closed-loop --policy secant
       agiledart experiment run pull-the-plug --fault power --runs 5
       agiledart experiment run pull-the-plug --replica-nodes 2 --code 4+2 --again
@@ -136,6 +139,7 @@ def run(
         code,
         print_message,
         tuple(name.strip() for name in apps.split(",") if name.strip()),
+        beside,
     )
     with _last_work_of_process():
         report, document = run_experiment(chosen, settings)

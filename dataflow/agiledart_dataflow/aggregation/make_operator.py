@@ -24,6 +24,8 @@ from agiledart_dataflow.operators.base import OnOperatorError, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
+from agiledart_dataflow.operators.model_scorer import ModelScorer
+from agiledart_dataflow.operators.scoring_step import ScoringStep
 from agiledart_dataflow.operators.top import Top, emitted_type, ranked_type
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_parts import StateParts
@@ -109,7 +111,8 @@ def _keyed_operator(
     }
     if head.traits.shares_second:
         shared = PlainCodec(head.name, lambda: parts.shared_type)
-        return BroadcastStep(head.name, key_functions[0], operator, store, shared, **options)
+        runner = ScoringStep if isinstance(operator, ModelScorer) else BroadcastStep
+        return runner(head.name, key_functions[0], operator, store, shared, **options)
     return KeyedStep(head.name, key_functions, operator, store, sieves=head.traits.counting == "sieves", **options)
 
 

@@ -4,6 +4,7 @@ The default schedule polls the source that is furthest behind in event time and 
 makes a hostile schedule: any channel next, batches in pieces of any size and through the wire form. The results are the same.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,7 @@ from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.process.python_gc import collecting_rarely
+from agiledart_executor.process.silent_libraries import SILENT
 from agiledart_executor.spool.intake_opening import open_intake
 from agiledart_executor.state.disk_stores import disk_stores
 from agiledart_executor.user_code.user_files import file_here, refuse_overwriting
@@ -109,6 +111,7 @@ def run_topology(
         TopologyError, ConfigurationError: the graph or a connector is wrong, or a sink would overwrite another's file.
         LocalProtocolError: not all records are accounted for at the end, which is a fault of the engine.
     """
+    os.environ.update(SILENT)
     refuse_overwriting(topology, file_here)
     plan = plan_stages(topology.specification(), parallelism)
     run = _LocalExecution(compile_program(topology, plan), batch_rows)

@@ -17,7 +17,7 @@ RESERVED = frozenset(
     (
         *("Any", "NamedTuple", "Sink", "Source", "Topology", "build", "col", "count", "datetime", "hopping", "lit"),
         *("on_error", "plugin", "rows_of", "session", "timedelta", "topology", "tumbling", "when"),
-        *("bool", "float", "int", "str"),
+        *("bool", "bytes", "float", "int", "str"),
     )
 )
 """Names that the code itself uses."""
@@ -136,6 +136,18 @@ class ApplicationCode:
             **options,
         )
         return Relation(self.add(name, code), columns, frozenset({time} if time else ()))
+
+    def model(self, name: str, connector: Connector) -> str:
+        """Add a model, a record of bytes that is there before all rows, and return the variable of its stream."""
+        variable = self.parameter(name, "Source", "bytes", connector)
+        code = py.method(
+            py.name("topology"),
+            "reference",
+            py.value(self.step(name)),
+            py.name(variable),
+            rows=py.name("bytes"),
+        )
+        return self.add(name, code)
 
     def where(self, relation: Relation, condition: ast.expr, wanted: str) -> Relation:
         """Keep the rows for which a condition is true."""

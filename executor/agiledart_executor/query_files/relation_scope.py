@@ -12,6 +12,12 @@ class RelationScope:
     def __init__(self) -> None:
         self._relations: dict[str, Relation] = {}
         self._used: set[str] = set()
+        self._parameters: set[str] = set()
+
+    def reserve(self, name: str, place: TextPlace) -> None:
+        """Keep a name for a parameter that is no stream; refuse a name that is taken."""
+        self.check_new(name, place)
+        self._parameters.add(name)
 
     def define(self, name: str, relation: Relation, place: TextPlace) -> None:
         """Add a stream; refuse a name that stands twice."""
@@ -24,7 +30,7 @@ class RelationScope:
             place.refuse(
                 f"{name!r} cannot name a stream: letters, digits and _, beginning with a letter, no reserved word"
             )
-        if name in self._relations:
+        if name in self._relations or name in self._parameters:
             place.refuse(f"there is already a stream {name}")
 
     def named(self, name: str, place: TextPlace) -> Relation:

@@ -20,10 +20,13 @@ from agiledart_kernel.errors import ConfigurationError
 
 TOP: Final = ("name", "delivery", "sources", "steps", "sinks")
 SOURCE: Final = ("from", "columns", *SOURCE_OPTIONS)
-VERBS: Final = ("where", "with", "select", "function", "window", "union")
+VERBS: Final = ("where", "with", "select", "function", "window", "score", "union")
 STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", *VERBS)
 SINK: Final = ("input", "to")
 WINDOW: Final = ("tumbling", "hopping", "every", "session")
+SCORE: Final = ("model", "inputs", "output", "on_error")
+ON_ERROR: Final = ("fail", "skip")
+NUMBERS: Final = ("int", "float")
 
 OPTIONAL: Final = "optional "
 """Word before the type of a column in which values may be missing."""
@@ -171,6 +174,8 @@ class YamlApplication:
             return self._function(parts["function"], parts.get("columns"), relation, name)
         if verb == "window":
             return self._window(parts, relation, name, value)
+        if verb == "score":
+            return self._score(parts["score"], relation, name)
         columns = (
             {} if verb == "select" else {old: TypedCode(py.column(old), kind) for old, kind in relation.columns.items()}
         )
@@ -237,6 +242,48 @@ class YamlApplication:
         )
         times = frozenset(time for time in relation.times if columns.get(time) == relation.columns[time])
         return Relation(self._code.add(name, code), columns, times)
+
+    # ---- models
+
+    def _score(self, value: YamlValue, relation: Relation, name: str) -> Relation:
+        """Score rows by the ONNX model that a connector gives; without `file:` a path is that of a file."""
+        parts = value.mapping("score", SCORE)
+        for needed in ("model", "inputs"):
+            if needed not in parts:
+                value.place.refuse("score takes a model and its inputs: {model: quality.onnx, inputs: [celsius]}")
+        inputs = [item.text("inputs") for item in parts["inputs"].items("inputs")]
+        for column, item in zip(inputs, parts["inputs"].items("inputs"), strict=True):
+            kind = relation.columns.get(column)
+            if kind is None:
+                item.place.refuse(f"there is no column {column}; there are {', '.join(relation.columns)}")
+            if kind.name not in NUMBERS:
+                item.place.refuse(f"a model takes numbers, and {column} is of type {kind.name}")
+        if not inputs:
+            parts["inputs"].place.refuse("inputs: [column, …] in the order of the model")
+        output = parts["output"].text("output") if "output" in parts else "score"
+        version = f"{output}_version"
+        if not is_identifier(output) or {output, version} & set(relation.columns):
+            value.place.refuse(f"{output!r} cannot name the score; {', '.join(relation.columns)} are taken")
+        on_error = parts["on_error"].text("on_error") if "on_error" in parts else ON_ERROR[0]
+        if on_error not in ON_ERROR:
+            parts["on_error"].place.refuse(f"on_error is one of {', '.join(ON_ERROR)}")
+        model = self._model(parts["model"], f"{name}_model")
+        options = {"inputs": py.value(inputs), "output": py.value(output), "on_error": py.value(on_error)}
+        step = py.value(self._code.step(name))
+        code = py.method(py.name(relation.variable), "score", step, py.name(model), **options)
+        columns = {
+            **relation.columns,
+            output: ColumnType("float", nullable=True),
+            version: ColumnType("text", nullable=False),
+        }
+        return Relation(self._code.add(name, code), columns, relation.times)
+
+    def _model(self, value: YamlValue, parameter: str) -> str:
+        """Add the parameter of a model and return the variable of its stream."""
+        text = value.text("model")
+        connector = _connector(value) if ":" in text else parse_connector(f"file:{text}")
+        self._scope.reserve(parameter, value.place)
+        return self._code.model(parameter, connector)
 
     # ---- windows
 

@@ -3,7 +3,18 @@
 from typing import Any
 
 from agiledart_dataflow.plan.delivery import DELIVERIES
-from agiledart_executor.query_files.yaml_application import OPTIONAL, SINK, SOURCE, STEP, TOP, TYPES, VERBS, WINDOW
+from agiledart_executor.query_files.yaml_application import (
+    ON_ERROR,
+    OPTIONAL,
+    SCORE,
+    SINK,
+    SOURCE,
+    STEP,
+    TOP,
+    TYPES,
+    VERBS,
+    WINDOW,
+)
 
 SCHEMA_ID = "https://agiledart.dev/schemas/application-1.json"
 
@@ -32,6 +43,11 @@ _TEXTS: dict[str, str] = {
     "key": "Column, or list of columns, whose values have windows of their own.",
     "aggregate": "Results of the window: name → aggregate in SQL.",
     "having": "Condition in SQL on the results.",
+    "score": "Adds the result of an ONNX model, and the version of the model.",
+    "model": "File of the model, such as quality.onnx@pi2, or a connector with one record of bytes.",
+    "inputs": "Columns that the model takes, in its order.",
+    "output": "Name of the new column; the version of the model is NAME_version.",
+    "on_error": "Treatment of a model that is damaged or takes other inputs: fail, or skip it and go on.",
     "union": "Streams with equal columns that become one.",
     "tumbling": "Length of windows that follow each other.",
     "hopping": "Length of windows that overlap; every: how often one begins.",
@@ -63,6 +79,9 @@ _KINDS: dict[str, Any] = {
     "function": {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9_]*\.py:[A-Za-z][A-Za-z0-9_]*$"},
     "key": {"oneOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]},
     "union": {"type": "array", "items": _TEXT, "minItems": 2},
+    "inputs": {"type": "array", "items": _TEXT, "minItems": 1},
+    "output": _NAME,
+    "on_error": {"enum": list(ON_ERROR)},
     **dict.fromkeys(
         ("max_out_of_order", "idle_timeout", "max_ahead", "tumbling", "hopping", "every", "session"), _SPAN
     ),
@@ -74,6 +93,7 @@ def yaml_schema() -> dict[str, Any]:
     step = _object(STEP)
     step["oneOf"] = [{"required": [verb]} for verb in VERBS]
     step["properties"]["window"] = {**_object(WINDOW), "description": _TEXTS["window"], "minProperties": 1}
+    step["properties"]["score"] = {**_object(SCORE), "description": _TEXTS["score"], "required": ["model", "inputs"]}
     document = _object(TOP)
     document["required"] = ["sources", "sinks"]
     properties = document["properties"]
@@ -95,7 +115,7 @@ def yaml_schema() -> dict[str, Any]:
 
 def _object(names: tuple[str, ...]) -> dict[str, Any]:
     """Return the schema of a mapping with these keys."""
-    structured = ("sources", "steps", "sinks", "window")
+    structured = ("sources", "steps", "sinks", "window", "score")
     return {
         "type": "object",
         "additionalProperties": False,

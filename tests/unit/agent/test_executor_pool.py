@@ -172,11 +172,11 @@ def test_a_process_that_ends_with_unread_messages_is_reported_by_exit_code() -> 
     assert broke.message.startswith("the process of trips ended")
 
 
-def test_executors_have_no_token_and_allocate_sparingly() -> None:
+def test_executors_have_no_token_allocate_sparingly_and_send_no_telemetry() -> None:
     made = executor_environment({"PATH": "/bin", "AGILEDART_TOKEN": "secret", "MALLOC_ARENA_MAX": "8"})
     modules = made.pop("PYTHONPATH").split(":")
     assert any(Path(folder, "agiledart_executor").is_dir() for folder in modules)
     assert made == {
-        "PYTHONNOUSERSITE": "1",
+        "PYTHONNOUSERSITE": "1", "ORT_DISABLE_TELEMETRY": "1",
         "PATH": "/bin", "MALLOC_ARENA_MAX": "8", "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONUNBUFFERED": "1"
     }  # fmt: skip

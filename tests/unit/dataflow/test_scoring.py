@@ -1,12 +1,18 @@
 """`score`: results of ONNX models, models that change at their time, and models that are none."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from agiledart import Topology, TopologyError, UserCodeError, collect, records, whole_file
 from agiledart.testing import run_local
-from agiledart_dataflow.operators.model_scorer import load_model, model_version
+from agiledart_dataflow.operators.model_scorer import model_version
+from agiledart_dataflow.operators.onnx_model import BLOCK_ROWS, OnnxModel
+from agiledart_kernel.randomness import RandomStream
 
 onnx = pytest.importorskip("onnx", reason="no onnx here: pip install onnx")
 pytest.importorskip("onnxruntime", reason="no ONNX Runtime here: pip install 'agiledart[onnx]'")
@@ -96,7 +102,7 @@ def test_each_row_is_scored_by_the_model_of_its_time(parallelism: int, seed: int
 )
 def test_a_damaged_model_leaves_the_one_in_use(damaged: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        load_model(damaged, 2)
+        OnnxModel(damaged, 2)
     rows = scored([Model(0, FIRST), Model(20, damaged)], on_error="skip")
     assert {row.quality_version for row in rows} == {model_version(FIRST)}
     with pytest.raises(UserCodeError, match=message):
@@ -155,3 +161,58 @@ def test_models_of_scikit_learn_score_equally() -> None:
         data = skl2onnx.convert_sklearn(model, initial_types=kinds, target_opset=17).SerializeToString()
         scores = [row.quality for row in scored([Model(0, data)]) if row.quality is not None]
         assert scores == pytest.approx(list(model.predict(inputs)), rel=1e-6, abs=1e-6)
+
+
+def test_a_score_does_not_depend_on_the_rows_beside_it() -> None:
+    """Batches have any size; a network of three layers in single precision shows another order of additions at once."""
+    from onnx import TensorProto, helper
+
+    draw = RandomStream(3, "network")
+    weights = [
+        [2 * draw.uniform() - 1 for _ in range(rows * columns)] for rows, columns in ((7, 33), (33, 33), (33, 1))
+    ]
+    shapes = ((7, 33), (33, 33), (33, 1))
+    nodes = [
+        node
+        for layer in range(3)
+        for node in (
+            helper.make_node("MatMul", [f"x{layer}", f"w{layer}"], [f"p{layer}"]),
+            helper.make_node("Tanh", [f"p{layer}"], [f"x{layer + 1}"]),
+        )
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x0", TensorProto.FLOAT, [None, 7])],
+        [helper.make_tensor_value_info("x3", TensorProto.FLOAT, [None, 1])],
+        [helper.make_tensor(f"w{layer}", TensorProto.FLOAT, shapes[layer], weights[layer]) for layer in range(3)],
+    )
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    model = OnnxModel(data, 7)
+    rows = [[4 * draw.uniform() - 2 for _ in range(7)] for _ in range(5 * BLOCK_ROWS)]
+    alone = [model.scores([row])[0] for row in rows]
+    assert model.scores(rows) == alone
+    assert model.scores(rows[5:40]) == alone[5:40]
+
+
+def test_rows_that_raise_are_skipped_one_by_one() -> None:
+    """Infinite scores, which int() refuses."""
+    rows = scored([Model(0, linear([0.0, float("inf")], 0.0))], returns=int, on_error="skip")
+    assert {row.at for row in rows} == {7}, "only the row without a humidity, which has no score"
+
+
+def test_no_telemetry_is_sent(tmp_path: Path) -> None:
+    """With telemetry ONNX Runtime warns that a device id cannot be written to this home."""
+    (tmp_path / "felt.onnx").write_bytes(FIRST)
+    (tmp_path / "air.csv").write_text("0,20.0,50.0\n")
+    (tmp_path / "air.yaml").write_text(
+        "sources: {air: {from: csv:air.csv, columns: {at: int, temperature: float, humidity: float}, event_time: at}}\n"
+        "steps: [{score: {model: felt.onnx, inputs: [temperature, humidity]}}]\n"
+        "sinks: {out: {to: 'csv:out.csv'}}\n"
+    )
+    command = [sys.executable, "-m", "agiledart_cli.main", "run", "air.yaml"]
+    environment = {**os.environ, "HOME": "/nonexistent"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "telemetry" not in done.stderr
+    assert (tmp_path / "out.csv").read_text() == f"0,20,50,66,{model_version(FIRST)}\n"

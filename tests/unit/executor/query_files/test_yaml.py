@@ -1,12 +1,16 @@
 """YAML applications: results, refusals at their place, and the published schema."""
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart import records
+from agiledart import records, whole_file
+from agiledart.onnx_export import onnx_model
+from agiledart.scoring import ModelDocument
+from agiledart_dataflow.operators.model_scorer import model_version
 from agiledart_executor.query_files.yaml_application import SINK, SOURCE, STEP, TOP, WINDOW
 from agiledart_executor.query_files.yaml_schema import yaml_schema
 from tests.unit.executor.query_files.loading import fault, loaded, rows_of
@@ -213,3 +217,36 @@ def test_the_schema_has_the_keys_of_the_translator() -> None:
     assert tuple(step["properties"]) == STEP
     assert tuple(step["properties"]["window"]["properties"]) == WINDOW
     assert tuple(schema["properties"]["sinks"]["additionalProperties"]["properties"]) == SINK
+
+
+SCORED = """
+  - {name: felt, score: {model: felt.onnx, inputs: [celsius, celsius], output: felt}}
+  - {where: "felt > 30 OR felt IS NULL"}
+"""
+
+
+def test_models_score_rows(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="no ONNX Runtime here: pip install 'agiledart[onnx]'")
+    model = ModelDocument(1, "felt", "1", "linear", ("a", "b"), 1.0, (1.5, 0.5))
+    (tmp_path / "felt.onnx").write_bytes(onnx_model(model))
+    rows = results(tmp_path, SCORED, felt_model=whole_file(str(tmp_path / "felt.onnx")))
+    assert [row[1:4] for row in rows] == [("attic", 20.0, 41.0), ("attic", 32.0, 65.0), ("cellar", None, None)]
+    assert {row[4] for row in rows} == {model_version(onnx_model(model))}
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        ("{inputs: [celsius]}", "score takes a model and its inputs"),
+        ("{model: m.onnx, inputs: [celcius]}", "there is no column celcius"),
+        ("{model: m.onnx, inputs: [room]}", "a model takes numbers, and room is of type text"),
+        ("{model: m.onnx, inputs: []}", "inputs: [column"),
+        ("{model: m.onnx, inputs: [celsius], output: room}", "'room' cannot name the score"),
+        ("{model: m.onnx, inputs: [celsius], on_error: retry}", "on_error is one of fail, skip"),
+        ("{model: m.onnx, input: [celsius]}", "Did you mean inputs?"),
+    ],
+)
+def test_mistakes_about_models_have_a_place(tmp_path: Path, score: str, message: str) -> None:
+    text = fault(tmp_path, f"{SOURCES}steps:\n  - {{name: m, score: {score}}}\n{SINKS}", "query.yaml")
+    assert message in text
+    assert re.match(r"query\.yaml:7:\d+: ", text), text

@@ -1,0 +1,74 @@
+"""`OnnxModel`: a model of ONNX, loaded by ONNX Runtime, that scores rows of numbers.
+
+ONNX is data: unlike a pickle it cannot run code when it is opened. A model may name further files with its weights; the bytes alone
+are loaded, so such a model is refused.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+BLOCK_ROWS: Final = 16
+"""Rows of one call, the last filled up with zeros. A library may add in another order for another number of rows; with a fixed
+number the score of a row does not depend on the rows that came with it."""
+
+MAX_ERROR_TEXT: Final = 200
+
+
+class OnnxModel:
+    """A loaded model.
+
+    Args:
+        data: bytes of its file.
+        inputs: number of values of a row.
+
+    Raises:
+        ValueError: the bytes are no model, or one of another shape.
+        ModuleNotFoundError: ONNX Runtime is not installed.
+    """
+
+    def __init__(self, data: bytes, inputs: int) -> None:
+        try:
+            import numpy as np
+            import onnxruntime
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                "models need ONNX Runtime on the nodes that score:  pip install 'agiledart[onnx]'"
+            ) from None
+        onnxruntime.disable_telemetry_events()  # beside ORT_DISABLE_TELEMETRY, which executors set
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1  # instances are the parallelism
+        options.log_severity_level = 4
+        try:
+            self._session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001  the library has no common error
+            raise ValueError(f"this is no ONNX model: {_first_line(error)}") from None
+        shapes = [(entry.name, entry.type, entry.shape) for entry in self._session.get_inputs()]
+        if len(shapes) != 1 or shapes[0][1] not in ("tensor(float)", "tensor(double)") or len(shapes[0][2]) != 2:
+            raise ValueError(f"the model's input is not one matrix of floats, a row for each record: {shapes}")
+        self._input, number, (rows, width) = shapes[0]
+        if isinstance(width, int) and width != inputs:
+            raise ValueError(f"the model takes {width} values, and inputs= names {inputs}")
+        self._block: Any = np.zeros(
+            (rows if isinstance(rows, int) and rows > 0 else BLOCK_ROWS, inputs),
+            dtype=np.float32 if number == "tensor(float)" else np.float64,
+        )
+        try:
+            self.scores([[0.0] * inputs])
+        except Exception as error:  # noqa: BLE001  the library has no common error
+            raise ValueError(f"the model does not score a row of {inputs} zeros: {_first_line(error)}") from None
+
+    def scores(self, rows: Sequence[Sequence[float]]) -> list[float]:
+        """Return the first value of the first output for each row."""
+        block, size = self._block, len(self._block)
+        results: list[float] = []
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            block[: len(part)] = part
+            block[len(part) :] = 0.0
+            given = self._session.run(None, {self._input: block})[0]
+            results += given.reshape(size, -1)[: len(part), 0].tolist()
+        return results
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:MAX_ERROR_TEXT]
