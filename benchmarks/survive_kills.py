@@ -7,7 +7,8 @@ Six agents that count as machines of their own run query 1 of the DEBS 2015 chal
 step and its windows are moved to machines between source and sink. Each kill ends the agent of one kind of host and its executors.
 The machines of source and sink begin again at once, the others once the application runs without them. A bystander, which runs no
 step, is frozen for ten seconds instead: no result may come later for it. In `calm`, nothing happens for ten seconds. At the end the
-application is stopped. Its file is compared with that of an undisturbed run, line by line: which rows are lost, and which are there twice.
+application is stopped. Its file is compared with that of an undisturbed run, line by line: which rows are lost, and which are there
+twice.
 """
 
 import argparse

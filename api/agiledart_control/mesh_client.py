@@ -11,6 +11,7 @@ reference.
 
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from agiledart_control.control_client import ANSWER_SECONDS, ControlClient, connect
 from agiledart_control.errors import NoAgentError
 from agiledart_control.polling import FINAL_STATES, log_responses, tap_responses, wait_for_end
+from agiledart_control.reader_token import write_reader_token
 from agiledart_control.submission import SUBMIT_SECONDS, make_submission
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.wire.commands import (
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 """JSON object of a response, as a command prints it with `-o json`."""
+
+AGENT_VARIABLE = "AGILEDART_AGENT"
 
 STOP_SECONDS = 180.0
 """Longest silence of an agent that drains an application; it ends the application earlier by itself."""
@@ -68,7 +72,8 @@ class MeshClient:
     """Connection to an agent, and by it to its mesh. Use it as a context manager, or call `close`.
 
     Args:
-        agent: state directory, socket, name of an agent of `agiledart up`, or HOST:PORT; None: as the command line chooses.
+        agent: state directory, socket, name of an agent of `agiledart up`, or HOST:PORT; None: `AGILEDART_AGENT`, else as the
+            command line chooses.
         identity: token, `@FILE` with a token, or name of an identity, for an agent at HOST:PORT.
 
     Raises:
@@ -77,7 +82,7 @@ class MeshClient:
     """
 
     def __init__(self, agent: str | None = None, identity: str | None = None) -> None:
-        self._place = agent, identity
+        self._place = agent or os.environ.get(AGENT_VARIABLE) or None, identity
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agiledart")
         self._client: ControlClient | None = None
         try:
@@ -187,6 +192,10 @@ class MeshClient:
         """Return the nodes that the agent knows."""
         document: Document = self.ask(Nodes())
         return document
+
+    def write_reader_token(self, path: Path | str, log: str = "") -> Path:
+        """Write a token that permits reading one sink log, or all, for an hour into a file of mode 0600; return its path."""
+        return write_reader_token(self.ask, log, Path(path))
 
     def _submitted(
         self,

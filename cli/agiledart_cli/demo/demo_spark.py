@@ -17,10 +17,11 @@ from agiledart_analytics.live import FINISH
 from agiledart_cli.output import count, print_message
 from agiledart_cli.processes import end_process_group
 from agiledart_cli.spark_presence import unavailable_reason
-from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
+from agiledart_cli.verbs.analytics import print_outcome
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_control.control_client import ControlClient
 from agiledart_control.polling import FINAL_STATES
+from agiledart_control.reader_token import write_reader_token
 from agiledart_control.submission import make_submission
 from agiledart_node.wire.commands import Status, Stop
 
@@ -63,7 +64,7 @@ class SparkStep:
         folder.mkdir(mode=0o700)
         with mesh.client(0) as client:
             client.ask(command)
-            token = write_reader_token(client, NAME, folder)
+            token = write_reader_token(client.ask, NAME, folder / "reader.token")
         task = {
             "reader": {"sink": NAME, "tokenFile": str(token), "bootstrap": _addresses(mesh)},
             "folder": str(folder),

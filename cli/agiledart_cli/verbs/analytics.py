@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agiledart_analytics.jobs import AnalyticsJob
 
 MAX_ROWS_SHOWN = 20
-TOKEN_SECONDS = 3_600
 
 
 @click.group(short_help="Run PySpark jobs on the results in sink logs.")
@@ -186,10 +185,11 @@ def _reader(
         yield options | ({"tokenFile": str(Path(token_file).expanduser().absolute())} if token_file else {}), [first]
     else:
         from agiledart_cli.agent_connection import connect
+        from agiledart_control.reader_token import write_reader_token
 
         with connect(agent, identity) as client, tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
             sinks = _latency_logs(client, application) if application and not sink else [first]
-            token = write_reader_token(client, sinks[0] if len(sinks) == 1 else "", Path(folder))
+            token = write_reader_token(client.ask, sinks[0] if len(sinks) == 1 else "", Path(folder) / "reader.token")
             yield {**options, "tokenFile": str(token)}, sinks
 
 
@@ -204,22 +204,3 @@ def _latency_logs(client: Any, application: str) -> list[str]:
             "the type agiledart.ReadTime."
         )
     return list(logs.values())
-
-
-def write_reader_token(client: Any, sink: str, folder: Path) -> Path:
-    """Write a token to read one sink ("": all) for an hour into a file of mode 0600, and return its path."""
-    from agiledart_node.wire.commands import CreateToken
-
-    response = client.ask(
-        CreateToken(
-            role="reader",
-            uses=1_000,
-            expires=TOKEN_SECONDS,
-            member_for=TOKEN_SECONDS,
-            scope=f"sink:{sink}" if sink else "",
-        )
-    )
-    path = folder / "reader.token"
-    path.touch(mode=0o600)
-    path.write_text(str(response["token"]))
-    return path
