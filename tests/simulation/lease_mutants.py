@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agiledart_kernel.machine import Effect
@@ -78,7 +79,7 @@ def window_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def adopts_beyond_its_limit(patch: pytest.MonkeyPatch) -> None:
     """A gate adopts every host of a dead one."""
-    patch.setattr(LeaseGate, "_obstacle_to_adopt", lambda self, asked, now: False)
+    patch.setattr(LeaseGate, "_is_too_much", lambda self, asked, unbooked, now: False)
 
 
 def orphans_left(patch: pytest.MonkeyPatch) -> None:
@@ -90,6 +91,22 @@ def orphans_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(host_comparison, "_compare_orphans", nothing)
 
 
+def former_gate_ends_the_record(patch: pytest.MonkeyPatch) -> None:
+    """The ended entry of a handed-over lease replaces the record of the gate that has adopted it."""
+    right = LeaseGate._write
+
+    def write(self: LeaseGate, entry: LeaseEntry, *then: Effect) -> None:
+        right(self, entry, *then)
+        self._effects[-1] = msgspec.structs.replace(self._effects[-1], is_public=True)
+
+    patch.setattr(LeaseGate, "_write", write)
+
+
+def adopted_units_not_booked(patch: pytest.MonkeyPatch) -> None:
+    """A gate takes the units that have begun as paid by the former gate."""
+    patch.setattr(LeaseGate, "_unbooked", lambda self, record, now: 0)
+
+
 LEASE_MUTANTS = (
     Mutant("call before ledger", call_before_ledger, "leases", complaint="L1"),
     Mutant("lost call repeated at once", lost_call_repeated_at_once, "leases", complaint="L2"),
@@ -97,5 +114,7 @@ LEASE_MUTANTS = (
     Mutant("released with instances", released_with_instances, "leases", complaint="L4"),
     Mutant("window forgotten", window_forgotten, "leases", complaint="L5"),
     Mutant("adopts beyond its limit", adopts_beyond_its_limit, "leases", complaint="L3"),
+    Mutant("former gate ends the record", former_gate_ends_the_record, "leases", complaint="L10", seeds=300),
+    Mutant("adopted units not booked", adopted_units_not_booked, "leases", complaint="L7", seeds=300),
     Mutant("orphans left", orphans_left, "leases", complaint="L6"),
 )

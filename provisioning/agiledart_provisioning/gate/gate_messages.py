@@ -144,10 +144,16 @@ class ReleaseWanted(Event, frozen=True, gc=False):
 
 
 class WriteEntry(Effect, frozen=True, gc=False):
-    """Write an entry durably. Then `Completed(request)`, or `Failed`."""
+    """Write an entry durably. Then `Completed(request)`, or `Failed`.
+
+    Args:
+        is_public: the entry is also the lease's record on the ring. The entry of a lease that another gate has adopted is not:
+            it would end that gate's record, and the host could not be adopted a second time.
+    """
 
     request: int
     entry: LeaseEntry
+    is_public: bool = True
 
 
 class LeaseHost(Effect, frozen=True, gc=False):

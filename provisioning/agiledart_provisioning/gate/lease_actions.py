@@ -65,7 +65,7 @@ class LeaseActions:
         self.ledger.entries[entry.lease_id] = entry
         self._requests += 1
         self._after_write[self._requests] = (entry, then)
-        self._effects.append(WriteEntry(self._requests, entry))
+        self._effects.append(WriteEntry(self._requests, entry, is_public=entry.gate == self.name))
 
     def _on_written(self, event: Completed, now: int) -> None:
         self._effects += self._after_write.pop(event.request)[1]

@@ -3,7 +3,6 @@ such host, a release only in the window and only of an empty host, and limits th
 """
 
 from collections.abc import Callable
-from math import ceil
 
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, SetTimer, TimerFired
@@ -380,24 +379,28 @@ class LeaseGate(LeaseActions):
     def _adopt(self, event: ViewSeen, now: int) -> None:
         """Ask hosts of silent gates, as far as this gate's own limits reach. The others end themselves."""
         records = {record.lease_id: record for record in event.records if not record.state.is_over}
-        asked = 0
+        asked = units = 0
         for node in event.nodes:
             own = self.ledger.entries.get(node.lease_id)
             is_own = own is not None and not own.state.is_over
             is_known = node.lease_id in records and (node.host_id or records[node.lease_id].host_id)
             if is_own or not is_known or node.gate in (self.name, *event.live_gates):
                 continue
-            if now - node.renewed_ns < self.settings.gone_ns or self._obstacle_to_adopt(asked, now):
+            unbooked = 0 if node.lease_id not in records else self._unbooked(records[node.lease_id], now)
+            if now - node.renewed_ns < self.settings.gone_ns or self._is_too_much(asked + 1, units + unbooked, now):
                 continue
-            asked += 1
+            asked, units = asked + 1, units + unbooked
             self._effects.append(AdoptHost(node.lease_id, node.node))
 
-    def _obstacle_to_adopt(self, asked: int, now: int) -> bool:
+    def _is_too_much(self, asked: int, unbooked: int, now: int) -> bool:
+        """Return whether so many adopted hosts, with so many units that their former gates have not booked, exceed a limit."""
         settings = self.settings
-        booked = self.ledger.spent(now) + self.ledger.reserved(now)
-        return len(self.ledger.live()) + asked >= settings.max_hosts or booked + (asked + 2) * settings.price > (
-            settings.max_spend
-        )
+        booked = self.ledger.spent(now) + self.ledger.reserved(now) + (asked + 1 + unbooked) * settings.price
+        return len(self.ledger.live()) + asked > settings.max_hosts or booked > settings.max_spend
+
+    def _unbooked(self, record: LeaseEntry, now: int) -> int:
+        """Return the units that have begun since the record's gate booked its last one."""
+        return max(0, self._started(record, now) - record.units)
 
     def _on_adopted(self, event: HostAdopted, now: int) -> None:
         """Take over a host. Host and node are those that are seen, since the record may be older than they are."""
@@ -408,9 +411,9 @@ class LeaseGate(LeaseActions):
         if (earlier := self.ledger.entries.get(entry.lease_id)) is not None:
             # It comes back to this gate: the units that were booked before stay booked.
             self._write(changed(earlier, lease_id=f"{earlier.lease_id}/{earlier.term}"))
-        passed = ceil(max(1, now - entry.began_ns) / entry.btu_ns)
         self._decide("adopt", entry.lease_id, f"{entry.gate} is gone")
-        adopted = changed(entry, gate=self.name, first_unit=passed, units=0, term=entry.term + 1)
+        first_unit, units = entry.first_unit + entry.units, self._unbooked(entry, now)
+        adopted = changed(entry, gate=self.name, first_unit=first_unit, units=units, term=entry.term + 1)
         self._write(changed(adopted, state=LeaseState.JOINED, why=f"{entry.gate} is gone"))
 
     def _on_drain_refused(self, event: DrainRefused, now: int) -> None:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from agiledart_kernel.instants import SECOND
+from agiledart_provisioning.gate.gate_ledger import GateLedger
 from agiledart_provisioning.gate.gate_messages import ProviderHost
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 from agiledart_provisioning.providers.simulated_cloud import CloudHost, SimulatedCloud
 
 ORPHAN_NS = 900 * SECOND
+NEGLECT_NS = 120 * SECOND
 
 
 class LeaseChecker:
@@ -20,7 +22,9 @@ class LeaseChecker:
         self._listed_after: set[str] = set()
         self._unleased_since: dict[str, int] = {}
         self._released: set[str] = set()
-        self._shown: set[str] = set()
+        self._shown: set[tuple[str, str]] = set()
+        self._owners: dict[str, str] = {}
+        self._neglected_since: dict[str, int] = {}
 
     def check_call(self, disk: Mapping[str, LeaseEntry], host_name: str, now: int) -> None:
         """Check a call for a host: L1 its entry is on the disk; L2 a lost call is repeated only after a list without that name."""
@@ -35,14 +39,18 @@ class LeaseChecker:
         self._lost[host_name] = now
         self._listed_after.discard(host_name)
 
-    def note_answer(self, host_id: str) -> None:
+    def note_answer(self, gate: str, host_id: str) -> None:
         """Note that a gate knows a host."""
-        self._shown.add(host_id)
+        self._shown.add((gate, host_id))
 
-    def note_list(self, hosts: Sequence[ProviderHost], asked_ns: int) -> None:
+    def note_owner(self, host_id: str, gate: str) -> None:
+        """Note the gate that a host had accepted when it ended."""
+        self._owners[host_id] = gate
+
+    def note_list(self, gate: str, hosts: Sequence[ProviderHost], asked_ns: int) -> None:
         """Note a list that reached a gate."""
         shown = {host.host_name for host in hosts}
-        self._shown.update(host.host_id for host in hosts)
+        self._shown.update((gate, host.host_id) for host in hosts)
         for host_name, lost in self._lost.items():
             if host_name not in shown and asked_ns >= lost + self._settings.listing_delay_ns:
                 self._listed_after.add(host_name)
@@ -91,7 +99,8 @@ class LeaseChecker:
     def check_bill(self, disks: Mapping[str, Mapping[str, LeaseEntry]], silent: set[str], now: int) -> None:
         """Check L7: at the end each started unit of a host is booked once. Gates that are gone may lack some.
 
-        No gate can know a host that ended before any list or answer named it.
+        A gate cannot know a host that ended before a list or an answer named it to this gate. A host that no gate adopted is paid
+        by the gate that it accepted last.
         """
         for host in self._cloud.hosts.values():
             owners = [
@@ -105,9 +114,19 @@ class LeaseChecker:
                 self._complain(f"L7: a unit of {host.host_id} is booked twice: {booked}")
             billed = self._cloud.billed_units(host, self._settings.btu_ns, now)
             maker = host.host_name.rpartition("-")[0].rpartition("-")[2]
-            is_excused = host.host_id not in self._shown or maker in silent
+            is_excused = (maker, host.host_id) not in self._shown or not silent.isdisjoint(
+                (maker, self._owners.get(host.host_id, maker))
+            )
             if len(set(booked)) < billed and not is_excused:
                 self._complain(f"L7: {host.host_id} cost {billed} units, and {len(set(booked))} are booked")
+
+    def check_neglect(self, host: CloudHost, disk: Mapping[str, LeaseEntry] | None, now: int) -> None:
+        """Check L10: a gate with room adopts the host of a silent gate; `disk`: of the gate that may adopt it."""
+        may_adopt = disk is not None and not GateLedger(self._settings, disk.values()).obstacle_to_lease(now)
+        if not may_adopt:
+            self._neglected_since.pop(host.host_id, None)
+        elif now - self._neglected_since.setdefault(host.host_id, now) > NEGLECT_NS:
+            self._complain(f"L10: {host.host_name} ({host.host_id}) belongs to a silent gate, and another one has room")
 
     def check_over(self, disks: Mapping[str, Mapping[str, LeaseEntry]]) -> None:
         """Check L8: at the end no host runs, and no lease of a living gate is open."""

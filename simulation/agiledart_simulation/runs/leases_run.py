@@ -177,8 +177,8 @@ class LeasesRun:
 
     def _carry_out(self, gate: GateProcess, effect: Effect) -> None:
         match effect:
-            case WriteEntry(request, entry):
-                self.at(self.now + 5 * MILLISECOND, partial(self._written, gate, gate.starts, request, entry))
+            case WriteEntry():
+                self.at(self.now + 5 * MILLISECOND, partial(self._written, gate, gate.starts, effect))
             case SetTimer(name, when):
                 self._answer(gate, when - self.now, TimerFired(name))
             case LeaseHost(lease_id, host_name, _):
@@ -200,18 +200,19 @@ class LeasesRun:
             case Decision(action, _, _):
                 self._count(action)
 
-    def _written(self, gate: GateProcess, start: int, request: int, entry: LeaseEntry) -> None:
+    def _written(self, gate: GateProcess, start: int, effect: WriteEntry) -> None:
+        entry = effect.entry
         if gate.starts != start or gate.machine is None:
             return
         gate.disk[entry.lease_id] = entry
         known = self.records.get(entry.lease_id)
-        if known is None or known.term <= entry.term:
+        if effect.is_public and (known is None or known.term <= entry.term):
             self.records[entry.lease_id] = entry
         was_cut = self.now < gate.cloud_cut_until + 10 * MINUTE or (
             gate.starts > 1 and self.now < gate.reachable_since + 10 * MINUTE
         )
         self.checker.check_disk(gate.name, gate.disk, was_cut=was_cut, now=self.now)
-        self._step(gate, Completed(request))
+        self._step(gate, Completed(effect.request))
 
     # ---- the cloud
 
@@ -252,7 +253,7 @@ class LeasesRun:
             self._count("lost-after")
             self._lose(gate, lease_id, host_name)
         else:
-            self.checker.note_answer(host.host_id)
+            self.checker.note_answer(gate.name, host.host_id)
             for _ in range(2 if fault == "twice" else 1):
                 self._answer(gate, took * (9 if fault == "slow" else 1), LeaseAnswered(lease_id, described(host)))
             if fault in ("twice", "slow"):
@@ -305,6 +306,7 @@ class LeasesRun:
         self.cloud.end(host.host_id, self.now)
         node = self.network.by_host(host.host_id)
         if node is not None:
+            self.checker.note_owner(host_id=host.host_id, gate=node.gate)
             del self.network.nodes[node.name]  # its instances wait again; recovery restarts them
 
     def _list(self, gate: GateProcess, asked_ns: int) -> None:
@@ -312,7 +314,7 @@ class LeasesRun:
             self._answer(gate, 30 * SECOND, ListFailed("no route to host"))
             return
         hosts = self.cloud.listed(f"agiledart-{NETWORK[:8]}-", self.now)
-        self.checker.note_list(hosts, asked_ns)
+        self.checker.note_list(gate.name, hosts, asked_ns)
         self._answer(gate, int(self.random.between(1, 4) * SECOND), HostsListed(asked_ns, hosts))
 
     def _release(self, gate: GateProcess, lease_id: str, host_id: str) -> None:
@@ -397,6 +399,18 @@ class LeasesRun:
             last = host.created_ns if node is None else max(host.created_ns, node.renewed_ns)
             if self.now - last > self.settings.btu_ns + SELF_END_NS + MINUTE:
                 self.complain(f"L6: {host.host_id} of a silent gate has not ended itself")
+            adopter = self._adopter(node)
+            self.checker.check_neglect(host, None if adopter is None else adopter.disk, self.now)
+
+    def _adopter(self, node: ModelNode | None) -> GateProcess | None:
+        """Return the gate that should adopt a host, because the host's own gate has been silent."""
+        if node is None or node.is_banned or node.shows != node.lease_id:
+            return None
+        if self.now - node.renewed_ns < self.settings.gone_ns:
+            return None
+        alive = [gate for gate in self.gates if gate.machine is not None]
+        is_owned = any(gate.name == node.gate for gate in alive)
+        return None if is_owned or not alive or self.network.is_parted else alive[0]
 
     # ---- faults
 
