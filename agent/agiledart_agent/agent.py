@@ -31,6 +31,7 @@ from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.protected_paths import unprotected_reason
 from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.host.default_capacity import default_capacity, executors_in_memory
+from agiledart_agent.host.lease_file import lease_terms
 from agiledart_agent.host.machine_gauge import MachineGauge
 from agiledart_agent.host.processor_speed import processor_speed_permille
 from agiledart_agent.identity.identity import Identity
@@ -124,6 +125,7 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         scaling_interval_ns=settings.scaling_interval * SECOND,
         max_instances=settings.scaling_max_instances,
         software=software_version(),
+        lease=lease_terms(settings.lease_file),
     )
     return with_preset(config, settings.preset)
 

@@ -114,6 +114,8 @@ class AgentSettings:
         scaling_interval: seconds from one decision to the next.
         scaling_max_instances: instances of one application for each node of the ring, beyond which the policy does not
             grow it; 0: any number.
+        lease_file: JSON file with the terms of the lease of this machine, which a gate has written (`agiledart provision
+            run`); empty: it is not leased.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -160,6 +162,7 @@ class AgentSettings:
     scaling_policy: str = POLICIES[0]
     scaling_interval: int = 5
     scaling_max_instances: int = 0
+    lease_file: str = ""
     parent_fd: int = -1
     log_format: str = "console"
     verbose: bool = False

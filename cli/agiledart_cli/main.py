@@ -64,7 +64,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("agiledart_cli.verbs.completion:completion", "Print a completion script for a shell."),
     "provision": (
         "agiledart_cli.verbs.provisioning.provision_verbs:provision",
-        "Decide which machines to lease, off line.",
+        "Lease machines for a mesh, and calculate what that costs.",
     ),
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "Run PySpark jobs on the results in sink logs."),
     "spark": ("agiledart_cli.verbs.spark_servers:spark", "Stop the Spark that --keep-spark left running."),

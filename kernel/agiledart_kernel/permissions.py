@@ -141,6 +141,9 @@ VERBS: Final[dict[str, VerbRule]] = {
     "leave": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "drain": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "audit": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "provision": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "provisioning": VerbRule(VerbSubject.NETWORK, _USERS),
+    "lease": VerbRule(VerbSubject.NETWORK, _ADMIN),
 }
 """Every verb of the control port. `refusal` says what a scope allows besides."""
 

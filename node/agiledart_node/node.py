@@ -283,6 +283,7 @@ class Node:
         self.parts.watching.patrol()
         self.recovery_service.patrol()
         self.parts.ended_records.patrol()
+        self.parts.lease_keeper.patrol()
         self.autoscaler.look()
         self.parts.replacement_service.look()
         self._set_patrol()

@@ -14,6 +14,8 @@ from agiledart_node.draining.node_drain import NodeDrain
 from agiledart_node.forming.join_protocol import JoinProtocol
 from agiledart_node.forming.submission_runner import SubmissionRunner
 from agiledart_node.forming.surveyor import Surveyor
+from agiledart_node.gates.gate_reports import GateReports
+from agiledart_node.gates.host_lease import LeaseKeeper
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.hosting.ended_records import EndedRecords
@@ -162,6 +164,9 @@ class NodeParts:
         self.evacuation_requests = EvacuationRequests(self.context, self.recovery_service, self.changes)
         self.placement_queries = PlacementQueries(self.context, self.status_queries, self.watching, self.surveying)
         self.drain_requests = DrainRequests(self.context, self.verifier)
+        self.gate_reports = GateReports(*about, self.verifier)
+        self.lease_keeper = LeaseKeeper(self.context, self.node_drain, self.verifier)
+        self.surveying.lease = self.lease_keeper.lease
 
     def violations(self) -> list[str]:
         """Return the violated invariants of the parts that check themselves."""

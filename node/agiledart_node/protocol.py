@@ -10,6 +10,7 @@ from agiledart_node.wire.checkpoint_messages import CheckpointMessage
 from agiledart_node.wire.drain_messages import DrainMessage
 from agiledart_node.wire.feed_messages import FeedMessage
 from agiledart_node.wire.formation_messages import FormationMessage
+from agiledart_node.wire.lease_messages import LeaseMessage
 from agiledart_node.wire.log_list_messages import LogListMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
@@ -29,6 +30,7 @@ NodeMessage = (
     | SecretMessage
     | FeedMessage
     | LogListMessage
+    | LeaseMessage
     | RenewalMessage
     | ChangeMessage
     | DrainMessage

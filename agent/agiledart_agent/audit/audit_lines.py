@@ -9,6 +9,7 @@ from agiledart_kernel.permissions import LogOwnership, Principal
 from agiledart_node.records.command_verifier import command_terms
 from agiledart_node.wire.audit_messages import AuditLine
 from agiledart_node.wire.commands import VERB_BY_COMMAND, Command, Submit, named_application
+from agiledart_node.wire.lease_messages import RenewHostLease
 
 MAX_WORDS: Final = 240
 """Longest text of a user in a line, in characters."""
@@ -58,7 +59,9 @@ def refused_log_read_line(principal: Principal, origin: str, log: LogOwnership, 
 
 
 def is_audited(command: Command) -> bool:
-    """Return whether this command is audited also when it is permitted: it needs a signature."""
+    """Return whether this command is audited also when it is permitted: it needs a signature. Renewals of leases are too many."""
+    if isinstance(command, RenewHostLease):
+        return False
     try:
         return command_terms(command) is not None
     except RemoteProtocolError:  # the command makes no sense, and will be refused for that

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_node.wire.lease_messages import LeaseTerms
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_placement.registry import STRATEGIES, strategy_named
 from agiledart_recovery.recovery_config import RecoveryConfig
@@ -59,6 +60,8 @@ class NodeConfig:
     """Applications that one submitter may have at one time; 0: any number."""
     confines: bool = True
     """True if users' code on this node is kept away from the node's keys and records."""
+    lease: LeaseTerms | None = None
+    """Lease of this node's machine, when a gate has leased it."""
     max_ops_balanced: int = 2
     """Operator instances above which a node counts as full while others have capacity (balance rule)."""
     placement: str = STRATEGIES[0]

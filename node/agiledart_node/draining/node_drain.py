@@ -109,6 +109,21 @@ class NodeDrain:
         self._left: list[EvacuatedRun] = []
         self._taken: dict[bytes, bool] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether this node runs nothing and takes no work."""
+        return self.state in (EMPTIED, LEAVING) and not any(hosted.reserved for hosted in self._hosting.table.values())
+
+    def begin_empty(self) -> None:
+        """Take no work from the start, as after a drain."""
+        self.state, self._stays, self._context.is_draining = EMPTIED, True, True
+
+    def begin_to_serve(self) -> None:
+        """Take work, unless a user has drained this node meanwhile."""
+        if self.state == EMPTIED and self._number == 0:
+            self.state, self._context.is_draining = SERVING, False
+            self._hosting.on_capacity_changed()
+
     # ---- commands and queries
 
     async def asked(self, sender: Peer, message: RequestDrain) -> None:

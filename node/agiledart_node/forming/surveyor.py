@@ -10,6 +10,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.wire.formation_messages import MAX_ROUND_TRIPS, NodeLoad, RoundTrip, Survey
+from agiledart_node.wire.lease_messages import HostLease
 
 Loads = dict[NodeId, tuple[Peer, NodeLoad]]
 """Loads by node."""
@@ -40,12 +41,14 @@ class Surveyor:
     Attributes:
         served: returns the number of applications that this node serves as scheduler; None: it is no scheduler.
         machine_use: returns the use of the machine; a driver with a real machine sets it.
+        lease: returns the lease of this machine; None: no gate has leased it.
     """
 
     def __init__(self, context: NodeContext, hosting: ApplicationHost) -> None:
         self._context, self._hosting = context, hosting
         self.served: Callable[[], int | None] = lambda: None
         self.machine_use: Callable[[], MachineUse] = MachineUse
+        self.lease: Callable[[], HostLease | None] = lambda: None
         self._compared = 0
 
     def load(self, message: Survey) -> NodeLoad:
@@ -82,6 +85,7 @@ class Surveyor:
             use.free_memory_mb,
             overlay.coordinate,
             self._round_trips() if message.wants_round_trips else (),
+            self.lease(),
         )
 
     def _round_trips(self) -> tuple[RoundTrip, ...]:

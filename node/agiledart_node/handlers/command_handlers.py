@@ -7,7 +7,7 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_node.context.node_context import CommandRefused, NotAllowed
 from agiledart_node.node_parts import NodeParts
 from agiledart_node.user_commands.checkpoint_list import checkpoints
-from agiledart_node.wire import commands
+from agiledart_node.wire import commands, lease_messages
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import UserRequest
 
@@ -25,6 +25,7 @@ def _change_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
         commands.ExportCheckpoint: parts.retained_checkpoints.export_or_remove,
         commands.RemoveCheckpoint: parts.retained_checkpoints.export_or_remove,
         commands.RecoverRun: parts.quorum_recovery.recover,
+        lease_messages.OrderGate: parts.gate_reports.order,
     }
 
 
@@ -38,6 +39,8 @@ def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
         commands.CreateFeed: parts.feed_commands.change,
         commands.RemoveFeed: parts.feed_commands.change,
         commands.ShareApplication: parts.application_sharing.share,
+        lease_messages.RenewHostLease: parts.lease_keeper.renew,
+        lease_messages.NoteLease: parts.gate_reports.note,
     }
 
 
@@ -48,6 +51,8 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
         commands.RenewUserMembership: parts.renewing.renew_user,
         commands.Secrets: parts.secret_provisioning.secrets,
         commands.Feeds: parts.feed_commands.feeds,
+        lease_messages.ReportGate: parts.gate_reports.report,
+        lease_messages.ShowProvisioning: parts.gate_reports.show,
         commands.Tokens: lambda request, command, principal: parts.registering.tokens(request),
         commands.ListBans: lambda request, command, principal: parts.banning.bans(request),
         commands.Audit: lambda request, command, principal: parts.audit_queries.audit(request, command),

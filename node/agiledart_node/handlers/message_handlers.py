@@ -8,7 +8,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.node_parts import NodeParts
 from agiledart_node.scheduling.node_scheduling import ANSWERS as SCHEDULING_ANSWERS
-from agiledart_node.wire import drain_messages, formation_messages, recovery_messages
+from agiledart_node.wire import drain_messages, formation_messages, lease_messages, recovery_messages
 from agiledart_node.wire.audit_messages import AuditLines, QueryAudit
 from agiledart_node.wire.ban_messages import BanDigest, BanNews
 from agiledart_node.wire.change_messages import ChangeAccepted, RequestChange
@@ -49,6 +49,8 @@ _ANSWERS = (
     ChangeAccepted,
     drain_messages.DrainStatus,
     drain_messages.EvacuationStatus,
+    lease_messages.LeaseStatus,
+    lease_messages.GateList,
     *CHECKPOINT_REPLIES,
     *QUORUM_RECOVERY_REPLIES,
     *SCHEDULING_ANSWERS,
@@ -76,6 +78,8 @@ def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coro
         RequestRemoval: parts.retained_checkpoints.remove_or_transfer,
         RequestDownload: parts.retained_checkpoints.remove_or_transfer,
         drain_messages.RequestDrain: parts.node_drain.asked,
+        lease_messages.RequestLease: parts.lease_keeper.asked,
+        lease_messages.QueryGates: parts.gate_reports.answer_agent,
         drain_messages.RequestEvacuation: parts.evacuation_requests.asked,
     }
 

@@ -55,6 +55,7 @@ from agiledart_node.wire.commands import (
     Submit,
     Tap,
 )
+from agiledart_node.wire.lease_messages import NoteLease, OrderGate, RenewHostLease
 from agiledart_recovery.wire.names import RunId
 
 CHECK: Final = "check"
@@ -150,8 +151,8 @@ def command_terms(command: Command) -> CommandTerms | None:
             return ban_terms(ban_target(command.target), command.until, command.reason)
         case ScaleStage() | MoveStage() | Tap():
             return CommandTerms(VERB_BY_COMMAND[type(command)], command.name, (), _step_arguments(command))
-        case DrainNode() | ShutDownAgent():
-            return _leave_terms(command)
+        case DrainNode() | ShutDownAgent() | RenewHostLease() | NoteLease() | OrderGate():
+            return _node_terms(command)
     return None
 
 
@@ -164,7 +165,20 @@ def _step_arguments(command: ScaleStage | MoveStage | Tap) -> tuple[tuple[str, s
     return sorted_arguments((("step", _word(command.step)),))
 
 
-def _leave_terms(command: DrainNode | ShutDownAgent) -> CommandTerms:
+def _lease_terms(command: RenewHostLease | NoteLease | OrderGate) -> CommandTerms:
+    if isinstance(command, OrderGate):
+        order = sorted_arguments((("order", command.order), ("host", _word(command.host))))
+        return CommandTerms("provision", "", (), order)
+    if isinstance(command, NoteLease):
+        note = content_hash(f"{command.gate} {command.action} {command.why}".encode()).hex()
+        return CommandTerms("lease", "", (), sorted_arguments((("lease", _word(command.lease_id)), ("note", note))))
+    options = (("node", _word(command.node)), ("lease", _word(command.lease_id)), ("gate", command.gate))
+    return CommandTerms("lease", "", (content_hash(command.entry),), sorted_arguments(options))
+
+
+def _node_terms(command: DrainNode | ShutDownAgent | RenewHostLease | NoteLease | OrderGate) -> CommandTerms:
+    if isinstance(command, RenewHostLease | NoteLease | OrderGate):
+        return _lease_terms(command)
     if isinstance(command, ShutDownAgent):
         return CommandTerms("leave", "", (), sorted_arguments((("now", "yes" if command.now else ""),)))
     options = (("node", _word(command.node)), ("stay", "yes" if command.stay else ""))

@@ -49,6 +49,7 @@ from agiledart_node.wire.formation_messages import (
     RouteProbe,
     TraceHops,
 )
+from agiledart_node.wire.lease_responses import lease_row
 from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
 from agiledart_node.wire.responses import (
     TAKEOVER,
@@ -354,6 +355,7 @@ class StatusQueries:
                     speed=load.speed_permille / 1e3 if load.speed_permille else None,
                     busy=None if load.busy_permille is None else load.busy_permille / 1e3,
                     free_memory_mb=load.free_memory_mb,
+                    lease=None if load.lease is None else lease_row(load.lease),
                 )
             rows.append(row)
         network = network_of_loads(loads) if with_network else None

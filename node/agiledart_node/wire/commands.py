@@ -13,6 +13,7 @@ import msgspec
 from agiledart_kernel.grants import NO_QUOTA, Quota
 from agiledart_kernel.machine import Message
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
+from agiledart_node.wire.lease_messages import NoteLease, OrderGate, RenewHostLease, ReportGate, ShowProvisioning
 from agiledart_node.wire.renewal_messages import Chain, TokenRecordBytes
 
 RequestedParallelism = int | tuple[int, int]
@@ -483,6 +484,11 @@ Command = (
     | CreateFeed
     | RemoveFeed
     | Feeds
+    | RenewHostLease
+    | NoteLease
+    | ReportGate
+    | OrderGate
+    | ShowProvisioning
 )
 ControlMessage = ControlRequest | ControlProgress | ControlAnswer | ControlRefusal
 
@@ -522,6 +528,11 @@ VERB_BY_COMMAND: dict[type, str] = {
     CreateFeed: "feed",
     RemoveFeed: "feed",
     Feeds: "feeds",
+    RenewHostLease: "lease",
+    NoteLease: "lease",
+    ReportGate: "lease",
+    OrderGate: "provision",
+    ShowProvisioning: "provisioning",
 }
 """The row of `permissions.VERBS` for each command; a command without one is refused."""
 

@@ -20,6 +20,7 @@ from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
+from agiledart_node.wire.lease_messages import HostLease
 
 
 class SendJoins(Message, frozen=True, gc=False, tag=50):
@@ -95,6 +96,7 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
         free_memory_mb: memory that its machine can still give; None: not measured.
         coordinate: its place in the space of latencies; None: not reported.
         round_trips: the shortest ones that it has measured; empty unless requested.
+        lease: of its machine, when a gate has leased it.
     """
 
     request: int
@@ -120,6 +122,7 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
     free_memory_mb: Count | None = None
     coordinate: Coordinate | None = None
     round_trips: Annotated[tuple[RoundTrip, ...], msgspec.Meta(max_length=MAX_ROUND_TRIPS)] = ()
+    lease: HostLease | None = None
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):

@@ -23,6 +23,7 @@ from agiledart_node.wire.checkpoint_responses import (
     RetainedCheckpointRow,
 )
 from agiledart_node.wire.feed_responses import FeedsResponse
+from agiledart_node.wire.lease_responses import GateOrdersResponse, GatesResponse, HostLeaseRow, LeaseResponse
 from agiledart_node.wire.placement_responses import PlacementResponse
 
 
@@ -606,6 +607,7 @@ class NodeRow(NodeIdentityRow, frozen=True):
         open: nodes of other networks reach it by a dial. held_by: names of the relays that lead to it, as it only dials out.
         speed: of one core, 1 is the reference; busy: share of its machine's processor time in use; free_memory_mb: that its machine
             can still give; null: not measured, or it runs a version that does not report it.
+        lease: of its machine; null: no gate has leased it.
     """
 
     is_this_node: bool
@@ -633,6 +635,7 @@ class NodeRow(NodeIdentityRow, frozen=True):
     outside: str = ""
     open: bool = False
     held_by: list[str] = []
+    lease: HostLeaseRow | None = None
 
 
 class NodesResponse(Response, frozen=True):
@@ -770,6 +773,9 @@ RESPONSES: dict[str, type[msgspec.Struct]] = {
     "change": ChangeResponse,
     "drain": DrainResponse,
     "nodes": NodesResponse,
+    "lease": LeaseResponse,
+    "gate-orders": GateOrdersResponse,
+    "provisioning": GatesResponse,
     "route": RouteResponse,
     "logs": LogsResponse,
     "tap": TapResponse,

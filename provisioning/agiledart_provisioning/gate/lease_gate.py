@@ -183,7 +183,10 @@ class LeaseGate(LeaseActions):
             self._write(over(entry, LeaseState.FAILED, now, event.reason, units=0))
 
     def _list(self, now: int) -> None:
+        """Ask the provider for its hosts; a gate that only advises, and has no lease, calls no provider."""
         self._listing_since = now
+        if self.settings.mode == "advise" and not self.ledger.live():
+            return
         self._effects.append(ListHosts(now))
 
     def _is_unsettled(self) -> bool:
@@ -339,7 +342,7 @@ class LeaseGate(LeaseActions):
 
     def _on_node(self, entry: LeaseEntry, node: NodeSeen, now: int) -> None:
         if entry.state is LeaseState.STARTING:
-            self._failures, self._no_lease_before = 0, 0
+            self._failures, self._no_lease_before = 0, now + self.settings.settle_ns
             self._decide("joined", entry.lease_id, node.node)
             self._write(changed(entry, state=LeaseState.JOINED, node=node.node))
         elif entry.state is LeaseState.DRAINING and node.is_empty and not node.instances and self._may_go(entry, now):

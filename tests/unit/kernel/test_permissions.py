@@ -61,10 +61,13 @@ ABOUT_ALL = {
     **{
         (role, verb): ("",)
         for role in ("admin", "submitter", "reader")
-        for verb in ("nodes", "route", "info", "bans", "feeds")
+        for verb in ("nodes", "route", "info", "bans", "feeds", "provisioning")
     },
     ("submitter", "feed"): ("",),
-    **{("admin", verb): ("",) for verb in ("create token", "leave", "drain", "ban", "audit", "tokens", "feed")},
+    **{
+        ("admin", verb): ("",)
+        for verb in ("create token", "leave", "drain", "ban", "audit", "tokens", "feed", "provision", "lease")
+    },
 }
 """(role, verb) → scopes with which it may."""
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from agiledart_cli.output import count, output_option, print_json, print_message, print_table
+from agiledart_cli.verbs.provisioning.gate_verbs import pause, release, resume, run, status
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 T = TypeVar("T")
@@ -16,17 +17,22 @@ T = TypeVar("T")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@click.group(short_help="Decide which machines to lease, off line.")
+@click.group(short_help="Lease machines for a mesh, and calculate what that costs.")
 def provision() -> None:
-    """Decide which machines to lease and release, and what that costs. Nothing is leased: both commands only calculate.
+    """Lease machines for the work that waits (`run`), see and stop that, and calculate what it would cost (`plan`, `replay`).
 
     \b
     Example:
-      agiledart provision plan --example state.json
-      agiledart provision plan state.json
       agiledart provision replay --example load.csv --types types.json
       agiledart provision replay load.csv --types types.json --btu 10m,1h
+      agiledart provision run --example gate.toml
+      agiledart provision run gate.toml
+      agiledart provision status
     """
+
+
+for _verb in (run, status, pause, resume, release):
+    provision.add_command(_verb)
 
 
 @provision.command(short_help="Show the utilities and actions for a state.")

@@ -1,0 +1,196 @@
+"""A gate's view of the mesh, and its requests to it: signed commands over the control API of the agent beside it. Calls block."""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from agiledart_cli.control_client import ControlClient, connect
+from agiledart_kernel.bans import MAX_SECONDS
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_kernel.registrations import closed_token_target
+from agiledart_node.wire.commands import (
+    WAITING_FOR_CAPACITY,
+    CreateToken,
+    DrainNode,
+    Info,
+    ListApplications,
+    Nodes,
+    SetBan,
+    Tokens,
+)
+from agiledart_node.wire.lease_messages import NoteLease, RenewHostLease, ReportGate
+from agiledart_provisioning.gate.gate_messages import NodeSeen
+from agiledart_provisioning.gate.lease_entry import LeaseEntry
+
+BUSY_SAMPLES = 5
+TOKEN_SECONDS = 900
+MEMBER_SECONDS = 30 * 86_400
+DRAIN_SECONDS = 300.0
+
+_ENTRY = msgspec.json.Decoder(LeaseEntry)
+
+
+@dataclass(frozen=True, slots=True)
+class MeshView:
+    """State of the mesh, as the agent beside the gate knows it.
+
+    Attributes:
+        waiting: reasons why work waits for capacity.
+        records: leases of other gates, from their hosts.
+    """
+
+    nodes: tuple[NodeSeen, ...]
+    waiting: tuple[str, ...]
+    leads: bool
+    gates: frozenset[str]
+    orders: tuple[tuple[str, str, str], ...]
+    records: tuple[LeaseEntry, ...]
+
+
+@dataclass
+class MeshLink:
+    """Requests of one gate.
+
+    Args:
+        agent, identity: as `--agent` and `--identity`.
+        gate, zone: name of the gate, and the zone whose nodes count; empty: all nodes.
+        wall_ns: the wall clock.
+    """
+
+    agent: str | None
+    identity: str | None
+    gate: str
+    zone: str
+    wall_ns: Callable[[], int] = time.time_ns
+    _ids: dict[str, str] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
+    _busy: dict[str, deque[float]] = field(default_factory=dict)
+
+    def client(self) -> ControlClient:
+        """Connect to the agent. Raises NoAgentError, OperationFailed, ConfigurationError."""
+        return connect(self.agent, self.identity)
+
+    def network(self) -> str:
+        """Return the network's id, hex."""
+        with self.client() as client:
+            return str(client.ask(Info())["network"])
+
+    def report_and_look(self, report: bytes, lease_of_token: dict[str, str]) -> MeshView:
+        """Report to the agent, and look at the mesh.
+
+        Args:
+            lease_of_token: hash of a token → its lease.
+        """
+        with self.client() as client:
+            answer = client.ask(ReportGate(self.gate, self.zone, report))
+            rows = [row for row in client.ask(Nodes())["nodes"] if row["answers"] and self.zone in ("", row["zone"])]
+            has_leased = any(row["lease"] for row in rows)
+            tokens = client.ask(Tokens())["tokens"] if has_leased or lease_of_token else []
+            applications = client.ask(ListApplications())["applications"]
+        lease_of_key = {
+            member["key"]: lease_of_token[token["token"]]
+            for token in tokens
+            if token["token"] in lease_of_token
+            for member in token["members"]
+        }
+        self._ids = {row["name"]: row["node_id"] for row in rows}
+        self._keys = {row["name"]: row["key"] for row in rows}
+        return MeshView(
+            tuple(self._seen(row, lease_of_key.get(row["key"], "")) for row in rows),
+            tuple(
+                f"{row['name']} waits for capacity"
+                for row in applications
+                if row["state"] == "deploying" and row["reason"].startswith(WAITING_FOR_CAPACITY)
+            ),
+            bool(answer["leads"]),
+            frozenset((*answer["gates"], self.gate)),
+            tuple((order, host, admin) for order, host, admin in answer["orders"]),
+            tuple(filter(None, (self._record(row["lease"]) for row in rows if row["lease"]))),
+        )
+
+    def _seen(self, row: dict[str, Any], token_lease: str) -> NodeSeen:
+        lease = row["lease"] or {}
+        name, instances = row["name"], row["instances"] or 0
+        if row["busy"] is not None:
+            self._busy.setdefault(name, deque(maxlen=BUSY_SAMPLES)).append(row["busy"])
+        takes_work = not (row["is_draining"] or row["is_leaving"])
+        return NodeSeen(
+            name,
+            instances,
+            row["capacity"] if takes_work or lease else instances,
+            lease.get("lease_id", ""),
+            token_lease,
+            lease.get("gate", ""),
+            self.wall_ns() - round(lease.get("silent_s", 0.0) * 1e9),
+            bool(lease.get("is_empty", False) and lease.get("is_accepted", False)),
+            tuple(self._busy.get(name, ())),
+            lease.get("host_id", ""),
+        )
+
+    def _record(self, lease: dict[str, Any]) -> LeaseEntry | None:
+        """Return the lease that a host of another gate has from it."""
+        if not lease["entry"]:
+            return None
+        try:
+            entry = _ENTRY.decode(lease["entry"])
+        except msgspec.MsgspecError:
+            return None
+        return entry if entry.gate != self.gate else None
+
+    def renew(self, lease_id: str, node: str, entry: LeaseEntry) -> bool:
+        """Renew the lease of a node, or adopt it. Return whether the node accepts this gate."""
+        if node not in self._ids:
+            return False
+        document = msgspec.json.encode(entry)
+        with contextlib.suppress(AgileDartError), self.client() as client:
+            answer = client.ask(RenewHostLease(self._ids[node], lease_id, self.gate, document))
+            return bool(answer["lease"]["gate"] == self.gate)
+        return False
+
+    def drain(self, node: str, *, undo: bool) -> str:
+        """Empty a node, or have it take work again. Return why not; empty: it is done."""
+        if node not in self._ids:
+            return "it does not answer"
+        try:
+            with self.client() as client:
+                client.ask(DrainNode(self._ids[node], stay=not undo, undo=undo), timeout=DRAIN_SECONDS)
+        except AgileDartError as error:
+            return str(error)
+        return ""
+
+    def ban(self, node: str, reason: str) -> str:
+        """Ban the key of a node. Return why not; empty: it is done."""
+        key = self._keys.get(node, "")
+        if not key:
+            return "its key is not known here"
+        try:
+            with self.client() as client:
+                client.ask(SetBan(key, self.wall_ns() // 10**9 + MAX_SECONDS, reason[:96]))
+        except AgileDartError as error:
+            return str(error)
+        return ""
+
+    def create_token(self) -> tuple[str, str]:
+        """Return a join token for one agent within 15 minutes, and its hash. Raises OperationFailed."""
+        from agiledart_agent.identity.tokens import parse_token
+
+        with self.client() as client:
+            answer = client.ask(CreateToken(uses=1, expires=TOKEN_SECONDS, member_for=MEMBER_SECONDS))
+        text = str(answer["token"])
+        return text, parse_token(text).record.token.hex()
+
+    def revoke_token(self, token: str) -> None:
+        """Have a token admit no further member. Raises OperationFailed."""
+        target = closed_token_target(bytes.fromhex(token)).hex()
+        with self.client() as client:
+            client.ask(SetBan(target, self.wall_ns() // 10**9 + MAX_SECONDS, "the gate began anew"))
+
+    def note(self, action: str, lease_id: str, why: str) -> None:
+        """Have the agent write a decision into its audit."""
+        with contextlib.suppress(OperationFailed), self.client() as client:
+            client.ask(NoteLease(self.gate, action, lease_id, why[:1_000]))

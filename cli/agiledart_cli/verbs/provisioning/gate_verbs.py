@@ -1,0 +1,251 @@
+"""`agiledart provision run`, `status`, `pause`, `resume` and `release`: gates, which lease machines for a mesh."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.control_client import connect
+from agiledart_cli.options import agent_options
+from agiledart_cli.output import (
+    BAD,
+    GOOD,
+    WATCH,
+    duration,
+    output_option,
+    paint,
+    print_json,
+    print_message,
+    print_table,
+)
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.text import harmless_document
+from agiledart_node.wire.lease_messages import OrderGate, ShowProvisioning
+
+
+@click.command(short_help="Run a gate: lease machines for the work that waits.")
+@click.argument("file", metavar="GATE.toml", type=click.Path(dir_okay=False))
+@click.option("--folder", metavar="DIR", help="Folder of the gate's ledger. Default: beside the agents' state.")
+@click.option("--release", is_flag=True, help="At the end drain and release all machines first.")
+@click.option("--example", is_flag=True, help="Write an example to GATE.toml, and end.")
+@agent_options
+@output_option
+def run(
+    file: str, folder: str | None, release: bool, example: bool, agent: str | None, identity: str | None, output: str
+) -> None:
+    """Run a gate for the mesh of an agent. It leases a machine while work waits for capacity, and releases it at the end of its
+    paid time, drained and empty. `max_hosts` and `max_spend` bound what it leases.
+
+    \b
+    Example:
+      agiledart provision run --example gate.toml
+      agiledart provision run gate.toml
+      agiledart provision run gate.toml --agent pi1:7400 --identity ops
+
+    The gate gives its orders with your identity, which must be an admin's. Its mode is `advise` until the file says `act`.
+    """
+    from agiledart_cli.gate.gate_file import EXAMPLE, read_gate_file
+
+    if example:
+        try:
+            with Path(file).open("x") as stream:
+                stream.write(EXAMPLE)
+        except OSError as error:
+            raise OperationFailed(f"{file} cannot be written: {error.strerror}") from None
+        print_message(f"wrote {file}")
+        return
+    content = read_gate_file(Path(file))
+    asyncio.run(
+        _run(content, folder, agent or content.agent or None, identity or content.identity or None, release, output)
+    )
+
+
+async def _run(
+    file: Any, folder: str | None, agent: str | None, identity: str | None, releases: bool, output: str
+) -> None:
+    import msgspec
+
+    from agiledart_cli.gate.gate_disk import GateDisk
+    from agiledart_cli.gate.mesh_link import MeshLink
+    from agiledart_cli.gate.provider_catalogue import provider_named
+    from agiledart_cli.gate.running_gate import RunningGate
+    from agiledart_kernel.instants import SECOND
+    from agiledart_provisioning.providers.provider import offer_named
+
+    provider = provider_named(file.provider, file.options)
+    offers = await provider.offers()
+    offer = offer_named(offers, file.options.get("offer", offers[0].name))
+    settings = msgspec.structs.replace(
+        file.settings, offer=offer.name, price=offer.price, btu_ns=offer.btu_s * SECOND, capacity=offer.capacity
+    )
+    settings.validate()
+    if settings.mode == "off":
+        print_message('mode = "off": the gate does nothing.')
+        return
+    disk = GateDisk(Path(folder) if folder else _default_folder() / file.name)
+    try:
+        mesh = MeshLink(agent, identity, file.name, file.zone)
+        network = await asyncio.to_thread(mesh.network)
+        print_decision = _print_json_line if output == "json" else None
+        loop = asyncio.get_running_loop()
+        end: asyncio.Future[None] = loop.create_future()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _end, end)
+        gate = RunningGate(
+            file, settings, provider, disk, mesh, network, time.time_ns() & 0xFFFF_FFFF, _print_line, print_decision
+        )
+        _print_line(
+            f"gate {file.name}: {settings.mode}, {file.provider}, {offer.name} at {offer.price / 1e6:g} for {duration(offer.btu_s)}"
+        )
+        await gate.run(end, releases=releases)
+        if live := gate.machine.ledger.live():
+            _print_line(
+                f"{len(live)} leases go on. Start the gate again, or the machines end themselves "
+                f"{duration((settings.btu_ns + file.grace_ns) / 1e9)} after their last renewal."
+            )
+    finally:
+        disk.close()
+
+
+def _end(end: "asyncio.Future[None]") -> None:
+    """Ask the gate to end; a second signal ends the process."""
+    if end.done():
+        raise KeyboardInterrupt
+    end.set_result(None)
+
+
+def _default_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.environ.get("HOME", "/"), ".local", "state")
+    return Path(base) / "agiledart-gates"
+
+
+def _print_json_line(line: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode(line).decode())
+
+
+def _print_line(line: str) -> None:
+    print_message(f"{time.strftime('%H:%M:%S')} {line}")
+
+
+@click.command(short_help="Show gates, leased machines, costs and decisions.")
+@agent_options
+@output_option
+def status(agent: str | None, identity: str | None, output: str) -> int:
+    """Show all gates of the network: leased machines, until when they are paid, the cost of today, what is left, and decisions.
+
+    \b
+    Example:
+      agiledart provision status
+      agiledart provision status -o json
+    """
+    with connect(agent, identity) as client:
+        answer = client.ask(ShowProvisioning())
+    for row in answer["gates"]:
+        row["report"] = json.loads(row["report"])
+    if output == "json":
+        print_json(answer)
+        return 0
+    answer = harmless_document(answer)
+    if not answer["gates"]:
+        print_message("No gate reports. Start one:  agiledart provision run --example gate.toml")
+    for row in answer["gates"]:
+        _print_gate(row)
+    if answer["silent_nodes"]:
+        print_message(f"No answer from {', '.join(answer['silent_nodes'])}.", colour=WATCH)
+    return 0
+
+
+def _print_gate(row: dict[str, Any]) -> None:
+    report, now = row["report"], time.time()
+    zone = f", zone {row['zone']}" if row["zone"] else ""
+    paused = ", paused" if report["is_paused"] else ""
+    left = report["max_spend"] - report["spent"]
+    click.echo(
+        f"gate {row['gate']} beside {row['agent']}{zone}: {report['mode']}{paused}; {report['provider']} {report['offer']} at "
+        f"{report['price']:g} for {duration(report['unit_s'])}; seen {duration(row['age_s'])} ago"
+    )
+    if report["fault"]:
+        click.echo(paint(f"  {report['fault']}", BAD))
+    if report["max_spend"]:
+        click.echo(f"  today {report['spent']:g} of {report['max_spend']:g}, {left:g} left; in all {report['cost']:g}")
+    if report["demand"]:
+        click.echo(paint(f"  demand: {report['demand']}", WATCH))
+    print_table(
+        ["LEASE", "STATE", "NODE", "PAID FOR", "UNITS", "COST", "WHY"],
+        [
+            [
+                lease["lease_id"],
+                paint(lease["state"], GOOD if lease["state"] == "joined" else WATCH),
+                lease["node"] or "-",
+                duration(max(0.0, lease["paid_until_s"] - now)) if lease["state"] not in ("ended", "failed") else "-",
+                lease["units"],
+                f"{lease['cost']:g}",
+                lease["why"],
+            ]
+            for lease in report["leases"][:20]
+        ],
+        right=["UNITS", "COST"],
+    )
+    for line in report["last"][-5:]:
+        what = " ".join(filter(None, (line["action"], line["lease_id"])))
+        click.echo(f"  {duration(max(0.0, now - line['at_s']))} ago: {what}: {line['why']}")
+
+
+def _order(order: str, host: str, agent: str | None, identity: str | None, output: str, text: str) -> None:
+    with connect(agent, identity) as client:
+        answer = client.ask(OrderGate(order, host))
+    if output == "json":
+        print_json({"order": order, "host": host, "gates": answer["taken"]})
+        return
+    print_message(f"{', '.join(answer['taken'])} {text}", colour=GOOD)
+
+
+@click.command(short_help="Have all gates open no new lease.")
+@agent_options
+@output_option
+def pause(agent: str | None, identity: str | None, output: str) -> None:
+    """Have all gates open no new lease, also after their restart. Machines that are leased already go on as before.
+
+    \b
+    Example:
+      agiledart provision pause
+    """
+    _order("pause", "", agent, identity, output, "will open no lease")
+
+
+@click.command(short_help="Have all gates open leases again.")
+@agent_options
+@output_option
+def resume(agent: str | None, identity: str | None, output: str) -> None:
+    """Have all gates open leases again after `pause`.
+
+    \b
+    Example:
+      agiledart provision resume
+    """
+    _order("resume", "", agent, identity, output, "will open leases again")
+
+
+@click.command(short_help="Drain and release a leased machine now.")
+@click.argument("host", metavar="HOST")
+@agent_options
+@output_option
+def release(host: str, agent: str | None, identity: str | None, output: str) -> None:
+    """Drain a leased machine and release it at once, outside of its window too. HOST is a lease, a node or a machine of
+    `provision status`; `all` stands for all of them.
+
+    \b
+    Example:
+      agiledart provision release gw-1764348000
+      agiledart provision release all
+    """
+    if not host:
+        raise ConfigurationError("HOST is empty. `all` stands for all leased machines.")
+    _order("release", "" if host == "all" else host, agent, identity, output, "will drain and release it")

@@ -1,0 +1,1 @@
+"""Leased machines: the lease of this node, and the gates beside agents."""
