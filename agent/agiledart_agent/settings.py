@@ -21,7 +21,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
 from agiledart_node.context.config import LIVE_OBJECTIVES, MOVES
-from agiledart_placement.registry import STRATEGIES
+from agiledart_placement.registry import ALL_STRATEGIES, STRATEGIES, package_strategies
 from agiledart_scaling.registry import POLICIES, policy_named
 
 _PREFIX = "AGILEDART_AGENT__"
@@ -83,8 +83,9 @@ class AgentSettings:
         executors: worker processes that an application may have on this node.
         fork_executors: fork executors from one process that has imported the engine: they start in milliseconds and
             share its memory. Off: each starts an interpreter of its own.
-        placement_strategy: strategy by which applications that this node deploys are mapped to nodes
-            (`agiledart_placement.registry`). In a file `strategy` in the table `[placement]`; the other two likewise.
+        placement_strategy: strategy by which applications that this node deploys are mapped to nodes, unless `submit --placement`
+            names another one (`agiledart_placement.registry`). In a file `strategy` in the table `[placement]`; the other two
+            likewise.
         placement_objective: metric that moves of applications improve which this node coordinates, such as `response`.
         placement_moves: `advise`: `explain placement` names moves that would pay; `on`: they are carried out; `off`.
         latency_log_bytes: size of the log of latencies sampled at each sink, for `analytics run latency`; 0: none.
@@ -264,7 +265,7 @@ class AgentSettings:
                 f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (no bound) and more"
             )
         for setting, chosen, choices in (
-            ("placement_strategy", self.placement_strategy, STRATEGIES),
+            ("placement_strategy", self.placement_strategy, _strategies(self.placement_strategy)),
             ("placement_objective", self.placement_objective, LIVE_OBJECTIVES),
             ("placement_moves", self.placement_moves, MOVES),
             ("log_format", self.log_format, ("console", "json")),
@@ -341,6 +342,11 @@ def split_address(text: str, setting: str = "address") -> tuple[str, int]:
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or not host:
         raise ConfigurationError(f"{setting} is {text!r}; it should look like 192.168.1.20:9464 (port 0: any free one)")
     return host.strip("[]"), int(port)
+
+
+def _strategies(chosen: str) -> tuple[str, ...]:
+    """Return the names of strategies: of packages only when a shipped one is not meant, because that search is slow."""
+    return ALL_STRATEGIES if chosen in ALL_STRATEGIES else (*ALL_STRATEGIES, *package_strategies())
 
 
 def _check_host_names(text: str) -> None:

@@ -31,6 +31,7 @@ def make_submission(
     paths: tuple[str, ...] = (),
     delivery: str = "",
     moves: str = "",
+    placement: str = "",
     notify: Notify = lambda _: None,
 ) -> Submit:
     """Return the command that submits `FILE:NAME` with these settings; raises errors for the user.
@@ -38,6 +39,7 @@ def make_submission(
     Args:
         delivery: delivery guarantee; empty for that of the topology.
         moves: whether its stages move to better nodes by themselves; empty: as the agents are set.
+        placement: `STRATEGY[:OBJECTIVE]`; empty: that of the topology.
         notify: called with sentences on terms that the user may not have expected.
 
     The topology is built from the bundle as on the nodes, so that a fault appears here first.
@@ -68,7 +70,25 @@ def make_submission(
         notify(f"--delivery {delivery} counts; the topology says {topology.delivery}.")
     if moves == "on" and not Delivery.named(promise).is_saved:
         notify(f"--moves on: it is not saved by epochs, so moves are advice only. To let it move: {SAVING}.")
-    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise, moves=moves)
+    return Submit(
+        name,
+        encode(specification),
+        encode_bundle(bundle),
+        chosen,
+        executors,
+        dry_run,
+        promise,
+        moves=moves,
+        placement=_checked_placement(placement or topology.placement),
+    )
+
+
+def _checked_placement(text: str) -> str:
+    """Return `STRATEGY[:OBJECTIVE]`. Raises ConfigurationError: there is no such strategy here, or no such objective."""
+    from agiledart_node.context.config import LIVE_OBJECTIVES
+    from agiledart_placement.registry import parse_choice
+
+    return parse_choice(text, LIVE_OBJECTIVES).text if text else ""
 
 
 def _parameter_of(builder: "UserBuilder", topology: "Topology", step: str) -> str:

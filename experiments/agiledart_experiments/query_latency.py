@@ -25,8 +25,8 @@ from agiledart_experiments.queries.compared_application import (
     city_metadata,
 )
 from agiledart_experiments.queries.growing_results import GrowingResults
-from agiledart_experiments.queries.timed_sender import TimedSender
 from agiledart_experiments.queries.query_engines import STORM_WORKERS, MeshEngine, QueryEngine, StormEngine
+from agiledart_experiments.queries.timed_sender import TimedSender
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_experiments.throwaway_mesh import throwaway_mesh
 from agiledart_kernel.errors import ConfigurationError, OperationFailed

@@ -22,6 +22,8 @@ from agiledart_node.hosting.ended_records import EndedRecords
 from agiledart_node.hosting.hosted_application import HostedApplication
 from agiledart_node.hosting.load_reporter import LoadReporter
 from agiledart_node.live_placement.placement_queries import PlacementQueries
+from agiledart_node.live_placement.plan_solver import PlanSolver
+from agiledart_node.live_placement.submission_plans import SubmissionPlans
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.merged_applications import applications
 from agiledart_node.records.record_kind import NAMES, NODE_NAMES, merge_of
@@ -154,9 +156,13 @@ class NodeParts:
     def _make_changes(self) -> None:
         """Create the parts that change stages, for users and by autoscaling; `changes` works where a run is coordinated."""
         about = self.context, self.records
+        self.plan_solver = PlanSolver(self.context)
+        self.submissions.planning.solve = SubmissionPlans(self.plan_solver).solve
         self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, self.surveying.loads)
         self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, self.surveying.loads)
-        self.replacement_service = ReplacementService(*about, self.recovery_service, self.changes, self.surveying)
+        self.replacement_service = ReplacementService(
+            *about, self.recovery_service, self.changes, self.surveying, self.plan_solver
+        )
         self.user_change_requests = UserChangeRequests(*about, self.status_queries, self.watching, self.verifier)
         self.recovery_service.status.scaling_of = self.autoscaler.statuses
         self.recovery_service.status.placement_of = self.replacement_service.statuses

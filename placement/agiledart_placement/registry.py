@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from typing import NamedTuple
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_placement.baselines.along_path import AlongPath
@@ -20,7 +21,7 @@ from agiledart_placement.latency_space.springs import Springs
 from agiledart_placement.local_search.ant_system import AntSystem
 from agiledart_placement.local_search.hill_climbing import HillClimbing
 from agiledart_placement.local_search.hybrid import Hybrid
-from agiledart_placement.problem.objective import unknown_name
+from agiledart_placement.problem.objective import SINGLE, unknown_name
 from agiledart_placement.problem.strategy import PlacementStrategy
 
 GROUP = "agiledart.placement"
@@ -69,11 +70,64 @@ ALL_STRATEGIES: tuple[str, ...] = tuple(ENTRIES)
 """Names of all shipped strategies."""
 
 
+class PlacementChoice(NamedTuple):
+    """Strategy and objective that a user chose; empty: the default of the strategy, or of the agent."""
+
+    strategy: str = ""
+    objective: str = ""
+
+    @property
+    def is_inline(self) -> bool:
+        """Return whether agents run the strategy themselves, because it takes less than 5 ms."""
+        return not self.strategy or (self.strategy in ENTRIES and ENTRIES[self.strategy].is_live)
+
+    @property
+    def text(self) -> str:
+        """The choice as users write it; an objective counts for a planner's strategies only."""
+        return self.strategy if self.is_inline or not self.objective else f"{self.strategy}:{self.objective}"
+
+    def or_else(self, strategy: str, objective: str) -> "PlacementChoice":
+        """Return the choice with these defaults; a strategy that follows one objective only keeps that one."""
+        chosen = self.strategy or strategy
+        only = ENTRIES[chosen].objectives if chosen in ENTRIES else ()
+        return PlacementChoice(chosen, self.objective or (only[0] if only else objective))
+
+
+def parse_choice(
+    text: str, objectives: tuple[str, ...] = SINGLE, *, allows_any_package: bool = False
+) -> PlacementChoice:
+    """Return `STRATEGY` or `STRATEGY:OBJECTIVE` as a choice. Slow for a name that is not shipped: it searches installed packages.
+
+    Args:
+        objectives: those that may be named.
+        allows_any_package: take names that are not shipped without a search: their package may be on another machine.
+
+    Raises:
+        ConfigurationError: there is no such strategy or objective, or the strategy does not follow it. The text names those there
+            are.
+    """
+    strategy, _, objective = text.partition(":")
+    is_known = not strategy or strategy in ENTRIES or allows_any_package
+    if not is_known and strategy not in (others := package_strategies()):
+        raise ConfigurationError(f"placement {strategy!r}: {unknown_name(strategy, (*ALL_STRATEGIES, *others))}")
+    if objective and objective not in objectives:
+        raise ConfigurationError(f"placement {text!r}: objective {objective!r}: {unknown_name(objective, objectives)}")
+    only = ENTRIES[strategy].objectives if strategy in ENTRIES else ()
+    if objective and only and objective not in only:
+        raise ConfigurationError(f"placement {text!r}: {strategy} follows {', '.join(only)} only.")
+    return PlacementChoice(strategy, objective)
+
+
 def strategy_named(name: str) -> PlacementStrategy:
     """Return the strategy of agents with this name. Raises ConfigurationError for an unknown name."""
     if name not in STRATEGIES:
         raise ConfigurationError(f"placement = {name!r}: unknown strategy; use one of {', '.join(STRATEGIES)}")
     return ENTRIES[name].make()
+
+
+def package_strategies() -> tuple[str, ...]:
+    """Return the names of strategies of packages that are installed here. Slow."""
+    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
 
 
 def offline_strategy(name: str) -> PlacementStrategy:

@@ -11,13 +11,25 @@ from agiledart_node.autoscaling.replacement_service import ReplacementService
 from agiledart_node.forming import network_of_loads
 from agiledart_node.live_placement import measured_topology, move_controller, placement_explanation, run_problem
 from agiledart_node.live_placement.move_controller import MoveController
+from agiledart_node.live_placement.move_evaluator import MoveEvaluator
 from agiledart_node.recovery import change_plans
 from agiledart_node.recovery.change_requests import ChangeRequests
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import OF_PLACING, draw
 
 SEEDS = range(1, 51)
-FATES = ("move", "done", "let-go", "rolled-back", "target-dead", "user-refused", "scale-refused", "scale-waits")
+FATES = (
+    "move",
+    "done",
+    "let-go",
+    "rolled-back",
+    "target-dead",
+    "user-refused",
+    "scale-refused",
+    "scale-waits",
+    "planned",
+)
+PLANNER_FATES = ("planner-dead", "planner-late", "planner-lies")
 
 
 def test_moves_keep_all_invariants_and_reach_every_kind_of_event() -> None:
@@ -26,7 +38,7 @@ def test_moves_keep_all_invariants_and_reach_every_kind_of_event() -> None:
         report = play(draw(seed, 25, "placing"))
         assert report.violations == (), f"agiledart simulate placing --seed {seed}"
         reached.update(dict(report.reached))
-    assert [kind for kind in (*OF_PLACING, *FATES) if not reached[kind]] == []
+    assert [kind for kind in (*OF_PLACING, *FATES, *PLANNER_FATES) if not reached[kind]] == []
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
@@ -97,13 +109,13 @@ def ignores_rules(patch: pytest.MonkeyPatch) -> None:
 
 def trades_one_broken_constraint_for_another(patch: pytest.MonkeyPatch) -> None:
     """A proposal counts as allowed where the sum of broken constraints falls; the change's own checks are off."""
-    best = ReplacementService._proposal
+    best = MoveEvaluator.best_of
 
-    def any_host(self: ReplacementService, problem: Any, value: Any, unit: Any) -> Any:
+    def any_host(self: MoveEvaluator, unit: Any) -> Any:
         cleared = tuple(replace(other, forbidden=()) for other in unit.alternatives)
-        return best(self, problem, value, replace(unit, alternatives=cleared))
+        return best(self, replace(unit, alternatives=cleared))
 
-    patch.setattr(ReplacementService, "_proposal", any_host)
+    patch.setattr(MoveEvaluator, "best_of", any_host)
     patch.setattr(change_plans, "broken_rule", lambda *_: "")
 
 

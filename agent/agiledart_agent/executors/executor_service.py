@@ -27,6 +27,7 @@ from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.feed_fetches import FeedFetches
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text
+from agiledart_agent.executors.planner_process import PlannerProcess
 from agiledart_agent.executors.protected_paths import protected_paths, root_refusal
 from agiledart_agent.executors.quotas import Quotas, user_code_bounds
 from agiledart_agent.executors.secret_store import SecretStore
@@ -149,6 +150,7 @@ class ExecutorService:
         self._tasks: set[asyncio.Task[None]] = set()
         self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
         self._pool: ExecutorPool | None = None
+        self._planner = PlannerProcess(str(settings.state_dir))
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -205,6 +207,7 @@ class ExecutorService:
         driver.on(CommitEpochRows, lambda e: pool.commit_epoch(e.application, e.version, e.epoch))
         driver.on(CommitLogs, lambda e: self._spawn(self._commit_logs(pool, e)))
         driver.on(SyncSourceLogs, lambda e: self._spawn(self._sync_logs(pool, e)))
+        self._planner.register(driver, self._spawn)
         driver.on(CheckCode, lambda e: self._spawn(self._check_code(e)))
         driver.on(StopInstances, lambda e: self._stop_instances(pool, e))
         driver.on(EndSourceSessions, lambda e: self._spawn(self._end_sessions(pool, e)))
@@ -233,8 +236,8 @@ class ExecutorService:
     async def close(self) -> None:
         """End all executors."""
         self._feed_fetches.close()
-        if self._pool is not None:
-            await self._pool.close()
+        for owner in (self._planner, *([self._pool] if self._pool is not None else [])):
+            await owner.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -103,7 +103,9 @@ class NodeFigures:
         scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it
             coordinates.
         placement_objectives: (application, value of the objective) of applications that it coordinates, where figures are
-            known; placements_wanted: (application, 1: a move is wanted and not made; 0).
+            known; placements_wanted: (application, 1: a move is wanted and not made; 0); placement_gaps: (application, share).
+        placement_moves: (application, number of moves started here); planner_seconds: that searches took;
+            plans: number of questions to the planner, by outcome.
         circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by
             reason.
     """
@@ -124,6 +126,10 @@ class NodeFigures:
     scaling_instances: tuple[tuple[str, str, int], ...] = ()
     placement_objectives: tuple[tuple[str, float], ...] = ()
     placements_wanted: tuple[tuple[str, int], ...] = ()
+    placement_gaps: tuple[tuple[str, float], ...] = ()
+    placement_moves: tuple[tuple[str, int], ...] = ()
+    planner_seconds: float = 0.0
+    plans: Mapping[str, int] = field(default_factory=dict)
     circuits: int = 0
     relayed_bytes: int = 0
     relay_refusals: Mapping[str, int] = field(default_factory=dict)

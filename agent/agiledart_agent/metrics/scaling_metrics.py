@@ -115,6 +115,20 @@ METRICS: tuple[MetricDeclaration, ...] = (
         "1 where another node would pay for a stage of an application and the stage has not moved there, else 0; reported by the "
         "agent that coordinates it, where moves are on. `agiledart explain placement` names the move.",
         lambda node: node.placements_wanted),
+    _of_applications("agiledart_placement_gap",
+        "Distance of an application's last plan to the bound that no placement can beat, as a share; reported by the agent whose "
+        "planner made it. Absent where the strategy has no bound.",
+        lambda node: node.placement_gaps),
+    MetricDeclaration("agiledart_placement_moves_total", "counter",
+        "Moves of an application's stages that its coordinator started by itself.", ("app",),
+        lambda scrape: [((app,), float(count)) for app, count in scrape.node.placement_moves]),
+    MetricDeclaration("agiledart_planner_seconds_total", "counter",
+        "Seconds that searches of the planner process took.", (),
+        lambda scrape: [((), scrape.node.planner_seconds)]),
+    MetricDeclaration("agiledart_planner_plans_total", "counter",
+        "Questions to the planner process; outcome is planned, or failed: it died, was late, found no placement, or its answer "
+        "broke a rule. Then the application stays where it is, or the default strategy places it.", ("outcome",),
+        lambda scrape: [((outcome,), float(count)) for outcome, count in scrape.node.plans.items()]),
 )
 # fmt: on
 """All metrics of scaling, in the order of the reference."""

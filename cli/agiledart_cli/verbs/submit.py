@@ -72,6 +72,13 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
     help="Whether its stages move to better nodes by themselves: off, advise (explain placement names moves), or on."
     " Default: the agents' setting.",
 )
+@click.option(
+    "--placement",
+    metavar="STRATEGY[:OBJECTIVE]",
+    default=None,
+    help="Strategy that chooses the nodes, such as odp:response, hybrid or mopa. It goes before the topology's own and the agents'"
+    " setting; see agiledart place.",
+)
 @click.option("--replace", is_flag=True, help="First drain the running application of this name.")
 @click.option(
     "--upgrade",
@@ -105,6 +112,7 @@ def submit(
     paths: tuple[str, ...],
     delivery: str | None,
     moves: str | None,
+    placement: str | None,
     replace: bool,
     upgrade: bool,
     drops: tuple[str, ...],
@@ -122,7 +130,7 @@ def submit(
       agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
       agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
       agiledart submit --dry-run taxi.py:frequent_routes
-      agiledart submit --paths warm taxi.py:frequent_routes
+      agiledart submit --paths warm --placement odp:response taxi.py:frequent_routes
       agiledart submit --delivery exactly-once taxi.py:frequent_routes     (each result once)
       agiledart submit --replace taxi.py:frequent_routes     (drains the running one first)
       agiledart submit --upgrade taxi.py:frequent_routes     (keeps the state of the running one)
@@ -138,10 +146,7 @@ def submit(
     """
     from agiledart_executor.user_code.parameter import parse_settings
 
-    if upgrade and replace:
-        raise click.UsageError("--upgrade keeps the state, --replace drains it: give only one of them.")
-    if drops and not upgrade:
-        raise click.UsageError("--drop belongs to --upgrade.")
+    _check_options(upgrade=upgrade, replace=replace, drops=drops)
     command = make_submission(
         target,
         parse_settings(settings),
@@ -153,6 +158,7 @@ def submit(
         delivery=delivery or "",
         moves=moves or "",
         notify=print_message,
+        placement=placement or "",
     )
     with connect(agent, identity) as client:
         if replace and not dry_run:
@@ -177,6 +183,14 @@ def submit(
             )
             raise
     return _show_end(final, response["name"], output)
+
+
+def _check_options(*, upgrade: bool, replace: bool, drops: tuple[str, ...]) -> None:
+    """Raise `UsageError` for options that exclude each other."""
+    if upgrade and replace:
+        raise click.UsageError("--upgrade keeps the state, --replace drains it: give only one of them.")
+    if drops and not upgrade:
+        raise click.UsageError("--drop belongs to --upgrade.")
 
 
 def _show_end(final: dict[str, Any], name: str, output: str) -> int:

@@ -59,6 +59,8 @@ class Topology(Graph):
         paths: paths of rows between nodes. `auto`: direct while that works, else relayed by another node. `warm`: two more paths
             are kept open, so that rows leave a bad link at once. `direct`: never relayed. Or names of one to three nodes as
             relays, like `["pi2"]`. `Stream.paths` sets it for a single step's rows.
+        placement: strategy that chooses the nodes, and what it makes least: `odp:response`, `hybrid:score`, `mopa`. Empty: as the
+            agents are set. `submit --placement` takes precedence; `agiledart place --strategies` names them.
         on_source_lost, on_sink_lost: for a saved application, when the node of a source or sink is gone: `wait` for it, `move` to
             another node (a source that can be read from there; of sinks only `log:`, whose offsets go on), or `fail`.
         on_state_lost: when too many nodes are gone to rebuild the state of a step: `wait` for them, `fail`, go on with an
@@ -75,6 +77,7 @@ class Topology(Graph):
         *,
         delivery: str = DEFAULT,
         paths: str | Sequence[str] = AUTO,
+        placement: str = "",
         on_source_lost: NodeLost = "wait",
         on_sink_lost: NodeLost = "wait",
         on_state_lost: StateLost = "wait",
@@ -85,6 +88,7 @@ class Topology(Graph):
         except ValueError as error:
             raise self.where.error(str(error)) from None
         self.paths = self.paths_given(paths, self.where)
+        self.placement = placement
         self.limits = UserLimits()
         self._policy("on_source_lost", on_source_lost, NODE_LOST)
         self._policy("on_sink_lost", on_sink_lost, NODE_LOST)

@@ -9,22 +9,20 @@ Source: spec of placement §10.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError, TopologyError
-from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import SetTimer
 from agiledart_kernel.peer import Peer
 from agiledart_node.autoscaling.autoscaler import ChangeRequester, coordinates, hosts_reports
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.forming.network_of_loads import network_of_loads
 from agiledart_node.forming.surveyor import Loads
-from agiledart_node.live_placement.measured_topology import rates_of
 from agiledart_node.live_placement.move_controller import (
     ADVISE,
-    HORIZON_S,
     MOVE,
     NOTHING,
     OFF,
@@ -34,20 +32,21 @@ from agiledart_node.live_placement.move_controller import (
     MoveProposal,
     SmoothedFigures,
 )
-from agiledart_node.live_placement.placement_explanation import MovableUnit
+from agiledart_node.live_placement.move_evaluator import MoveEvaluator
+from agiledart_node.live_placement.plan_solver import PlanSolver
 from agiledart_node.live_placement.run_problem import RunProblem, run_problem
 from agiledart_node.records.application import RUNNING, SPECIFICATION_CODEC, ApplicationRecord
-from agiledart_node.records.command_verifier import moves_of
+from agiledart_node.records.command_verifier import moves_of, placement_of
 from agiledart_node.records.records import Records
 from agiledart_node.recovery.change_plans import stage_plan_of
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.wire.change_messages import MOVE as MOVE_WISH
 from agiledart_node.wire.change_messages import ChangeRequest
-from agiledart_placement.evaluation.terms import minimised
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.problem.network_view import FigureSource, TableNetwork
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.request import StreamLoad
+from agiledart_placement.registry import PlacementChoice
 from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import ChangeOutcome, RegisterValue
@@ -57,15 +56,10 @@ TIMER: Final = ("node", "placement")
 MAX_HOSTS: Final = 48
 """Nodes that a look takes into account: hosts of the runs first, then the nearest others."""
 
-FIRST_PAUSE_NS: Final = SECOND // 2
-"""Pause of a change of which no run has measured one."""
-
 MAX_DECISIONS: Final = 8
 """Decisions of a run that `explain placement` shows."""
 
 LONGEST_REASON: Final = 200
-
-_EPSILON: Final = 1e-9
 
 
 class Surveys(Protocol):
@@ -98,6 +92,7 @@ class ReplacementService:
 
     Args:
         surveying: asks nodes for their loads.
+        solver: plans of strategies that take long.
     """
 
     def __init__(
@@ -107,13 +102,13 @@ class ReplacementService:
         recovery_service: RecoveryService,
         requests: ChangeRequester,
         surveying: Surveys,
+        solver: PlanSolver,
     ) -> None:
         self._context, self._records, self._recovery_service = context, records, recovery_service
-        self._requests, self._surveying = requests, surveying
+        self._requests, self._surveying, self._solver = requests, surveying, solver
         self._runs: dict[RunId, _PlacedRun] = {}
         self._delays = SmoothedFigures()
         self._is_looking = False
-        self._objective = Objective(context.config.placement_objective)
         self.moves: dict[str, int] = {}
         """Moves started here, by application."""
 
@@ -244,53 +239,36 @@ class ReplacementService:
             return
         problem = _with_averages(problem, figures)
         try:
-            explanation = problem.explained(self._objective)
+            choice = self._context.config.placement_choice(placement_of(record.signed_command))
+            objective = Objective(choice.objective)
+            explanation = problem.explained(objective)
         except ConfigurationError:
             placed.value = None  # a pair of nodes without a delay
             return
         placed.value = explanation.value
-        proposals = [p for unit in explanation.units if (p := self._proposal(problem, value, unit)) is not None]
+        evaluator = MoveEvaluator(problem, value, objective)
+        proposals = [p for unit in explanation.units if (p := evaluator.best_of(unit)) is not None]
+        if not choice.is_inline and explanation.units:
+            planned = await self._planned(choice, evaluator, explanation.value, record.placed_by_user)
+            if not coordinates(coordinator) or coordinator.value.plan != value.plan:
+                return  # it has changed while the planner searched; the next look judges anew
+            proposals += [planned] if planned is not None else []
         obstacle = self._obstacle(run, coordinator)
         decision = placed.controller.decide(self._context.now, figures, proposals, obstacle, record.placed_by_user)
         self._note(placed, decision)
         if decision.action == MOVE and decision.proposal is not None:
             await self._move(run, placed, decision.proposal, decision.why)
 
-    def _proposal(self, problem: RunProblem, value: RegisterValue, unit: MovableUnit) -> MoveProposal | None:
-        """Return the best allowed move of a unit; None: there is none."""
-        allowed = [other for other in unit.alternatives if not other.forbidden]
-        if not allowed:
-            return None
-        best = min(allowed, key=lambda other: (min(0.0, other.excess_change), -other.gain))
-        stages = [problem.plan.stages[stage] for stage, _ in unit.instances]
-        stage, index = unit.instances[0]
-        first = problem.plan.stages[stage]
-        description = problem.measured.description
-        rate = max(rates_of(description.loads, description.edges, stage.index) for stage in stages)
-        gained, cost = self._balance(best.gain, rate, value, unit)
-        return MoveProposal(
-            first.name if first.parallelism == 1 else f"{first.name}.{index}",
-            tuple(stage.name for stage in stages),
-            best.node,
-            problem.network.hosts[best.node].name,
-            minimised(self._objective.name, best.value) + best.gain,
-            best.gain,
-            best.excess_change < -_EPSILON,
-            gained,
-            cost,
+    async def _planned(
+        self, choice: PlacementChoice, evaluator: MoveEvaluator, value: float, held: Collection[str]
+    ) -> MoveProposal | None:
+        """Return the plan of a strategy that takes long; None: there is none, or the placement now is as good."""
+        names = {node: state.name for node, state in evaluator.problem.network.hosts.items()}
+        topology = evaluator.problem.pinned_topology(names, held)
+        solved = await self._solver.solve(
+            choice, evaluator.objective, evaluator.problem.network, topology, evaluator.problem.now
         )
-
-    def _balance(
-        self, gain: float, rate: float, value: RegisterValue, unit: MovableUnit
-    ) -> tuple[float | None, float | None]:
-        """Return what a move gains within the horizon, and what it costs, in one unit; None: only the share counts."""
-        if self._objective.name == "response":  # row-seconds
-            pauses = [change.changeover_pause_ns for change in value.changes if change.changeover_pause_ns]
-            pause_s = (pauses[-1] if pauses else FIRST_PAUSE_NS) / SECOND
-            return gain / 1_000 * rate * HORIZON_S, rate * pause_s**2 / 2
-        if self._objective.name == "traffic":  # bytes
-            return gain * HORIZON_S, float(_state_bytes(value, unit))
-        return None, None
+        return None if isinstance(solved, str) else evaluator.plan(solved.nodes, value, solved.value)
 
     def _obstacle(self, run: RunId, coordinator: Coordinator) -> str:
         if coordinator.progress.since is not None:
@@ -304,8 +282,12 @@ class ReplacementService:
         row: dict[str, object] = {
             "action": decision.action,
             "why": decision.why[:LONGEST_REASON],
-            "instance": proposal.instance if proposal is not None else "",
-            "node": proposal.node_name if proposal is not None else "",
+            "instance": ", ".join((proposal.instance, *(i for i, _, _ in proposal.others)))
+            if proposal is not None
+            else "",
+            "node": ", ".join((proposal.node_name, *(name for _, _, name in proposal.others)))
+            if proposal is not None
+            else "",
             "gain": proposal.gain if proposal is not None else None,
             "cost": proposal.cost if proposal is not None else None,
             "gained": proposal.gained if proposal is not None else None,
@@ -317,11 +299,12 @@ class ReplacementService:
         placed.decisions.append(row)
 
     async def _move(self, run: RunId, placed: _PlacedRun, proposal: MoveProposal, why: str) -> None:
-        wish = ChangeRequest(MOVE_WISH, proposal.instance, node=proposal.node)
+        moves = ((proposal.instance, proposal.node, proposal.node_name), *proposal.others)
+        wishes = [ChangeRequest(MOVE_WISH, instance, node=node) for instance, node, _ in moves]
         placed.controller.started(self._context.now)
         failure = ""
         try:
-            changes = await self._requests.request(run, [wish], f"placement: {why}"[:LONGEST_REASON])
+            changes = await self._requests.request(run, wishes, f"placement: {why}"[:LONGEST_REASON])
             self.moves[run.app] = self.moves.get(run.app, 0) + 1
             outcomes = await self._requests.finalised(run, changes) if changes else ()
             failed = [outcome for outcome in outcomes if outcome.fate is not ChangeOutcome.DONE]
@@ -359,14 +342,3 @@ def _with_averages(problem: RunProblem, figures: Mapping[str, float]) -> RunProb
     stages = tuple(replace(stage, execution_ms=figures[f"time {stage.stage}"]) for stage in description.stages)
     measured = replace(problem.measured, description=replace(description, loads=loads, stages=stages))
     return replace(problem, measured=measured)
-
-
-def _state_bytes(value: RegisterValue, unit: MovableUnit) -> int:
-    """Return the bytes of the saved states of some instances."""
-    wanted = {(str(stage), index) for stage, index in unit.instances}
-    return sum(
-        snapshot.length
-        for saved in value.saved
-        if (saved.instance.stage, saved.instance.index) in wanted
-        for snapshot in saved.chain
-    )

@@ -6,7 +6,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_node.wire.lease_messages import LeaseTerms
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_placement.registry import STRATEGIES, strategy_named
+from agiledart_placement.registry import STRATEGIES, PlacementChoice, parse_choice
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_scaling.registry import POLICIES, policy_named
 
@@ -169,10 +169,18 @@ class NodeConfig:
             renew_interval_ns=5 * stretch * SECOND,
         )
 
+    def placement_choice(self, asked: str) -> PlacementChoice:
+        """Return strategy and objective of an application: what its user asked for, else this node's settings."""
+        try:
+            choice = parse_choice(asked, LIVE_OBJECTIVES, allows_any_package=True)
+        except ConfigurationError:  # from an agent that did not check it
+            choice = PlacementChoice()
+        return choice.or_else(self.placement, self.placement_objective)
+
     def validate(self) -> None:
         """Raise ConfigurationError when a field, or the relation of two, is invalid."""
         self.overlay.validate()
-        strategy_named(self.placement)
+        parse_choice(self.placement, LIVE_OBJECTIVES, allows_any_package=True)
         policy_named(self.scaling_policy)
         if self.placement_moves not in MOVES or self.placement_objective not in LIVE_OBJECTIVES:
             raise ConfigurationError(

@@ -3,7 +3,8 @@
 Source: the project's dataflow specification §4.
 """
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 
 from agiledart_dataflow.plan.delivery import DEFAULT, Delivery
 from agiledart_dataflow.plan.specification import FORMAT, release
@@ -17,15 +18,18 @@ from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.forming.deployer import Deployment
 from agiledart_node.forming.join_protocol import Paths
+from agiledart_node.forming.network_of_loads import network_of_loads
 from agiledart_node.forming.surveyor import Loads, Surveyor
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.command_verifier import placement_of
 from agiledart_node.records.data_paths import reasons_of
 from agiledart_node.records.signed_entries import signed_entries_for
 from agiledart_node.records.stage_rules import NodeTraits, has_rules, ruled_demand, unfulfilled
 from agiledart_node.wire.commands import CheckpointOrigin
 from agiledart_node.wire.formation_messages import NodeLoad
+from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.problem.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
-from agiledart_placement.registry import strategy_named
+from agiledart_placement.registry import STRATEGIES, PlacementChoice, strategy_named
 
 MAX_EXECUTORS = 64
 """Executor processes of one application on one node."""
@@ -63,12 +67,32 @@ class Submission:
     origin: CheckpointOrigin | None = None
 
 
+Solve = Callable[
+    [Blueprint, Mapping[int, Peer], NetworkDescription, PlacementChoice],
+    Awaitable[tuple[Mapping[tuple[int, int], NodeId], str]],
+]
+"""Function that asks a planner process: blueprint, pinned stages, network, choice → nodes of all instances, and what its strategy
+says; without nodes: why there are none."""
+
+
+async def _no_solver(*_: object) -> tuple[Mapping[tuple[int, int], NodeId], str]:
+    return {}, "this node has no planner"
+
+
 class Planner:
-    """Makes plans."""
+    """Makes plans.
+
+    Attributes:
+        solve: asks the planner process; the node sets it.
+    """
 
     def __init__(self, context: NodeContext, surveying: Surveyor) -> None:
         self._context, self._surveying = context, surveying
-        self._strategy = strategy_named(context.config.placement)
+        self.solve: Solve = _no_solver
+
+    def choice_of(self, signed: bytes) -> PlacementChoice:
+        """Return the strategy and objective of a submission: those of the user's command, else of this agent."""
+        return self._context.config.placement_choice(placement_of(signed))
 
     async def survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
         """Return loads of the nodes on the paths and around them. Raises CommandRefused when a pinned node is missing."""
@@ -110,10 +134,48 @@ class Planner:
             return Obstacle.VERSION
         return Obstacle.CLOCK if self._context.clocks.is_skewed(peer.node) else None
 
-    def place(
-        self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
+    async def place(
+        self,
+        blueprint: Blueprint,
+        pinned: dict[int, Peer],
+        paths: Paths,
+        loads: Loads,
+        full: dict[NodeId, bool],
+        choice: PlacementChoice,
     ) -> Placement:
-        """Place every instance; `full` are nodes that take nothing more. Raises NoCapacity."""
+        """Place every instance; `full` are nodes that take nothing more.
+
+        A strategy that takes long runs in the planner process. Without its plan the default strategy places, and says so.
+
+        Raises:
+            NoCapacity: no nodes have room.
+        """
+        if choice.is_inline:
+            return self._place_inline(blueprint, pinned, paths, loads, full, choice.strategy)
+        timeout = self._context.config.report_timeout_ns
+        peers = [peer for peer, _ in loads.values()]
+        measured = await self._surveying.loads(peers, timeout, wants_round_trips=True)
+        unfit = dict.fromkeys(full, Obstacle.FULL)
+        for node, (peer, load) in measured.items():
+            if (obstacle := self._unfit(peer, load)) is not None:
+                unfit[node] = obstacle
+        network = network_of_loads(measured, unfit, keeps_unknown=True)
+        nodes, text = await self.solve(blueprint, pinned, network, choice)
+        free = [stage for stage in range(len(blueprint.stages)) if stage not in pinned]
+        if nodes:
+            return Placement(nodes, reasons=dict.fromkeys(free, text), is_planned=True)
+        usual = self._place_inline(blueprint, pinned, paths, loads, full, STRATEGIES[0])
+        return replace(usual, reasons=dict.fromkeys(free, f"{STRATEGIES[0]} placed it, because {text}"))
+
+    def _place_inline(
+        self,
+        blueprint: Blueprint,
+        pinned: dict[int, Peer],
+        paths: Paths,
+        loads: Loads,
+        full: dict[NodeId, bool],
+        strategy: str,
+    ) -> Placement:
         hosts = {
             node: HostState(
                 node,
@@ -142,7 +204,7 @@ class Planner:
         )
         routes = tuple(tuple(peer.node for peer in path) for path in paths)
         balance = self._context.config.max_ops_balanced
-        return self._strategy.place(PlacementRequest(stages, blueprint.edges, routes, hosts, balance))
+        return strategy_named(strategy).place(PlacementRequest(stages, blueprint.edges, routes, hosts, balance))
 
     def deployment(
         self,
@@ -195,7 +257,9 @@ class Planner:
         Nodes of pinned stages have no alternative and no limit.
         """
         balance = self._context.config.max_ops_balanced
-        if "balance" in placement.relaxed or not self._strategy.keeps_balance:
+        choice = self.choice_of(submission.signed)
+        strategy = choice.strategy if choice.is_inline else STRATEGIES[0]
+        if placement.is_planned or "balance" in placement.relaxed or not strategy_named(strategy).keeps_balance:
             return {}
         pinned = {peer.node: True for peer in submission.pinned.values()}
         planned: dict[NodeId, int] = {}

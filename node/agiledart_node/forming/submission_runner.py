@@ -62,6 +62,7 @@ class SubmissionRunner:
     Attributes:
         deploying: (application, version) of those that are not yet running.
         checking: asks hosts for a dry run, and answers as host.
+        planning: makes the plans.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class SubmissionRunner:
         self._recovery_service = recovery_service
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deployer(context)
-        self._planning = Planner(context, surveying)
+        self.planning = Planner(context, surveying)
         self.checking = HostChecks(context, verifier)
         self.deploying: dict[tuple[str, int], bool] = {}
 
@@ -112,6 +113,10 @@ class SubmissionRunner:
             for peer in submission.pinned.values():
                 self._context.unwatch(peer)
 
+    def strategy_of(self, signed: bytes) -> str:
+        """Return the strategy and objective of a submission, as users write them."""
+        return self.planning.choice_of(signed).text
+
     async def pinned_nodes(self, blueprint: Blueprint) -> dict[int, Peer]:
         """Return stage → the node that must run it; see `pinning.pinned_nodes`."""
         return await pinned_nodes(self._context, self._records, self._surveying, blueprint)
@@ -122,8 +127,9 @@ class SubmissionRunner:
         """Return the placement that a submission would get, and whether it could run."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
-        loads = await self._planning.survey(blueprint, pinned, paths)
-        placement = self._planning.place(blueprint, pinned, paths, loads, {})
+        loads = await self.planning.survey(blueprint, pinned, paths)
+        choice = self.planning.choice_of(signed)
+        placement = await self.planning.place(blueprint, pinned, paths, loads, {}, choice)
         names_by_id = display_names(tuple(peer for peer, _ in loads.values()))
         hosts = [[names_by_id[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
         reasons = reasons_of(placement, loads, len(blueprint.stages), self._context.config.max_ops_balanced)
@@ -134,7 +140,7 @@ class SubmissionRunner:
             placement={stage.name: nodes for stage, nodes in zip(blueprint.stages, hosts, strict=True)},
             paths=[[names_by_id.get(peer.node, peer.name) for peer in path] for path in paths],
             relaxed=list(placement.relaxed),
-            strategy=self._context.config.placement,
+            strategy=choice.text,
             reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
             data_paths=data_paths_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
             checks=await self.checking.checked(
@@ -223,15 +229,16 @@ class SubmissionRunner:
         blueprint = submission.blueprint
         paths = await self._joining.form(record.number, fed_sinks(blueprint, submission.pinned))
         full: dict[NodeId, bool] = {}
+        choice = self.planning.choice_of(submission.signed)
         for number in range(1, PLANS + 1):
-            loads = await self._planning.survey(blueprint, submission.pinned, paths)
-            placement = self._planning.place(blueprint, submission.pinned, paths, loads, full)
+            loads = await self.planning.survey(blueprint, submission.pinned, paths)
+            placement = await self.planning.place(blueprint, submission.pinned, paths, loads, full, choice)
             # Survey more nodes before a placement rule is dropped.
             if placement.relaxed:
                 loads = await self._surveying.wider(loads)
-                placement = self._planning.place(blueprint, submission.pinned, paths, loads, full)
-            limits = self._planning.limits(submission, placement, loads) if number < PLANS else {}
-            plan = self._planning.deployment(record, submission, loads, placement, tried + number, limits)
+                placement = await self.planning.place(blueprint, submission.pinned, paths, loads, full, choice)
+            limits = self.planning.limits(submission, placement, loads) if number < PLANS else {}
+            plan = self.planning.deployment(record, submission, loads, placement, tried + number, limits)
             work.append(plan)
             if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
@@ -243,7 +250,7 @@ class SubmissionRunner:
             try:
                 await self._deploying.deploy(plan)
                 running = await self._run(record, paths, plan, submission)
-                return running, running_response(running, placement.relaxed, self._context.config.placement)
+                return running, running_response(running, placement.relaxed, choice.text)
             except NodeFull as refusal:
                 await self._watching.halt(
                     tuple(plan.touched), (record.name, record.version), refusal.reason, record.number

@@ -57,7 +57,7 @@ class SmoothedFigures:
 
 @dataclass(frozen=True, slots=True)
 class MoveProposal:
-    """The best single move of instances that can only move together.
+    """The best single move of instances that can only move together, or a whole plan of a planner's strategy.
 
     Attributes:
         instance: `STAGE` or `STAGE.N`: the wish; those that must run together follow it.
@@ -66,6 +66,7 @@ class MoveProposal:
         value: of the objective now, in minimised form; gain: by how much it falls.
         ends_violation: fewer constraints would be broken.
         gained: gain within `HORIZON_S`; cost: of the move, in the same unit; None: only the share counts.
+        others: further moves of a plan in the same barrier: (instance, node, its name).
     """
 
     instance: str
@@ -77,6 +78,7 @@ class MoveProposal:
     ends_violation: bool = False
     gained: float | None = None
     cost: float | None = None
+    others: tuple[tuple[str, NodeId, str], ...] = ()
 
     @property
     def share(self) -> float:
@@ -86,7 +88,8 @@ class MoveProposal:
     @property
     def text(self) -> str:
         """The move in words."""
-        return f"{self.instance} to {self.node_name}"
+        more = "".join(f", {instance} to {name}" for instance, _, name in self.others)
+        return f"{self.instance} to {self.node_name}{more}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Answer to `explain placement`: the asked agent collects loads and reports, and judges the placement as it is now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -22,8 +21,9 @@ from agiledart_node.forming.surveyor import Loads, Surveyor
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.live_placement.measured_topology import rates_of
 from agiledart_node.live_placement.placement_explanation import MovableUnit, PlacementExplanation
-from agiledart_node.live_placement.run_problem import Reports, RunProblem, run_problem, stays
+from agiledart_node.live_placement.run_problem import Reports, RunProblem, run_problem
 from agiledart_node.records.application import SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.records.command_verifier import placement_of
 from agiledart_node.records.summary import statistics_of
 from agiledart_node.user_commands.status_queries import StatusQueries
 from agiledart_node.wire.commands import ExplainPlacement
@@ -36,13 +36,11 @@ from agiledart_node.wire.placement_responses import (
     PlacementResponse,
 )
 from agiledart_placement.files.network_file import network_document
-from agiledart_placement.files.topology_file import TopologyDescription, topology_document
+from agiledart_placement.files.topology_file import topology_document
 from agiledart_placement.problem.objective import SINGLE, Objective, unknown_name
 
 MAX_HOSTS: Final = 48
 """Nodes that an explanation looks at: the hosts of the application, then the nearest others."""
-
-DEFAULT_OBJECTIVE: Final = "response"
 
 
 class PlacementQueries:
@@ -56,8 +54,10 @@ class PlacementQueries:
 
     async def explain(self, request: int, command: ExplainPlacement, principal: Principal) -> None:
         """Answer `explain placement`. Raises CommandRefused."""
-        objective = _objective(command.objective)
+        asked = _objective(command.objective)
         record = await self._status_queries.record(command.name, principal, "explain")
+        usual = self._context.config.placement_choice(placement_of(record.signed_command)).objective
+        objective = asked or Objective(usual)
         record = await self._watching.refresher.refreshed(record)
         if record.is_final or not record.nodes:
             raise CommandRefused(f"{record.name} is {record.state}: only what runs is measured.")
@@ -110,12 +110,12 @@ def _decision_rows(decisions: Sequence[Mapping[str, Any]]) -> list[MoveDecisionR
         return []  # from a node of another version
 
 
-def _objective(name: str) -> Objective:
+def _objective(name: str) -> Objective | None:
     if name in SINGLE and name not in LIVE_OBJECTIVES:
         raise CommandRefused(f"objective {name}: nodes report no prices and no watts.", 2)
     if name and name not in LIVE_OBJECTIVES:
         raise CommandRefused(f"objective {name!r}: {unknown_name(name, LIVE_OBJECTIVES)}", 2)
-    return Objective(name or DEFAULT_OBJECTIVE)
+    return Objective(name) if name else None
 
 
 def _decoded(record: ApplicationRecord) -> tuple[StagePlan, Specification]:
@@ -162,7 +162,7 @@ def _response(
         [names[peer.node] for peer in silent],
         list(notes),
         {},
-        topology_document(_with_pins(problem, names)),
+        topology_document(problem.pinned_topology(names)),
     )
 
 
@@ -234,12 +234,3 @@ def _link_rows(problem: RunProblem, names: Mapping[NodeId, str]) -> list[PlacedL
         figures = problem.network.view.link(a, b)
         rows.append(PlacedLinkRow(names[a], names[b], figures.delay_ms, figures.source.value))
     return rows
-
-
-def _with_pins(problem: RunProblem, names: Mapping[NodeId, str]) -> TopologyDescription:
-    """Return the topology with sources, sinks and pinned stages on their nodes, as `agiledart place` must leave them."""
-    on = tuple(
-        (names[problem.now[stage.index, 0]],) if stays(stage) and (stage.index, 0) in problem.now else places
-        for stage, places in zip(problem.plan.stages, problem.measured.description.on, strict=True)
-    )
-    return replace(problem.measured.description, on=on)

@@ -1,6 +1,6 @@
 """Placement problem of one run on live measures, for explanations and for moves."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_node.live_placement.measured_topology import MeasuredTopology, measured_topology
 from agiledart_node.live_placement.placement_explanation import PlacementExplanation, explained
 from agiledart_placement.files.network_file import NetworkDescription
-from agiledart_placement.files.topology_file import joined_request
+from agiledart_placement.files.topology_file import TopologyDescription, joined_request
 from agiledart_placement.problem.network_view import FigureSource
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.problem import SLOTS
@@ -60,6 +60,29 @@ class RunProblem:
     def request(self) -> PlacementRequest:
         """The problem as strategies take it."""
         return joined_request(self.network, [self.measured.description])
+
+    def why_it_stays(self, stage: int) -> str:
+        """Return why a stage never moves while rows flow; empty: it may."""
+        return stays(self.plan.stages[stage])
+
+    def pinned_topology(self, names: Mapping[NodeId, str], held: Collection[str] = ()) -> TopologyDescription:
+        """Return the topology with all that does not move on its nodes, as `agiledart place` must leave it.
+
+        Args:
+            names: of nodes.
+            held: names of further stages that stay.
+        """
+        on = tuple(
+            tuple(
+                dict.fromkeys(
+                    names[self.now[stage.index, n]] for n in range(stage.parallelism) if (stage.index, n) in self.now
+                )
+            )
+            if (stays(stage) or stage.name in held) and (stage.index, 0) in self.now
+            else places
+            for stage, places in zip(self.plan.stages, self.measured.description.on, strict=True)
+        )
+        return replace(self.measured.description, on=on)
 
     def explained(self, objective: Objective) -> PlacementExplanation:
         """Return the judgement of the placement now; `missing` must be empty."""

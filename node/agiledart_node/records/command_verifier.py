@@ -81,10 +81,23 @@ MOVES_TERM = "moves"
 """Signed argument of a submission: whether its stages move by themselves."""
 
 
+PLACEMENT_TERM = "placement"
+"""Signed argument of a submission: strategy and objective, `STRATEGY[:OBJECTIVE]`."""
+
+
 def moves_of(signed_command: bytes) -> str:
     """Return the word for moves that the command of a submission carries; empty: none, or there is no such command."""
+    return _argument(signed_command, MOVES_TERM)
+
+
+def placement_of(signed_command: bytes) -> str:
+    """Return the placement that the command of a submission carries; empty: none, or there is no such command."""
+    return _argument(signed_command, PLACEMENT_TERM)
+
+
+def _argument(signed_command: bytes, name: str) -> str:
     try:
-        return parse_signed_command(signed_command).terms.argument(MOVES_TERM) if signed_command else ""
+        return parse_signed_command(signed_command).terms.argument(name) if signed_command else ""
     except (RemoteProtocolError, Refused):
         return ""
 
@@ -99,6 +112,7 @@ def _submit_terms(command: Submit) -> CommandTerms:
             ("delivery", _delivery_word(command.delivery)),
             ("executors", str(command.executors or "")),
             (MOVES_TERM, command.moves),
+            (PLACEMENT_TERM, command.placement),
             ("parallelism", content_hash(chosen).hex() if chosen else ""),
         )
     )

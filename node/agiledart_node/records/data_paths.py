@@ -46,7 +46,7 @@ def data_paths_of(
 def reasons_of(
     placement: Placement, loads: Mapping[NodeId, tuple[Peer, NodeLoad]], stages: int, max_ops_balanced: int
 ) -> tuple[str, ...]:
-    """Return for each stage why its instances are not on the node of its path; empty where they are.
+    """Return for each stage why its instances are not on the node of its path; empty where they are and no planner was asked.
 
     Args:
         placement: of all instances.
@@ -61,7 +61,7 @@ def reasons_of(
         own = sum(node == home for node in placement.nodes.values())
         name = names_by_id.get(home, home.short)
         reasons[stage][_sentence(why, name, NodeUse(held, own, capacity, max_ops_balanced))] = True
-    return tuple("; ".join(stage_reasons) for stage_reasons in reasons)
+    return tuple("; ".join(why) or placement.reasons.get(stage, "") for stage, why in enumerate(reasons))
 
 
 class NodeUse(NamedTuple):

@@ -162,39 +162,68 @@ def moved(
         CommandRefused: there is no such instance; it is pinned, or a source or sink; a rule forbids the node; or it has no
             capacity.
     """
+    return relocated(value, move_targets(value, name, to), name, reason, capacities)
+
+
+Targets = Mapping[tuple[int, int], NodeCapacity]
+"""(stage, index) → node to which it moves."""
+
+
+def move_targets(value: RegisterValue, name: str, to: NodeCapacity) -> Targets:
+    """Return the instances that a move of a stage, or of `STAGE.N`, puts on a node, with those that must run together with it.
+
+    Raises:
+        TopologyError: there is no such stage.
+        CommandRefused: there is no such instance, or one of them is pinned, or a source or sink.
+    """
     plan = stage_plan_of(value)
     stage, index = _named(plan, name)
-    places: dict[int, list[Peer]] = {}
-    coming = 0
-    occupied = occupied_nodes(value, plan, (*capacities, to))
+    targets: dict[tuple[int, int], NodeCapacity] = {}
     for linked in partners(plan, stage):
-        before = [assignment.host for assignment in value.plan.stage(str(linked.index))]
-        moving = [
-            number for number in range(linked.parallelism) if index is None or number == index % linked.parallelism
-        ]
-        if all(before[number].node == to.peer.node for number in moving):
-            continue
-        _refuse_pinned(linked)
-        hosts = [to.peer if number in moving else host for number, host in enumerate(before)]
-        coming += sum(host.node != now.node for host, now in zip(hosts, before, strict=True))
-        places[linked.index] = hosts
-        occupied |= {(linked.index, number): to.traits for number in moving}
+        before = value.plan.stage(str(linked.index))
+        moving = [n for n in range(linked.parallelism) if index is None or n == index % linked.parallelism]
+        if any(before[number].host.node != to.peer.node for number in moving):
+            _refuse_pinned(linked)
+        targets |= {(linked.index, number): to for number in moving}
+    return targets
+
+
+def relocated(
+    value: RegisterValue, targets: Targets, name: str, reason: str, capacities: Sequence[NodeCapacity] = ()
+) -> Plan | None:
+    """Return the plan in which instances run on other nodes, all in one barrier; None when they do already.
+
+    Args:
+        name: of what moves, for messages.
+        capacities: nodes that answered, for rules about other stages.
+
+    Raises:
+        CommandRefused: a rule forbids a node, or it has no capacity.
+    """
+    plan = stage_plan_of(value)
+    occupied = occupied_nodes(value, plan, (*capacities, *targets.values()))
+    places: dict[int, list[Peer]] = {}
+    coming: Counter[NodeId] = Counter()
+    for (stage, number), to in targets.items():
+        occupied[stage, number] = to.traits
+        before = [assignment.host for assignment in value.plan.stage(str(stage))]
+        if before[number].node != to.peer.node:
+            places.setdefault(stage, before)[number] = to.peer
+            coming[to.peer.node] += 1
     if not places:
         return None
-    for number, hosts in places.items():
-        for place, host in enumerate(hosts):
-            if host.node == to.peer.node and (
-                rule := broken_rule(plan, plan.stages[number], place, to.traits, occupied)
-            ):
-                raise CommandRefused(f"A rule of {value.run.app} forbids {to.name}: {plan.stages[number].name} {rule}.")
-    if to.is_closed:
-        raise CommandRefused(
-            f"{to.name} is drained or is leaving the ring, so it accepts no instances. See agiledart nodes."
-        )
-    if coming > to.free:
-        raise CommandRefused(
-            f"{to.name} has room for {to.free} more instances, but {coming} of {name} would move there."
-        )
+    for (stage, number), to in targets.items():
+        if stage in places and (rule := broken_rule(plan, plan.stages[stage], number, to.traits, occupied)):
+            raise CommandRefused(f"A rule of {value.run.app} forbids {to.name}: {plan.stages[stage].name} {rule}.")
+    for to in {to.peer.node: to for to in targets.values() if coming[to.peer.node]}.values():
+        if to.is_closed:
+            raise CommandRefused(
+                f"{to.name} is drained or is leaving the ring, so it accepts no instances. See agiledart nodes."
+            )
+        if coming[to.peer.node] > to.free:
+            raise CommandRefused(
+                f"{to.name} has room for {to.free} more instances, but {coming[to.peer.node]} of {name} would move there."
+            )
     return _with(value, plan, places, "move", reason)
 
 

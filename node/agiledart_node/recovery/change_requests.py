@@ -23,7 +23,15 @@ from agiledart_node.context.node_context import CommandRefused, NodeContext, Not
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.permission_checks import check
 from agiledart_node.records.records import Records
-from agiledart_node.recovery.change_plans import NodeCapacity, drained, moved, scaled, stage_plan_of
+from agiledart_node.recovery.change_plans import (
+    NodeCapacity,
+    drained,
+    move_targets,
+    moved,
+    relocated,
+    scaled,
+    stage_plan_of,
+)
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.wire.change_messages import MOVE, SCALE, ChangeAccepted, ChangeRequest, RequestChange
 from agiledart_node.wire.commands import VERB_BY_COMMAND, MoveStage, ScaleStage
@@ -206,6 +214,12 @@ def plan_for(
     Raises:
         TopologyError, CommandRefused: as the functions of `change_plans`.
     """
+    if len(wishes) > 1 and all(wish.kind == MOVE for wish in wishes):
+        # Together, so that a stage gets one new generation, and rules judge the whole.
+        targets: dict[tuple[int, int], NodeCapacity] = {}
+        for wish in wishes:
+            targets.update(move_targets(value, wish.stage, _target(wish, capacities)))
+        return relocated(value, targets, value.run.app, reason, capacities)
     current = value
     changes: list[StageChange] = []
     remaining = list(capacities)
@@ -228,9 +242,13 @@ def _with_plan(capacity: NodeCapacity, before: Plan, after: Plan) -> NodeCapacit
 def _one(value: RegisterValue, request: ChangeRequest, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
     if request.kind == SCALE:
         return scaled(value, request.stage, request.number, capacities, reason)
-    target = next((capacity for capacity in capacities if capacity.peer.node == request.node), None)
     if request.kind == MOVE:
-        if target is None:
-            raise CommandRefused(f"Node {request.node.short} does not answer. Look at agiledart nodes.")
-        return moved(value, request.stage, target, reason, capacities)
+        return moved(value, request.stage, _target(request, capacities), reason, capacities)
     return drained(value, request.node, capacities, reason)
+
+
+def _target(request: ChangeRequest, capacities: Sequence[NodeCapacity]) -> NodeCapacity:
+    target = next((capacity for capacity in capacities if capacity.peer.node == request.node), None)
+    if target is None:
+        raise CommandRefused(f"Node {request.node.short} does not answer. Look at agiledart nodes.")
+    return target

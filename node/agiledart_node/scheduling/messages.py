@@ -186,7 +186,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
         principal: the user, as verified by the asking agent.
         signed_command: the user's signed command; it takes precedence over the asking agent's fields.
         origin: the checkpoint that the run begins with, which is on the sender's disk.
-        moves: as in `Submit`.
+        moves, placement: as in `Submit`.
     """
 
     request: int
@@ -207,6 +207,7 @@ class HandOverSubmission(Message, frozen=True, gc=False, tag=360):
     duplicates: bool = False
     saves_less: bool = False
     moves: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    placement: Annotated[str, msgspec.Meta(max_length=96)] = ""
 
 
 class SubmissionHandedOver(Message, frozen=True, gc=False, tag=361):

@@ -11,13 +11,13 @@ import msgspec
 
 from agiledart_dataflow.plan.delivery import SAVING, Delivery
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.context.config import MOVES
+from agiledart_node.context.config import LIVE_OBJECTIVES, MOVES
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.context.pending_requests import PeerRequest
 from agiledart_node.forming.blueprint import blueprint_of
@@ -53,6 +53,7 @@ from agiledart_node.scheduling.scheduler_role import SchedulerRole, ServedKey
 from agiledart_node.wire.commands import Submit
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.responses import SubmitResponse
+from agiledart_placement.registry import parse_choice
 
 MAX_HANDED_OVER = 512
 """Submissions of other agents that a scheduler remembers. Finished ones make way for new ones.
@@ -131,6 +132,7 @@ class SubmissionDispatcher:
             )
         if command.moves not in ("", *MOVES):
             raise CommandRefused(f"moves = {command.moves!r}: use one of {', '.join(MOVES)}.", 2)
+        _check_placement(command.placement)
         delivery = _delivery_of(command, blueprint.name)
         pinned = await self._submissions.pinned_nodes(blueprint)
         if command.dry_run:
@@ -198,6 +200,7 @@ class SubmissionDispatcher:
             submission.delivery.duplicates,
             submission.delivery.saves_less,
             command.moves,
+            command.placement,
         )
         self._waiting_users[number] = _WaitingUser(request, scheduler.node)
         try:
@@ -240,7 +243,7 @@ class SubmissionDispatcher:
 
         closed = await self._records.change(name, record.version, close)
         if closed is not None and closed.state == RUNNING and closed.ticket == submission.ticket:
-            return running_response(closed, (), self._context.config.placement)
+            return running_response(closed, (), self._submissions.strategy_of(submission.signed))
         if closed is not None and closed.state == STOPPED:
             raise CommandRefused(closed.reason or f"{name} was stopped while it was being deployed.")
         return None
@@ -287,6 +290,7 @@ class SubmissionDispatcher:
             delivery=delivery,
             origin=message.origin,
             moves=message.moves,
+            placement=message.placement,
         )
         try:
             blueprint = blueprint_of(command, self._context)
@@ -402,3 +406,11 @@ def parse_forwarded_response(answer: bytes, scheduler: Peer, name: str) -> Submi
         scheduler_name = scheduler.name or scheduler.node.short
         text = f"{scheduler_name} deployed {name}, but its answer is malformed. Look at: agiledart status {name}"
         raise CommandRefused(text) from None
+
+
+def _check_placement(text: str) -> None:
+    """Raise CommandRefused for a strategy or objective that does not exist; a package may be on other nodes only."""
+    try:
+        parse_choice(text, LIVE_OBJECTIVES, allows_any_package=True)
+    except ConfigurationError as error:
+        raise CommandRefused(str(error), 2) from None

@@ -61,6 +61,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
         origin: checkpoint from which it starts; None: empty state.
         moves: `off`, `advise` or `on`: whether its stages move to better nodes by themselves; "": as the coordinator's agent is
             set.
+        placement: `STRATEGY[:OBJECTIVE]`; "": as the agents are set.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     delivery: str = ""
     origin: CheckpointOrigin | None = None
     moves: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    placement: Annotated[str, msgspec.Meta(max_length=96)] = ""
 
 
 class ListApplications(Message, frozen=True, gc=False, tag=201):

@@ -206,12 +206,16 @@ class Placement:
         relaxed: rules that were relaxed, in the words of the spec: `same application`, `balance`.
         away: (stage, index) → the node where the instance would have run, and the obstacle there; only instances that were moved.
         search: how the strategy came to it.
+        reasons: stage → what a planner's strategy says about it, or why its plan is not this one; empty: no planner was asked.
+        is_planned: a planner's strategy made it.
     """
 
     nodes: Mapping[tuple[int, int], NodeId]
     relaxed: tuple[str, ...] = field(default=())
     away: Mapping[tuple[int, int], tuple[NodeId, Obstacle]] = field(default_factory=dict)
     search: SearchReport = field(default_factory=SearchReport)
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    is_planned: bool = False
 
     def hosts_of(self, stage: int) -> tuple[NodeId, ...]:
         """Return the nodes of a stage in the order of its instances."""

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from agiledart_dataflow.plan.placement_rules import NO_RULES, PlacementRules
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
-from agiledart_kernel.machine import CancelTimer, Send, SetTimer
+from agiledart_kernel.machine import CancelTimer, Effect, Send, SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
@@ -25,15 +25,18 @@ from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.context.pending_requests import PendingRequests
 from agiledart_node.live_placement.move_controller import NOTHING, ON
+from agiledart_node.live_placement.plan_solver import PlanSolver
 from agiledart_node.records.stage_rules import NodeTraits
 from agiledart_node.recovery.change_requests import ChangeRequests
 from agiledart_node.wire.change_messages import MOVE, ChangeRequest
 from agiledart_node.wire.formation_messages import NodeLoad, QueryReports, Reports, RoundTrip
+from agiledart_node.wire.placement_effects import SolvePlacement
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import ChangeOutcome, Plan
 from agiledart_simulation.runs.placed_run import PlacedRun, placed_run
 from agiledart_simulation.runs.run_report import RunReport
 from agiledart_simulation.runs.scenario import Scenario
+from agiledart_simulation.runs.virtual_planner import VirtualPlanner
 from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.trace import Trace
 
@@ -84,6 +87,7 @@ class PlacingRun:
         self.delays = {(a, b): random.between(2, 60) for a in range(count) for b in range(a)}
         self._measured = dict(self.delays)
         self.requests = PendingRequests(RandomStream(scenario.seed, "requests"), Duration(400 * MILLISECOND), 256)
+        self.planner = VirtualPlanner(scenario.seed, self._note)
         self.runs = self._draw_runs()
         self._void_nodes: frozenset[NodeId] = frozenset()
         self._make_node()
@@ -138,10 +142,11 @@ class PlacingRun:
         context = cast(
             "Any",
             ShownContext(
-                config=NodeConfig(placement_moves=ON),
+                config=NodeConfig(placement=self.planner.strategy, placement_moves=ON),
                 requests=self.requests,
                 me=me,
                 emit=self.requests.effects.append,
+                ask_driver=self._ask_driver,
                 known=lambda: tuple(node.peer for node in self.nodes if not node.is_dead),
                 nearest_of=lambda peers: peers,
             ),
@@ -150,9 +155,14 @@ class PlacingRun:
         recovery = cast("Any", SimpleNamespace(machine=SimpleNamespace(coordinators=coordinators), change=self._change))
         records = cast("Any", SimpleNamespace(application=self._record))
         self.changes = ChangeRequests(context, records, recovery, cast("Any", None), self._loads)
-        self.service = ReplacementService(context, records, recovery, self, self)
+        self.service = ReplacementService(context, records, recovery, self, self, PlanSolver(context))
         self.service.look()
         self._handle()
+
+    def _ask_driver(self, request: int, effect: Effect, timeout: int) -> Any:
+        """Emit an effect and wait for its answer; see `NodeContext`."""
+        self.requests.effects.append(effect)
+        return self.requests.answers({request: None}, Duration(timeout))
 
     async def _record(self, name: str) -> tuple[int, Any]:
         return 1, self.runs[RunId(name, 1)].record
@@ -282,6 +292,9 @@ class PlacingRun:
             key = (self.random.index(len(run.rates)), 0)
             run.void[key] = True
             self.at(self.now + BACK_NS, lambda: run.void.pop(key, None))
+        elif kind == "planner":
+            self.planner.break_it()
+            self.at(self.now + BACK_NS, self.planner.mend)
         elif kind == "user":
             self._user(run)
         else:
@@ -361,6 +374,10 @@ class PlacingRun:
                 if isinstance(effect, SetTimer):
                     self._timers[effect.name] = effect.at
                     self.at(effect.at, partial(self._timer, effect.name, effect.at))
+                elif isinstance(effect, SolvePlacement):
+                    self.messages += 1
+                    delay, answer = self.planner.answer(effect)
+                    self.at(self.now + delay, partial(self.requests.resolve, effect.request, answer))
                 elif isinstance(effect, CancelTimer):
                     self._timers.pop(effect.name, None)
                 elif isinstance(effect, Send) and isinstance(effect.message, QueryReports):
