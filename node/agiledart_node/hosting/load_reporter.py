@@ -30,14 +30,15 @@ class LoadReporter:
         self._reported_load = 0
         self._last: dict[Name, tuple[int, Instant]] = {}
         self._busy: dict[Name, int] = {}
+        self._busy_sum = self._operators = 0
         hosting.on_capacity_changed, hosting.on_report = self._moved, self._reported
 
     @property
     def permille(self) -> int:
         """Load now, 0 to 1000."""
         config = self._context.config
-        slots = PERMILLE * self._hosting.operators // config.capacity
-        return min(PERMILLE, max(slots, sum(self._busy.values()) // config.cores))
+        slots = PERMILLE * self._operators // config.capacity
+        return min(PERMILLE, max(slots, self._busy_sum // config.cores))
 
     def _report_load(self) -> None:
         load = self.permille
@@ -50,25 +51,37 @@ class LoadReporter:
         used, now = event.report.get(BUSY), self._context.now
         name = (event.application, event.version, event.stage, event.index)
         if isinstance(used, int):
+            if name not in self._last:
+                self._operators = self._hosting.operators  # an attempt may have brought more than the plan reserved
             before, since = self._last.get(name, (used, now))
             self._last[name] = (used, now)
             if now > since:
                 share = PERMILLE * (used - before) // (now - since)
-                self._busy[name] = max(0, min(PERMILLE, share))
+                self._set_busy(name, max(0, min(PERMILLE, share)))
         if isinstance(event, InstanceFinished):
-            self._busy.pop(name, None)
+            self._set_busy(name, 0)
         self._report_load()
+
+    def _set_busy(self, name: Name, share: int) -> None:
+        """Set the share of one instance; the sum is kept, because a node with many applications gets many reports."""
+        self._busy_sum += share - self._busy.pop(name, 0)
+        if share:
+            self._busy[name] = share
 
     def _moved(self) -> None:
         """Recompute the load after capacity was reserved or released; ended instances use no processor time."""
         for name in [name for name in self._last if name[:2] not in self._hosting.table]:
             del self._last[name]
-            self._busy.pop(name, None)
+            self._set_busy(name, 0)
+        self._operators = self._hosting.operators
         self._report_load()
 
     def violations(self) -> list[str]:
-        """Return violated invariants: only hosted instances count as load."""
+        """Return violated invariants: only hosted instances count as load, and their sum is right."""
         known = (*self._last, *self._busy)
-        return [
+        broken = [
             f"load: {name[0]} has ended here and still counts" for name in known if name[:2] not in self._hosting.table
         ]
+        if self._busy_sum != (total := sum(self._busy.values())):
+            broken.append(f"load: the sum of shares is {self._busy_sum}, not {total}")
+        return broken

@@ -351,7 +351,8 @@ class RecoveryService:
     def step(self, event: Event) -> None:
         """Pass an event to the machine and carry out the effects."""
         self._carry_out(self.machine.step(event, self._context.now))
-        self._look_at_coordinators()
+        if not isinstance(event, events.InstanceRowsPassed):  # frequent, and it changes no leader and no host
+            self._look_at_coordinators(_run_of(event))
 
     def flush(self) -> None:
         """Carry out the effects that a call to the machine has produced."""
@@ -480,9 +481,16 @@ class RecoveryService:
         for peer in before:
             self._context.unwatch(peer)
 
-    def _look_at_coordinators(self) -> None:
-        """Watch the hosts of each run that this node coordinates; of other runs that it votes on, watch the coordinator."""
-        for run, coordinator in self.machine.coordinators.items():
+    def _look_at_coordinators(self, only: RunId | None) -> None:
+        """Watch the hosts of each run that this node coordinates; of other runs that it votes on, watch the coordinator.
+
+        Args:
+            only: the run that a step was about; None looks at all runs.
+        """
+        coordinators = self.machine.coordinators
+        runs = tuple(coordinators) if only is None else (only,) if only in coordinators else ()
+        for run in runs:
+            coordinator = coordinators[run]
             value = coordinator.proposer.value if coordinator.leads else None
             leader = coordinator.leader if value is None and not coordinator.is_over else None
             hosts = tuple(value.plan.hosts.values()) if value is not None else () if leader is None else (leader,)
@@ -491,3 +499,13 @@ class RecoveryService:
             self.end_reporter.look(run, coordinator)
             if value is not None:
                 self.attempt_records.record_voters(run, value)
+
+
+def _run_of(event: Event) -> RunId | None:
+    """Return the run that a step is about; None where it may be about several."""
+    match event:
+        case TimerFired(name=(RunId() as run, *_)):
+            return run
+        case events.PinnedInstancePrepared() | events.SnapshotTaken() | events.AttemptBroken():
+            return event.run
+    return None
