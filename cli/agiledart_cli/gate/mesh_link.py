@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.control_client import ControlClient, connect
+from agiledart_control.control_client import ControlClient, connect
 from agiledart_kernel.bans import MAX_SECONDS
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 from agiledart_kernel.registrations import closed_token_target

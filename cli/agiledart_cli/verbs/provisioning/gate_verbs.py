@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.control_client import connect
+from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import (
     BAD,
