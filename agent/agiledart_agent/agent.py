@@ -195,11 +195,13 @@ class Agent:
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self._agent_links.find_circuits, self._agent_links.may_dial_node, feed_fetches, self.sink_logs.note_logs,
-            self._log_ownership_proofs, self.fragments.count_snapshot, self.runs.sweep,
+            self._agent_links.find_circuits, self._agent_links.may_dial_node, self._agent_links.know_tickets, feed_fetches,
+            self.sink_logs.note_logs, self._log_ownership_proofs, self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
-        self.reachability = ReachabilityKeeper(self._agent_links, settings.zone, log, self.known_peers)
+        self.reachability = ReachabilityKeeper(
+            self._agent_links, settings.zone, log, self.known_peers, settings.relay_names
+        )
         self.rejoin_monitor = RejoinMonitor(
             self._peer_addresses,
             lambda: self._reaching.addresses(self.address),
@@ -263,7 +265,6 @@ class Agent:
         self._agent_links.mapped_address = await self._reaching.start(self.address, self._spawn)
         if not seeds:  # otherwise only once this node is in the ring
             self._identity.keep_network()
-        host, _ = split_address(self.address)
         identity = self._identity
         self.me = Peer(
             identity.node_id, identity.incarnation, settings.name, self.address, settings.zone, settings.host
@@ -281,7 +282,7 @@ class Agent:
         self.driver = Driver(node, self._agent_links.send)
         self._agent_links.open()
         self._register_effects(self.driver)
-        self._executors.open(self.driver, split_address(settings.listen)[0], host)
+        self._executors.open(self.driver, split_address(settings.listen)[0], lambda: self.address)
         self._register_stores(self.driver)
         # The node gets the stored state before it enters the ring: it must answer other nodes by its earlier promises.
         self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))

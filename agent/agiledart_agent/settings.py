@@ -20,6 +20,7 @@ from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
+from agiledart_kernel.reachability import MAX_FURTHER_ADDRESSES
 from agiledart_node.context.config import LIVE_OBJECTIVES, MOVES
 from agiledart_placement.registry import ALL_STRATEGIES, STRATEGIES, package_strategies
 from agiledart_scaling.registry import POLICIES, policy_named
@@ -64,7 +65,8 @@ class AgentSettings:
             file `name` in the table `[preset]`.
         name: for people; host name by default.
         listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback by default.
-        advertise: HOST:PORT under which others reach this agent, when it is not `listen`; `upnp`: ask the router for it.
+        advertise: HOST:PORT under which others reach this agent, when it is not `listen`; up to 4 with commas, the usual one
+            first; `upnp`: ask the router for it.
         libp2p: `auto`: use py-libp2p where it is installed and the agent listens beyond loopback; `on`; `off`. It finds
             nodes of this network on the local network, and asks the router for a port with `advertise = "upnp"`.
         metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
@@ -103,6 +105,8 @@ class AgentSettings:
             recovers.
         relay: whether this agent relays circuits for nodes that cannot reach each other directly.
         relay_bytes_per_second: bound of each circuit in each direction; 0: none.
+        relays: names of the only agents that may relay for this one, separated by commas; empty: any.
+        proxy: HOST:PORT of an HTTP proxy through which this agent and its executors dial nodes of other networks; empty: none.
         quota_applications: applications of one submitter that may run in the network, as this agent sees it; 0: any
             number. In a file `applications` in the table `[quota]`; the other three quotas likewise.
         quota_executors: worker processes of one submitter on this node; 0: any number.
@@ -155,6 +159,8 @@ class AgentSettings:
     path_timeout: int = 60
     relay: bool = True
     relay_bytes_per_second: int = 0
+    relays: str = ""
+    proxy: str = ""
     quota_applications: int = 0
     quota_executors: int = 0
     quota_memory_mb: int = 0
@@ -218,7 +224,17 @@ class AgentSettings:
     @property
     def advertised_address(self) -> str:
         """Return the HOST:PORT that the user gave for others; empty: none, or the router is asked for it."""
-        return "" if self.advertise == UPNP else self.advertise
+        return "" if self.advertise == UPNP else self.advertise.partition(",")[0].strip()
+
+    @property
+    def further_addresses(self) -> tuple[str, ...]:
+        """Return the HOST:PORT that the user gave for others beside the usual one."""
+        return tuple(address.strip() for address in self.advertise.split(",")[1:])
+
+    @property
+    def relay_names(self) -> tuple[str, ...]:
+        """Return the names of the only agents that may relay for this one; empty: any may."""
+        return tuple(dict.fromkeys(name.strip() for name in self.relays.split(",") if name.strip()))
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -228,10 +244,7 @@ class AgentSettings:
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
-        for setting, address in (("advertise", self.advertised_address), ("metrics", self.metrics)):
-            if address:
-                split_address(address, f"agent.{setting}")
-        _check_host_names(self.metrics_hosts)
+        self._validate_addresses()
         if self.latency_log_bytes and not MIN_LATENCY_LOG_BYTES <= self.latency_log_bytes <= MAX_LATENCY_LOG_BYTES:
             raise ConfigurationError(
                 f"agent.latency_log_bytes is {self.latency_log_bytes}; allowed are 0 (keep none) and {MIN_LATENCY_LOG_BYTES} to "
@@ -282,6 +295,22 @@ class AgentSettings:
         for setting, text in (("zone", self.zone), ("host", self.host)):
             if len(text) > 64 or not text.isprintable():
                 raise ConfigurationError(f"agent.{setting} is {text!r}; allowed are up to 64 printable characters")
+
+    def _validate_addresses(self) -> None:
+        """Check the settings that are addresses, and names of hosts."""
+        given = [self.advertised_address, *self.further_addresses]
+        for setting, address in (
+            *(("advertise", text) for text in given),
+            ("metrics", self.metrics),
+            ("proxy", self.proxy),
+        ):
+            if address:
+                split_address(address, f"agent.{setting}")
+        if len(given) > MAX_FURTHER_ADDRESSES + 1:
+            raise ConfigurationError(
+                f"agent.advertise has {len(given)} addresses; allowed are up to {MAX_FURTHER_ADDRESSES + 1}"
+            )
+        _check_host_names(self.metrics_hosts)
 
     def _validate_size(self) -> None:
         """Check the settings of size: quotas, executors, cores, capacity."""

@@ -120,7 +120,9 @@ class _Events:
 
 
 def executor() -> ExecutorProcess:
-    made = ExecutorProcess("app", 1, 0, cast(Any, None), cast(Any, None), own_host="192.0.2.7", own_node=NodeId(7))
+    made = ExecutorProcess(
+        "app", 1, 0, cast(Any, None), cast(Any, None), agent_address="192.0.2.7:9464", own_node=NodeId(7)
+    )
     made.watch.wait_until(0.0)
     return made
 

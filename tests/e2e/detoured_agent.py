@@ -49,8 +49,9 @@ def take(listener: ExecutorListener, executor: ExecutorProcess, message: Executo
 
 
 if __name__ == "__main__":
-    # The agent's own port leads to its executors, too: that way past the proxy is closed.
+    # The agent's own port leads to its executors, too: that way past the proxy is closed, and executors have own ports.
     AgentLinks._door = lambda *_: None  # type: ignore[method-assign]
+    AgentLinks.know_tickets = lambda *_: False  # type: ignore[method-assign]
     if not os.environ.get(RELAYS_GO_STRAIGHT):
         RelayService.hands_over = property(lambda _: False)  # type: ignore[assignment,method-assign]
     ExecutorListener.take = take  # type: ignore[method-assign,assignment]

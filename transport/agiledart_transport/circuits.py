@@ -5,8 +5,6 @@ The dialer requests a ticket from a relay and connects to the relay's one port. 
 with 22, so a listener tells both apart by the first byte. Source: the shuffle spec, section 12.
 """
 
-import asyncio
-import socket
 from typing import Final, NamedTuple
 
 from agiledart_kernel.errors import Refused
@@ -42,26 +40,3 @@ def ticket_of(head: bytes) -> bytes:
     if len(head) != PREFACE_BYTES or not head.startswith(PREFACE):
         raise Refused("ticket", "no preface of a known version")
     return head[len(PREFACE) :]
-
-
-async def connect_through_relay(via: Via) -> socket.socket:
-    """Return a connection to a relay that passes the bytes of a circuit. Raises OSError."""
-    return await open_connection(via.host, via.port, preface(via.ticket))
-
-
-async def open_connection(host: str, port: int, initial_bytes: bytes = b"") -> socket.socket:
-    """Return a connection on which these bytes were sent. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, where = addresses[0]
-    connection = socket.socket(family, kind, protocol)
-    try:
-        connection.setblocking(False)
-        await loop.sock_connect(connection, where)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if initial_bytes:
-            await loop.sock_sendall(connection, initial_bytes)
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -17,8 +17,9 @@ from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, encode_hello, negotiate
 from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
 from agiledart_kernel.node_id import NodeId
-from agiledart_transport.circuits import Via, connect_through_relay
+from agiledart_transport.circuits import Via, preface
 from agiledart_transport.link import LINK_REASONS, Link, LinkHandler, RefusedByPeer
+from agiledart_transport.outgoing import open_connection
 from agiledart_transport.peer_verifier import PeerVerifier
 
 __all__ = [
@@ -57,6 +58,8 @@ async def connect(
     after: Callable[[Link], None] | None = None,
     on_echo: Callable[[Link, bytes], None] | None = None,
     via: Via | None = None,
+    ticket: bytes = b"",
+    proxy: str = "",
     timeout: float = HELLO_TIMEOUT_SECONDS,
     wall_seconds: Callable[[], float] = time.time,
 ) -> Link:
@@ -68,6 +71,8 @@ async def connect(
         on_frame, on_closed, on_writable, before, after, on_echo: as of `LinkHandler`.
         expect: refuse the peer when its id is another one.
         via: connect through this relay, which has agreed to lead to `address`.
+        ticket: of a process behind the port at `address`, which is another one's.
+        proxy: HOST:PORT of an HTTP proxy that leads to other networks.
         timeout: seconds for TCP, TLS and HELLO together.
 
     Raises:
@@ -77,16 +82,20 @@ async def connect(
         ValueError: `address` has another form.
     """
     host, port = parse_address(address)
-    relay_socket: socket.socket | None = None
+    opened: socket.socket | None = None
     link = Link(service, dialled=True, wall_seconds=wall_seconds)
     mine = for_service(hello, service)
     handler = LinkHandler(on_frame, on_closed, on_writable, before, after, on_echo)
     try:
         async with asyncio.timeout(timeout):
             if via is not None:
-                relay_socket = await connect_through_relay(via)
+                opened = await open_connection(via.host, via.port, preface(via.ticket), proxy)
                 link.relay = via.name or via.host
-            await _begin_tls(link, host, port, relay_socket, context, timeout)
+            else:
+                opened = await open_connection(host, port, preface(ticket) if ticket else b"", proxy)
+            await _begin_tls(link, opened, context, timeout)
+            if proxy and via is None:
+                link.remote = address  # the socket's other end is the proxy
             # The dialer speaks first: the acceptor answers only after it has verified this HELLO.
             link.greet(encode_hello(mine))
             theirs = await link.greeting()
@@ -99,7 +108,7 @@ async def connect(
             link.open(peer, handler)
     except TimeoutError:
         link.abort("timeout")
-        _close_unused(link, relay_socket)
+        _close_unused(link, opened)
         raise TimeoutError(f"{address} did not answer within {timeout:g} s") from None
     except RemoteProtocolError as error:
         link.close(error.reason)
@@ -109,40 +118,26 @@ async def connect(
         raise Refused("tls", error.reason or str(error)) from None
     except BaseException:
         link.abort("lost")
-        _close_unused(link, relay_socket)
+        _close_unused(link, opened)
         raise
     return link
 
 
-async def _begin_tls(
-    link: Link, host: str, port: int, passage: socket.socket | None, context: ssl.SSLContext, timeout: float
-) -> None:
-    loop = asyncio.get_running_loop()
-    if passage is None:
-        await loop.create_connection(
-            lambda: link,
-            host,
-            port,
-            ssl=context,
-            server_hostname="",  # the name of the callee must not travel in clear
-            ssl_handshake_timeout=timeout + 1,
-            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-        )
-    else:
-        await loop.create_connection(
-            lambda: link,
-            sock=passage,
-            ssl=context,
-            server_hostname="",
-            ssl_handshake_timeout=timeout + 1,
-            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-        )
+async def _begin_tls(link: Link, opened: socket.socket, context: ssl.SSLContext, timeout: float) -> None:
+    await asyncio.get_running_loop().create_connection(
+        lambda: link,
+        sock=opened,
+        ssl=context,
+        server_hostname="",  # the name of the callee must not travel in clear
+        ssl_handshake_timeout=timeout + 1,
+        ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+    )
 
 
-def _close_unused(link: Link, passage: socket.socket | None) -> None:
-    """Close a connection to a relay over which TLS never came up: no link owns it."""
-    if passage is not None and not link.certificate:
-        passage.close()
+def _close_unused(link: Link, opened: socket.socket | None) -> None:
+    """Close a connection over which TLS never came up: no link owns it."""
+    if opened is not None and not link.certificate:
+        opened.close()
 
 
 def for_service(hello: Hello, service: str) -> Hello:

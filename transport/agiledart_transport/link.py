@@ -37,6 +37,7 @@ from agiledart_kernel.grants import REASONS
 from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
 from agiledart_kernel.services import largest_frame
 from agiledart_transport.grant_timer import GrantTimer
+from agiledart_transport.outgoing import plain_host
 from agiledart_transport.peer_verifier import PeerInfo
 from agiledart_transport.tcp_progress import NO_PROGRESS, TcpProgress, progress_of
 from agiledart_transport.unfinished_frames import unfinished_of
@@ -174,7 +175,7 @@ class Link(asyncio.BufferedProtocol):
         service: the logical port that this link is for.
         relay: the relay through which it goes, for people; empty: direct.
         dialled: did this process open it?
-        remote: the peer's socket address as text.
+        remote: the peer's socket address as text; local_port: of this end; 0: the socket has none.
         detail: why it closed, as text, when `closed`.
         writable: does the link take data without piling it up?
         has_more: while a frame is delivered: have more frames arrived behind it?
@@ -187,6 +188,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
         self.number = next(_numbers)
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
+        self.local_port = 0
         self.relay = ""
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
@@ -219,6 +221,11 @@ class Link(asyncio.BufferedProtocol):
         return f"<Link {'to' if self.dialled else 'from'} {name} {self.remote} {self.service} {self._reason or 'open'}>"
 
     # -------------------------------------------------------------------------------------------------- for the owner
+
+    @property
+    def kind(self) -> str:
+        """Return how it leads to the peer: `direct`, or `relayed`."""
+        return "relayed" if self.relay else "direct"
 
     @property
     def closed(self) -> bool:
@@ -387,8 +394,9 @@ class Link(asyncio.BufferedProtocol):
         """Note that TLS is done: both ends hold the key of a leaf of our network's form, no more."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        name = transport.get_extra_info("peername")
-        self.remote = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
+        name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self.local_port = own[1] if isinstance(own, tuple) else 0
+        self.remote = f"{plain_host(name[0])}:{name[1]}" if isinstance(name, tuple) else str(name or "")
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self.certificate = (tls.getpeercert(binary_form=True) if tls is not None else None) or b""
 

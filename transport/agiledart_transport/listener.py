@@ -33,6 +33,7 @@ from agiledart_transport.connecting import SHUTDOWN_SECONDS, format_address
 from agiledart_transport.first_record import first_record
 from agiledart_transport.handshake_slots import HandshakeSlots, UnverifiedCaller, block_of
 from agiledart_transport.link import Link, LinkHandler
+from agiledart_transport.outgoing import plain_host
 from agiledart_transport.peer_verifier import PeerInfo, PeerVerifier
 
 _REFUSAL_READ_SECONDS: Final = 0.25
@@ -76,11 +77,14 @@ class _Arrival:
 
 
 class Listener:
-    """Listener for links. `address` is the address in use (with the real port when 0 was requested)."""
+    """Listener for links.
+
+    Attributes:
+        address: in use, with the real port when 0 was requested; empty until `listen`.
+    """
 
     def __init__(
         self,
-        listening: socket.socket,
         *,
         context: ssl.SSLContext,
         hello: Callable[[PeerInfo], Hello],
@@ -88,12 +92,12 @@ class Listener:
         services: Collection[str],
         on_link: Callable[[Link], LinkHandler],
         on_refused: Callable[[str, str], None],
-        on_circuit: Callable[[socket.socket, bytes], None] | None,
-        timeout: float,
-        limits: ListenerLimits,
-        wall_seconds: Callable[[], float],
+        on_circuit: Callable[[socket.socket, bytes], None] | None = None,
+        timeout: float = HELLO_TIMEOUT_SECONDS,
+        limits: ListenerLimits = ListenerLimits(),  # noqa: B008  it is immutable
+        wall_seconds: Callable[[], float] = time.time,
     ) -> None:
-        self._socket, self._context, self._hello, self._verifier = listening, context, hello, verifier
+        self._context, self._hello, self._verifier = context, hello, verifier
         self._services, self._on_link, self._on_refused = services, on_link, on_refused
         self._on_circuit, self._timeout, self._limits = on_circuit, timeout, limits
         self._wall_seconds = wall_seconds
@@ -104,9 +108,15 @@ class Listener:
         self._open = 0
         self._open_of_agents = 0
         self._by_key: Counter[tuple[bytes, str]] = Counter()
+        self.address = ""
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    def listen(self, listening: socket.socket) -> None:
+        """Accept connections at a socket that listens, besides those that `take` gets. Called once."""
         host, port = listening.getsockname()[:2]
-        self.address = format_address(host, port)
-        self._accepting = self._loop.create_task(self._accept(), name="accept links")
+        self._socket, self.address = listening, format_address(host, port)
+        self._accepting = self._loop.create_task(self._accept(listening), name="accept links")
 
     @property
     def unverified(self) -> int:
@@ -120,31 +130,34 @@ class Listener:
 
     async def close(self) -> None:
         """Stop accepting and drop callers that are not verified. Existing links stay: they belong to their owners."""
-        tasks = [self._accepting, *(arrival.task for arrival in self._arrivals.values() if arrival.task is not None)]
+        tasks = [arrival.task for arrival in self._arrivals.values() if arrival.task is not None]
+        tasks += [self._accepting] if self._accepting is not None else []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._look_timer is not None:
             self._look_timer.cancel()
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
 
     # ---- accepting
 
-    async def _accept(self) -> None:
+    async def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                connection, name = await self._loop.sock_accept(self._socket)
+                connection, name = await self._loop.sock_accept(listening)
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     self._on_refused("descriptors", "")
                     await asyncio.sleep(0.1)  # only time helps; the backlog keeps the callers
                 continue  # a caller left before it was accepted
-            remote = format_address(*name[:2])
+            host = plain_host(name[0])
+            remote = format_address(host, name[1])
             if self._open >= self._limits.links:
                 connection.close()
                 self._on_refused("full", remote)
                 continue
-            self._begin(connection, block_of(name[0]), remote)
+            self._begin(connection, block_of(host), remote)
 
     def take(self, connection: socket.socket, relay: str = "", relay_key: str = "") -> None:
         """Treat a connection as one that was accepted here: to a relay, or taken by another process.
@@ -157,6 +170,7 @@ class Listener:
         """
         try:
             host, port = connection.getpeername()[:2]
+            host = plain_host(host)
         except OSError:
             connection.close()
             self._on_refused("lost", relay)
@@ -352,20 +366,8 @@ async def serve(
         timeout: seconds from accept to the end of HELLO.
         limits: numbers of connections that are accepted.
     """
-    loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, where = addresses[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setblocking(False)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # two listeners still clash
-        listening.bind(where)
-        listening.listen(128)
-    except OSError:
-        listening.close()
-        raise
-    return Listener(
-        listening,
+    listening = await listening_socket(host, port)
+    listener = Listener(
         context=context,
         hello=hello,
         verifier=verifier,
@@ -377,3 +379,24 @@ async def serve(
         limits=limits,
         wall_seconds=wall_seconds,
     )
+    listener.listen(listening)
+    return listener
+
+
+async def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at `host:port` (port 0: any free one). Raises OSError when that cannot be bound."""
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, where = addresses[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # two listeners still clash
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(where[0] != "::"))
+        listening.bind(where)
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -3,14 +3,22 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.circuits.dialer import Dialer
 from agiledart_agent.circuits.relay_service import CircuitRequirements, HandOver, RelayService
 from agiledart_agent.circuits.reservations import Reservations
 from agiledart_agent.event_log.agent_log import AgentLog
-from agiledart_agent.host.network_addresses import WILDCARDS, not_own_address_text, outbound_address, process_on_port
+from agiledart_agent.host.network_addresses import (
+    WILDCARDS,
+    not_own_address_text,
+    outbound_address,
+    own_addresses,
+    process_on_port,
+)
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings, split_address
@@ -18,15 +26,17 @@ from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.machine import Event, LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.reachability import UNKNOWN_REACHABILITY, Reachability
+from agiledart_kernel.reachability import MAX_FURTHER_ADDRESSES, UNKNOWN_REACHABILITY, Reachability
 from agiledart_node.protocol import NODE_CODEC
-from agiledart_node.reaching.dial_rules import host_of, is_private, may_dial
-from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, ReachabilityChanged
+from agiledart_node.reaching.dial_backoff import DialBackoff
+from agiledart_node.reaching.dial_rules import dial_candidates, host_of, is_private, may_dial
+from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, TICKETS_FEATURE, ReachabilityChanged
 from agiledart_overlay.wire.events import SetCongestion, SetReachability
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.listener import Listener, serve
+from agiledart_transport.outgoing import first_opened, open_connection
 from agiledart_transport.relay_fallback import dial_direct_or_relayed
 
 LINK_LOOK_SECONDS = 2.0
@@ -55,7 +65,7 @@ class AgentLinks:
     Attributes:
         reach: how other nodes reach this one now.
         reservations: links to relays that lead to this agent.
-        on_seen: called with a peer that this agent has dialled, and the host under which that peer saw it.
+        on_seen: called with a peer that this agent has dialled, the HOST:PORT under which that peer saw it, and the local port.
         on_caller: called with a peer that has dialled this agent, and the host from which it did.
         relay_service: passes links of other nodes on, and finds relays for links of this one.
         peers: links to the other nodes of the ring; None before `open`.
@@ -79,7 +89,8 @@ class AgentLinks:
         self._incarnation = identity.incarnation
         self.reach = UNKNOWN_REACHABILITY
         self._proven: dict[NodeId, str] = {}
-        self.on_seen: Callable[[Peer, str], None] = lambda _peer, _host: None
+        self._backoff = DialBackoff()
+        self.on_seen: Callable[[Peer, str, int], None] = lambda _peer, _address, _port: None
         self.on_caller: Callable[[Peer, str], None] = lambda _peer, _host: None
         self.on_reservations: Callable[[], None] = lambda: None
         self._dialling = Dialer(settings, identity, registrar, lambda: self.address, lambda: self.reach)
@@ -100,8 +111,17 @@ class AgentLinks:
             connect_back=lambda link, asked: self.reservations.connect_back(link, asked),
             dial_back=self._dial_back,
             hand_over=hand_over,
+            connection=partial(open_connection, proxy=settings.proxy),
+            only=settings.relay_names,
+            here=lambda: (settings.name, self._local_address),
         )
-        self.reservations = Reservations(self.relay_service.ask, self._take, hand_over, lambda: self.on_reservations())
+        self.reservations = Reservations(
+            self.relay_service.ask,
+            self._take,
+            hand_over,
+            lambda: self.on_reservations(),
+            partial(open_connection, proxy=settings.proxy),
+        )
 
     @property
     def address(self) -> str:
@@ -111,6 +131,25 @@ class AgentLinks:
             return advertised
         host, port = split_address(self._listener.address)
         return format_address(outbound_address() if host in WILDCARDS else host, port)
+
+    @property
+    def _local_address(self) -> str:
+        """HOST:PORT at which processes of this machine reach this agent."""
+        assert self._listener is not None
+        host, port = split_address(self._listener.address)
+        return format_address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
+
+    @property
+    def further_addresses(self) -> tuple[str, ...]:
+        """Addresses at which this agent takes connections beside the usual one: the user's, or those of IPv6."""
+        assert self._listener is not None
+        if self._settings.advertise or self.mapped_address:
+            return self._settings.further_addresses
+        host, port = split_address(self._listener.address)
+        found = [own for own in own_addresses() if ":" in own and not is_private(own)] if host == "::" else []
+        return tuple(format_address(own, port) for own in found if format_address(own, port) != self.address)[
+            :MAX_FURTHER_ADDRESSES
+        ]
 
     async def listen(self, services: Mapping[str, Callable[[Link], LinkHandler]]) -> None:
         """Take links of others, each for one of these services, for a relay, or for the ring.
@@ -217,15 +256,19 @@ class AgentLinks:
         """Report whether the address of a node may be dialled from here; a node that is not known may."""
         return all(self.may_dial(peer) for peer in self._known_peers() if peer.node == node)
 
+    def know_tickets(self, nodes: Iterable[NodeId]) -> bool:
+        """Report whether these nodes, and all that may relay for them, reach executors here at this agent's port."""
+        links = self.peers.used if self.peers is not None else ()
+        knows = {link.peer.node_id: TICKETS_FEATURE in link.peer.hello.features for link in links}
+        return all(knows.values()) and all(node == self._me or node in knows for node in nodes)
+
     async def dial_fragments(
         self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
     ) -> Link:
         """Return a link to the fragment service of a peer."""
 
-        async def connect(via: Via | None) -> Link:
-            return await self._dialling.connect(
-                peer.address, "fragments", on_frame, on_closed, expect=peer.node, via=via
-            )
+        async def connect(address: str, via: Via | None) -> Link:
+            return await self._dialling.connect(address, "fragments", on_frame, on_closed, expect=peer.node, via=via)
 
         return await self._dial_by_any_path(peer, connect)
 
@@ -237,7 +280,8 @@ class AgentLinks:
         Raises OSError: no path leads there.
         """
         door = self._door(target, executor)
-        if wish.by or door is None or door.name in wish.avoid:
+        is_direct = door is not None and format_address(door.host, door.port) == wish.direct
+        if wish.by or door is None or is_direct or door.name in wish.avoid:
             return await self.relay_service.find_relays(target, application, executor, wish)
         if wish.most < 2:
             return (door,)
@@ -294,7 +338,7 @@ class AgentLinks:
             peer = link.peer.as_peer()
             self._note_address(peer, address)
             if link.peer.hello.seen:
-                self.on_seen(peer, host_of(link.peer.hello.seen))
+                self.on_seen(peer, link.peer.hello.seen, link.local_port)
         return link
 
     def _is_me(self, link: Link) -> bool:
@@ -320,24 +364,29 @@ class AgentLinks:
     async def _dial(self, peer: Peer, directly: bool) -> Link:
         """Return a link to a peer, directly, or through a relay when the peer does not answer and a relayed link is allowed."""
 
-        async def connect(via: Via | None) -> Link:
-            return await self._connect(peer.address, peer.node, via)
+        async def connect(address: str, via: Via | None) -> Link:
+            return await self._connect(address, peer.node, via)
 
         return await self._dial_by_any_path(peer, connect, directly=directly)
 
     async def _dial_by_any_path(
-        self, peer: Peer, connect: Callable[[Via | None], Awaitable[Link]], *, directly: bool = False
+        self, peer: Peer, connect: Callable[[str, Via | None], Awaitable[Link]], *, directly: bool = False
     ) -> Link:
         peer = self._newest(peer)
         is_proven = self._is_proven(peer)
 
+        candidates = dial_candidates(peer, self.reach, is_proven=is_proven)
+
         async def direct() -> Link:
-            return await connect(None)
+            addresses = self._backoff.usable(candidates, time.monotonic_ns())
+            dials = [partial(self._dial_candidate, connect, address) for address in addresses]
+            return await first_opened(dials, lambda late: late.close("done"))
 
         async def relayed() -> Link:
-            return await connect(await self.relay_service.circuit(peer.node, holders=peer.reach.holders))
+            circuit = await self.relay_service.circuit(peer.node, holders=peer.reach.holders)
+            return await connect(peer.address, circuit)
 
-        if not may_dial(peer, self.reach, is_proven=is_proven):
+        if not candidates:
             if directly:
                 raise ConnectionError(f"{peer.address} is an address of another network")
             return await relayed()
@@ -349,6 +398,16 @@ class AgentLinks:
             if is_proven:
                 raise
             raise ConnectionError(str(error)) from None  # it says nothing of the peer: another machine may be there
+
+    async def _dial_candidate(self, connect: Callable[[str, Via | None], Awaitable[Link]], address: str) -> Link:
+        """Dial one address of a peer, and remember whether it leads there."""
+        try:
+            link = await connect(address, None)
+        except BaseException:  # also cancelled: another address has led there earlier
+            self._backoff.failed(address, time.monotonic_ns())
+            raise
+        self._backoff.worked(address)
+        return link
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """Return a link to the relay service of a peer."""

@@ -10,7 +10,7 @@ from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.reachability import Reachability
-from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE
+from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, TICKETS_FEATURE
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import connect
 from agiledart_transport.link import Link
@@ -55,7 +55,7 @@ class Dialer:
         identity, settings = self._identity, self._settings
         return Hello(
             service="overlay",
-            features=(REACHABILITY_FEATURE,),
+            features=(REACHABILITY_FEATURE, TICKETS_FEATURE),
             chain=identity.chain,
             incarnation=identity.incarnation,
             name=settings.name,
@@ -93,6 +93,7 @@ class Dialer:
             on_closed=on_closed,
             on_echo=on_echo,
             via=via,
+            proxy=self._settings.proxy,
             timeout=SEED_SECONDS,
         )
 

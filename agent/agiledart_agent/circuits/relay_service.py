@@ -40,9 +40,10 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.services import application_of_scope
 from agiledart_shuffle.proposals import Proposals, may_relay
 from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, Callee, CircuitTickets, origin_of
-from agiledart_transport.circuits import TICKET_BYTES, Via, open_connection, preface
+from agiledart_transport.circuits import TICKET_BYTES, Via, preface
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import Link, LinkHandler
+from agiledart_transport.outgoing import OpenConnection, open_connection
 from agiledart_transport.splice import splice
 
 REFUSALS: Final = (
@@ -84,12 +85,14 @@ class CircuitRequirements(NamedTuple):
         most: number of paths; avoid: names of relays that it has already.
         by: names of the only relays that may lead; empty: any.
         doubted: names of relays whose paths took more than twice their claimed cost.
+        direct: HOST:PORT of the agent, where the direct path leads to its port already.
     """
 
     most: int = RELAYS_ASKED
     avoid: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     doubted: tuple[str, ...] = ()
+    direct: str = ""
 
 
 def _booked(asking: "list[asyncio.Task[Via]]") -> list[Via]:
@@ -114,6 +117,9 @@ class RelayService:
         dial_back: dials an agent at an address; returns "" when it answered, else why it did not.
         hand_over: hands a connection over to an executor here, by its id; returns whether it has. An executor's id is
             a ticket that is good as long as the executor runs. It grants nothing: TLS and verification follow.
+        connection: opens a connection to another node.
+        only: names of the only relays that this agent asks for links of its own; empty: any.
+        here: returns this agent's name, and HOST:PORT of its port for processes of this machine.
     """
 
     def __init__(
@@ -131,7 +137,11 @@ class RelayService:
         connect_back: Callable[[Link, ConnectBack], None] = lambda _link, _asked: None,
         dial_back: Callable[[Link, str], Awaitable[str]] | None = None,
         hand_over: HandOver | None = None,
+        connection: OpenConnection = open_connection,
+        only: tuple[str, ...] = (),
+        here: Callable[[], tuple[str, str]] = lambda: ("", "127.0.0.1:0"),
     ) -> None:
+        self._open_connection, self._only, self._here = connection, only, here
         self._hand_over = hand_over
         self._connect_back, self._dial_back = connect_back, dial_back
         self._reserved: dict[NodeId, Link] = {}
@@ -188,6 +198,8 @@ class RelayService:
             visited: nodes that were asked before, when this agent is a relay that needs another. It then asks one relay
                 after the other, and goes on when a relay leads nowhere.
         """
+        if target in self._reserved and not visited:
+            return self._own_circuit(target, application, executor)
         relays = self._candidates(target, visited, holders=holders)
         question = RequestCircuit(0, target, application, executor, (*visited, self._me))
         if not visited:
@@ -202,6 +214,9 @@ class RelayService:
         self, target: NodeId, application: str, executor: NodeId, wish: CircuitRequirements
     ) -> tuple[Via, ...]:
         """Return paths to an executor through relays, no two through the same one. Raises OSError: no relay leads there."""
+        name = self._here()[0]
+        if target in self._reserved and name not in wish.avoid and (not wish.by or name in wish.by):
+            return (self._own_circuit(target, application, executor),)
         self._proposals.doubt(wish.doubted, time.monotonic_ns())
         relays = self._candidates(target, (), wish.by)
         if wish.by and not relays:
@@ -218,13 +233,18 @@ class RelayService:
         if target not in self._reserved:
             via = await self.circuit(target, holders=holders)
             return format_address(via.host, via.port), via.ticket
+        return "", self._own_circuit(target, "", AGENT_ITSELF).ticket
+
+    def _own_circuit(self, target: NodeId, application: str, executor: NodeId) -> Via:
+        """Return the path through this agent to one that has a reservation here. Raises OSError."""
         ticket = secrets.token_bytes(TICKET_BYTES)
         try:
-            booking = Booking(self._me.to_bytes16(), callee=(target, "", AGENT_ITSELF))
+            booking = Booking(self._me.to_bytes16(), callee=(target, application, executor))
             self._tickets.book(ticket, booking, time.monotonic_ns())
         except Refused as refused:
             raise ConnectionError(str(refused)) from None
-        return "", ticket
+        name, address = self._here()
+        return Via(*parse_address(address), ticket, name, self._proposals.cost_to(target))
 
     def _candidates(
         self,
@@ -237,6 +257,9 @@ class RelayService:
         known = {peer.node: peer for peer in (*self._known(), *self._members())}
         if target in known:
             holders = known[target].reach.holders or holders
+        if self._only and not visited:
+            by = by or self._only
+            known = {node: peer for node, peer in known.items() if peer.name in self._only}
         members = [peer for peer in known.values() if peer.name in by] if by else self._members()
         usable = [peer for peer in members if not peer.reach.holders]  # a node that only dials out takes no circuit
         if not by:
@@ -471,7 +494,7 @@ class RelayService:
                 if booking.callee is not None:
                     onward = await self._called_back(booking.callee)
                 else:
-                    onward = await open_connection(booking.host, booking.port, booking.initial_bytes)
+                    onward = await self._open_connection(booking.host, booking.port, booking.initial_bytes)
         except OSError:
             connection.close()
             self.refused["unreachable"] += 1

@@ -19,9 +19,10 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_transport.circuits import open_connection, preface
+from agiledart_transport.circuits import preface
 from agiledart_transport.connecting import parse_address
 from agiledart_transport.link import Link
+from agiledart_transport.outgoing import OpenConnection, open_connection
 
 ECHO_SECONDS: Final = 20.0
 """Time between two requests for an echo over the link of a reservation: routers forget links that are idle for longer."""
@@ -43,6 +44,7 @@ class Reservations:
         take: treats a connection to a relay as one that was accepted; with the link of its reservation.
         hand_over: hands a connection over to an executor here, by its id; returns whether it has.
         changed: called when a reservation was made or lost.
+        connection: opens a connection to another node.
 
     Attributes:
         ignored: requests of relays that had no reservation, or too many at one time.
@@ -54,7 +56,9 @@ class Reservations:
         take: Callable[[socket.socket, Link], None],
         hand_over: Callable[[NodeId, socket.socket], bool],
         changed: Callable[[], None],
+        connection: OpenConnection = open_connection,
     ) -> None:
+        self._open_connection = connection
         self._ask, self._take, self._hand_over, self._changed = ask, take, hand_over, changed
         self._links: dict[NodeId, Link] = {}
         self._echoes: dict[Link, asyncio.Event] = {}
@@ -148,7 +152,7 @@ class Reservations:
         host, port = parse_address(link.remote)
         try:
             async with asyncio.timeout(ECHO_WAIT_SECONDS):
-                return await open_connection(host, port, preface(asked.ticket))
+                return await self._open_connection(host, port, preface(asked.ticket))
         except OSError:
             return None
 

@@ -322,10 +322,7 @@ class UserService:
     def _kinds_of_links(self) -> dict[str, dict[str, str]]:
         """Return node id → kind and relay of the link to that node."""
         links = self._parts.links.used if self._parts.links is not None else ()
-        return {
-            link.peer.node_id.hex: {"kind": "relayed" if link.relay else "direct", "relay": link.relay}
-            for link in links
-        }
+        return {link.peer.node_id.hex: {"kind": link.kind, "relay": link.relay} for link in links}
 
     def _keys_of_nodes(self) -> dict[str, str]:
         """Return node id → key, for the nodes that have proven their key to us."""
@@ -357,6 +354,8 @@ class UserService:
             scheduled=node.schedulers.served if node is not None else None,
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
+            links_by_kind=Counter(link.kind for link in links.used) if links is not None else {},
+            reservations=len(parts.reachability.relays),
             alone=bool(parts.rejoin_monitor.alone),
             clock_off_seconds=(node.clocks.skew_ms(node.me.node) or 0) / 1_000 if node is not None else None,
             scaling_scores=node.autoscaler.scores() if node is not None else (),

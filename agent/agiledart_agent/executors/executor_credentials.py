@@ -50,7 +50,7 @@ class ExecutorCredentials:
         self._passes: dict[str, ExecutorPass] = {}  # node id → credentials that an executor presents
 
     def configure(
-        self, application: str, version: int, number: int, part: bytes, host: str, advertised: str
+        self, application: str, version: int, number: int, part: bytes, host: str, agent_address: str
     ) -> Configure:
         """Return the configuration of a new executor: a key of its own, a grant for one application, a certificate.
 
@@ -80,7 +80,7 @@ class ExecutorCredentials:
             incarnation=self._identity.incarnation,
             node_name=self._settings.name,
             host=host,
-            advertised=advertised,
+            agent_address=agent_address,
             latency_log_bytes=latency_bytes,
             latency_log_days=self._settings.latency_log_days,
             bounds=user_code_bounds(self._settings),
@@ -88,6 +88,7 @@ class ExecutorCredentials:
             closed=protected_paths(self._settings),
             path_timeout=self._settings.path_timeout,
             secrets=self._secrets.provisioned(application, deployed.signed_command),
+            proxy=self._settings.proxy,
         )
 
     def owner_of(self, application: str) -> bytes:
@@ -101,7 +102,7 @@ class ExecutorCredentials:
         The grant of an executor ends with the membership of its agent.
         """
         for process in processes:
-            node = process.address.partition("/")[2]
+            node = process.own_node.hex
             executor_pass = self._passes.get(node)
             if executor_pass is None or executor_pass.ends > ending_by:
                 continue

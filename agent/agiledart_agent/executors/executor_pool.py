@@ -58,9 +58,15 @@ def _ignore(_text: str) -> None:
 
 
 def _launching(
-    part: bytes, names: tuple[InstanceName, ...], since: RestoreFrom | None, waits: bool, plan_name: bytes, request: int
+    part: bytes,
+    names: tuple[InstanceName, ...],
+    since: RestoreFrom | None,
+    waits: bool,
+    plan_name: bytes,
+    has_own_port: bool,
+    request: int,
 ) -> Launch:
-    return Launch(request, part, names, since, waits, plan_name)
+    return Launch(request, part, names, since, waits, plan_name, has_own_port)
 
 
 class ExecutorPool:
@@ -111,6 +117,7 @@ class ExecutorPool:
         plan_name: bytes = b"",
         waits: bool = False,
         by_epoch: bool = False,
+        has_own_port: bool = False,
     ) -> dict[InstanceName, str]:
         """Start instances, by slot. Return the address at which each of them takes its data links.
 
@@ -119,6 +126,7 @@ class ExecutorPool:
             since: the checkpoint from which they continue; they are linked later.
             plan_name, waits: as of `Launch`.
             labels: names of the stages, by index, for messages.
+            has_own_port: they listen, as hosts of an older version need it.
 
         Raises:
             LaunchError: with a text for the user.
@@ -129,7 +137,7 @@ class ExecutorPool:
                     (application, version, number),
                     slot,
                     labels or {},
-                    partial(_launching, part, tuple(names), since, waits, plan_name),
+                    partial(_launching, part, tuple(names), since, waits, plan_name, has_own_port),
                     by_epoch=by_epoch,
                 )
                 for slot, names in sorted(slots.items())
@@ -274,7 +282,7 @@ class ExecutorPool:
             writer,
             watch=watch,
             secrets=configuration.secrets,
-            own_host=configuration.advertised,
+            agent_address=configuration.agent_address,
             own_node=configuration.node_id,
             handover=bare.handover,
         )

@@ -19,9 +19,11 @@ from agiledart_executor.wire.agent_messages import (
     OpenGenerationChannels,
     PreloadSnapshots,
 )
+from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.frames import FrameKind, frame
 from agiledart_kernel.node_id import NodeId
+from agiledart_transport.connecting import format_address, parse_address
 
 TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
 
@@ -52,7 +54,7 @@ class ExecutorProcess:
     launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     address: str = ""
-    own_host: str = ""
+    agent_address: str = ""
     own_node: NodeId = field(default_factory=lambda: NodeId(0))
     reasons: set[str] = field(default_factory=set)
     watch: ExecutorWatch = field(default_factory=ExecutorWatch)
@@ -67,15 +69,19 @@ class ExecutorProcess:
     loading: int = 0
 
     def address_at(self, claimed: str) -> str:
-        """Return the address of its data port, of which it chooses the port only; empty: it has none.
+        """Return where it takes data links: at its agent's port, or at a port that it chooses; empty: nowhere.
 
         User code speaks for its executor, and relays lead where this address says.
         """
-        port = claimed.partition("/")[0].rpartition(":")[2]
-        if not (port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+        try:
+            where = ExecutorAddress.parse(claimed)
+            port = parse_address(where.address)[1]
+        except ValueError:
             return ""
-        host = f"[{self.own_host}]" if ":" in self.own_host else self.own_host
-        return f"{host}:{port}/{self.own_node.hex}"
+        if where.at_agent:
+            return ExecutorAddress(self.agent_address, self.own_node, at_agent=True).text
+        own_host = parse_address(self.agent_address)[0]
+        return ExecutorAddress(format_address(own_host, port), self.own_node).text if port else ""
 
     def known_reason(self, reason: str) -> str:
         """Return a reason of a refusal; `other` for those beyond a few: user code may invent any number."""
@@ -137,9 +143,8 @@ class ExecutorProcess:
 def address_of(processes: Iterable[ExecutorProcess], application: str, executor: NodeId) -> str:
     """Return HOST:PORT of an executor of this application by its own id; empty: there is none here."""
     for process in processes:
-        address, _, node = process.address.partition("/")
-        if process.application == application and node == executor.hex:
-            return address
+        if process.application == application and process.own_node == executor and process.address:
+            return ExecutorAddress.parse(process.address).address
     return ""
 
 

@@ -109,6 +109,7 @@ class ExecutorService:
         feed: takes events for the node.
         circuits: relayed paths to an executor of another agent; raises OSError.
         may_dial: whether the address of a node may be dialled from here.
+        know_tickets: whether all these nodes reach executors at their agents' ports.
         feed_fetches: rows of feeds, for executors.
         note_logs: called when instances have started: a sink may just have begun a log.
         ownership_proofs: owners of such logs.
@@ -128,6 +129,7 @@ class ExecutorService:
         feed: Callable[[Event], None],
         circuits: Callable[[NodeId, str, NodeId, CircuitRequirements], Awaitable[tuple[Via, ...]]],
         may_dial: Callable[[NodeId], bool],
+        know_tickets: Callable[[Iterable[NodeId]], bool],
         feed_fetches: FeedFetches,
         note_logs: Callable[[], None],
         ownership_proofs: LogOwnershipProofs,
@@ -136,6 +138,7 @@ class ExecutorService:
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
         self._feed, self._circuits, self._may_dial, self._feed_fetches = feed, circuits, may_dial, feed_fetches
+        self._know_tickets = know_tickets
         self._note_logs, self._ownership_proofs = note_logs, ownership_proofs
         self._count_snapshot, self._application_ended = count_snapshot, application_ended
         self._secrets = SecretStore(settings.state_dir, identity.key)
@@ -157,12 +160,12 @@ class ExecutorService:
         """Running executors."""
         return self._pool.processes if self._pool is not None else ()
 
-    def open(self, driver: Driver, listen_host: str, advertised: str) -> None:
+    def open(self, driver: Driver, listen_host: str, agent_address: Callable[[], str]) -> None:
         """Register the effects that concern executors.
 
         Args:
-            listen_host: host on which executors take data links.
-            advertised: host that others dial.
+            listen_host: host on which executors listen that have ports of their own.
+            agent_address: returns HOST:PORT at which others dial this agent.
         """
         pool = self._pool = ExecutorPool(
             ExecutorEvents(
@@ -186,7 +189,7 @@ class ExecutorService:
                 application_ended=self._application_ended,
             ),
             lambda app, version, number, part: self._credentials.configure(
-                app, version, number, part, listen_host, advertised
+                app, version, number, part, listen_host, agent_address()
             ),
             str(self._settings.state_dir),
             forks=self._settings.fork_executors,
@@ -309,6 +312,7 @@ class ExecutorService:
                 plan_name=effect.plan_name,
                 waits=waits,
                 by_epoch=part.by_epoch,
+                has_own_port=not self._know_tickets(peer.node for peer in part.nodes),
             )
         except (LaunchError, AgileDartError, OSError) as error:
             self._fail(effect.request, error)
@@ -495,7 +499,7 @@ class ExecutorService:
             answer(RelaysFound(asked.request, may_dial=self._may_dial(asked.agent)))
             return
         try:
-            requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted)
+            requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted, asked.direct)
             relays = await self._circuits(asked.agent, application, asked.executor, requirements)
         except OSError as error:
             answer(RelaysFound(asked.request, refused=str(error)))

@@ -106,6 +106,7 @@ class NodeFigures:
             known; placements_wanted: (application, 1: a move is wanted and not made; 0); placement_gaps: (application, share).
         placement_moves: (application, number of moves started here); planner_seconds: that searches took;
             plans: number of questions to the planner, by outcome.
+        links_by_kind: peers with a link, by its kind; reservations: at relays.
         circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by
             reason.
     """
@@ -133,6 +134,8 @@ class NodeFigures:
     circuits: int = 0
     relayed_bytes: int = 0
     relay_refusals: Mapping[str, int] = field(default_factory=dict)
+    links_by_kind: Mapping[str, int] = field(default_factory=dict)
+    reservations: int = 0
 
 
 class ChangeFigures(Protocol):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+import msgspec
+
 from agiledart_agent.circuits.agent_links import DIAL_BACK_SECONDS, AgentLinks
 from agiledart_agent.circuits.relay_messages import DialBackAnswer, RequestDialBack
 from agiledart_agent.event_log.agent_log import AgentLog
@@ -17,6 +19,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.reachability import MAX_RESERVED_RELAYS, Reachability
 from agiledart_node.reaching.dial_rules import choose_relays, choose_testers, host_of, is_private
+from agiledart_transport.connecting import parse_address
 
 LOOK_SECONDS: Final = 1.0
 """Time between two checks; a lost reservation is replaced at once."""
@@ -60,18 +63,29 @@ class ReachabilityKeeper:
         links: of the agent.
         zone: of the agent.
         known: returns the nodes of the ring that this agent knows.
+        only: names of the only relays at which it reserves; empty: any.
 
     Attributes:
         is_open: do members in other networks reach this agent by a dial? None: not known.
         outside: the host under which members see this agent's connections; empty: unknown.
         results: of the last round of questions.
+        keeps_ports: does the router give connections the port that they have inside? None: not known.
     """
 
-    def __init__(self, links: AgentLinks, zone: str, log: AgentLog, known: Callable[[], tuple[Peer, ...]]) -> None:
+    def __init__(
+        self,
+        links: AgentLinks,
+        zone: str,
+        log: AgentLog,
+        known: Callable[[], tuple[Peer, ...]],
+        only: tuple[str, ...] = (),
+    ) -> None:
+        self._only = only
         self._links, self._zone, self._log, self._known = links, zone, log, known
         self.is_open: bool | None = None
         self.outside = ""
         self.results: tuple[DialBackResult, ...] = ()
+        self.keeps_ports: bool | None = None
         self._outside_at = 0.0
         self._callers: set[NodeId] = set()
         self._testers: frozenset[NodeId] = frozenset()
@@ -102,6 +116,8 @@ class ReachabilityKeeper:
 
     async def keep_forever(self) -> None:
         """Ask members now and then whether they reach this agent, and keep reservations while they do not."""
+        if self._links.further_addresses:
+            self._publish()
         while not self._is_local:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
@@ -160,6 +176,8 @@ class ReachabilityKeeper:
 
     async def _reserve(self, candidates: list[Peer]) -> None:
         now, held = time.monotonic(), self._links.reservations.holders
+        if self._only:
+            candidates = [peer for peer in candidates if peer.name in self._only]
         for relay in choose_relays(candidates, held, self._zone):
             if now - self._refused_at.get(relay.node, -RESERVE_AGAIN_SECONDS) < RESERVE_AGAIN_SECONDS:
                 continue
@@ -176,25 +194,33 @@ class ReachabilityKeeper:
         """Describe for users how this agent is reached."""
         if self.is_open:
             return f"other nodes reach this one at {self._links.address}"
-        names = {peer.node: peer.name or peer.node.short for peer in self._known()}
-        relays = ", ".join(names.get(node, node.short) for node in self._links.reservations.holders)
+        relays = ", ".join(self.relays)
         through = f"they reach it through {relays}" if relays else "no relay leads to it"
         if self.is_open is None:
             return f"not known whether other nodes can dial this one; {through}"
-        where = f" (they see it as {self.outside})" if self.outside else ""
+        ports = {True: ", and its router keeps ports", False: ", and its router changes ports", None: ""}[
+            self.keeps_ports
+        ]
+        where = f" (they see it as {self.outside}{ports})" if self.outside else ""
         reasons = ", ".join(f"{result.tester}: {result.reason}" for result in self.results if result.reason)
         return f"other nodes cannot dial this one{where}: {reasons}; {through}"
 
+    @property
+    def relays(self) -> tuple[str, ...]:
+        """Names of the relays at which this agent has reservations."""
+        names = {peer.node: peer.name or peer.node.short for peer in self._known()}
+        return tuple(names.get(node, node.short) for node in self._links.reservations.holders)
+
     def document(self) -> dict[str, object]:
         """Return for `doctor` what is known, and the text for people."""
-        names = {peer.node: peer.name or peer.node.short for peer in self._known()}
         return {
             "open": self.is_open,
             "outside": self.outside,
+            "keeps_ports": self.keeps_ports if self.is_behind_router else None,
             "tests": [
                 {"by": result.tester, "seen_as": result.seen_as, "failure": result.reason} for result in self.results
             ],
-            "held_by": [names.get(node, node.short) for node in self._links.reservations.holders],
+            "held_by": list(self.relays),
             "text": "" if self._is_local else self.text,
         }
 
@@ -208,9 +234,12 @@ class ReachabilityKeeper:
 
     # ---- events of links
 
-    def _note_seen(self, peer: Peer, host: str) -> None:
+    def _note_seen(self, peer: Peer, address: str, local_port: int) -> None:
         if self._is_local:
             return
+        host, port = parse_address(address)
+        if host not in own_addresses():
+            self.keeps_ports = port == local_port
         if host in own_addresses() and (self.outside or not peer.reach.is_open):
             return  # a neighbour in the same network says nothing about others
         is_nearer = is_private(host) and bool(self.outside) and not is_private(self.outside)
@@ -228,7 +257,8 @@ class ReachabilityKeeper:
     def _publish(self) -> None:
         """Say to others how this agent is reached."""
         before, holders = self._links.reach, self._links.reservations.holders[:MAX_RESERVED_RELAYS]
-        now = Reachability(before.revision + 1, self.outside, holders, bool(self.is_open) and not holders)
-        if (now.outside, now.holders, now.is_open) != (before.outside, before.holders, before.is_open):
+        is_open, addresses = bool(self.is_open) and not holders, self._links.further_addresses
+        now = Reachability(before.revision + 1, self.outside, holders, is_open, addresses)
+        if now != msgspec.structs.replace(before, revision=now.revision):
             self._links.publish(now)
         self._wake.set()

@@ -8,9 +8,11 @@ from agiledart_executor.channels.data_links import DataPort
 from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.wire.agent_messages import Configure, DataPeerRefused
+from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.frames import Hello
+from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
-from agiledart_transport.listener import Listener, ListenerLimits, serve
+from agiledart_transport.listener import Listener, ListenerLimits, listening_socket
 from agiledart_transport.tls_contexts import TlsCredentials, load_credentials, server_context
 
 MAX_LINKS_OF_EXECUTOR = 8
@@ -31,7 +33,7 @@ class AcceptedLinks:
 
     Attributes:
         port: takes the frames; set before the first link.
-        listener: None until `listen`.
+        listener: None until `open`.
     """
 
     def __init__(
@@ -53,21 +55,31 @@ class AcceptedLinks:
         """Use renewed credentials for links that come from now on."""
         load_credentials(self._server_tls, credentials)
 
-    async def listen(self) -> None:
-        """Listen, unless this executor does so already."""
-        if self.listener is not None:
-            return
-        self.listener = await serve(
-            self._configuration.host,
-            0,
-            context=self._server_tls,
-            hello=lambda _: self._hello(),
-            verifier=self._verifier,
-            services=("data",),
-            on_link=self._accepted,
-            on_refused=lambda reason, remote: self._send(DataPeerRefused(reason, remote)),
-            limits=ListenerLimits(reserved_for_agents=0),
-        )
+    async def open(self, *, has_own_port: bool) -> str:
+        """Take connections that the agent hands over, and those at a port of this executor's own if it is to have one.
+
+        Return the address for other executors.
+        """
+        if self.listener is None:
+            self.listener = Listener(
+                context=self._server_tls,
+                hello=lambda _: self._hello(),
+                verifier=self._verifier,
+                services=("data",),
+                on_link=self._accepted,
+                on_refused=lambda reason, remote: self._send(DataPeerRefused(reason, remote)),
+                limits=ListenerLimits(reserved_for_agents=0),
+            )
+        if has_own_port and not self.listener.address:
+            self.listener.listen(await listening_socket(self._configuration.host, 0))
+        return self._address(self.listener).text
+
+    def _address(self, listener: Listener) -> ExecutorAddress:
+        own, agent_address = self._configuration.node_id, self._configuration.agent_address
+        if not listener.address:
+            return ExecutorAddress(agent_address, own, at_agent=True)
+        host, port = parse_address(agent_address)[0], parse_address(listener.address)[1]
+        return ExecutorAddress(format_address(host, port), own)
 
     def take(self, connection: socket.socket) -> None:
         """Take a connection that the agent has accepted for this executor."""

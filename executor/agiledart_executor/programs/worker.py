@@ -306,14 +306,11 @@ class Worker:
             part = _PART.decode(launch.part)
             async with self._launching:
                 await self._make_ready(part, launch)
+                address = await self.accepted_links.open(has_own_port=launch.has_own_port)
         except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
             self.send(RequestFailed(launch.request, bounded_text(describe_error(error))))
             return
-        assert self.accepted_links.listener is not None
-        port = self.accepted_links.listener.address.rpartition(":")[2]
-        configuration = self._configuration
-        host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
-        self.send(RequestCompleted(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
+        self.send(RequestCompleted(launch.request, address))
 
     async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
         # The first launch loads the code; later ones add instances to it, or instances of the next generation.
@@ -342,7 +339,6 @@ class Worker:
             self._checkpointer.on_failure, self._checkpointer.slice = self._host.fail, self._host.slice
             self._checkpointer.on_rollback_needed = self._host.fail_change
             self._checkpointer.slices.calls = lambda: self._host.calls
-        await self.accepted_links.listen()
         if launch.waits:
             await self._prepare_waiting_instances(part, launch)
             return

@@ -28,9 +28,10 @@ class AgentRelayFinder:
         avoid: tuple[str, ...] = (),
         by: tuple[str, ...] = (),
         doubted: tuple[str, ...] = (),
+        direct: str = "",
     ) -> tuple[Via, ...]:
         """Return relays to an executor of an agent; arguments as in `FindRelays`. Raises ConnectionError when there is none."""
-        answer = await self._answer(agent, executor, most, avoid, by, doubted)
+        answer = await self._answer(agent, executor, most, avoid, by, doubted, direct)
         if answer.refused or not answer.relays:
             raise ConnectionError(answer.refused or "no relay leads there")
         return tuple(Via(offer.host, offer.port, offer.ticket, offer.name, offer.cost) for offer in answer.relays)
@@ -47,13 +48,14 @@ class AgentRelayFinder:
         avoid: tuple[str, ...],
         by: tuple[str, ...],
         doubted: tuple[str, ...],
+        direct: str = "",
     ) -> RelaysFound:
         self._number += 1
         number = self._number
         answer: asyncio.Future[RelaysFound] = asyncio.get_running_loop().create_future()
         self._open[number] = answer
         try:
-            self._send(FindRelays(number, agent, executor, most, avoid, by, doubted))
+            self._send(FindRelays(number, agent, executor, most, avoid, by, doubted, direct))
             return await answer
         finally:
             del self._open[number]

@@ -11,6 +11,7 @@ from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.agent_relay_finder import AgentRelayFinder
 from agiledart_executor.routes.data_route import DataRoute
 from agiledart_executor.wire.agent_messages import Configure, FindRelays, RelaysFound
+from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
@@ -87,7 +88,7 @@ class DataRoutes:
             route.close()
 
     async def to(self, where: str, node: NodeId, paths: Paths) -> DataRoute:
-        """Return the route to the executor at `host:port/id` on a node; it is opened once. Raises OperationFailed."""
+        """Return the route to the executor at an `ExecutorAddress` on a node; it is opened once. Raises OperationFailed."""
         key = where, paths
         if key not in self._opening:
             self._opening[key] = asyncio.create_task(self._open(where, node, paths))
@@ -115,15 +116,16 @@ class DataRoutes:
         return route
 
     async def _connect(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
-        address, _, node = where.partition("/")
+        executor = ExecutorAddress.parse(where)
         key = where, paths
         link = await connect(
-            address,
+            executor.address,
             service="data",
             context=self._tls,
             hello=self._hello,
             verifier=self._verifier,
-            expect=NodeId.from_hex(node) if node else None,
+            expect=executor.executor,
+            ticket=executor.executor.to_bytes16() if executor.at_agent else b"",
             on_frame=self._on_frame,
             on_closed=lambda link, reason: self._with(key, lambda route: route.closed(link, reason)),
             on_echo=lambda link, body: self._with(key, lambda route: route.echoed(link, body)),
@@ -131,6 +133,7 @@ class DataRoutes:
             before=self._host.gather,
             after=self._host.run_woken,
             via=via,
+            proxy=self._configuration.proxy,
             timeout=timeout,
         )
         link.cork = self._host.cork
@@ -147,17 +150,18 @@ class _Dialler:
 
     def __init__(self, connect_to: Connect, asking: AgentRelayFinder, where: str, node: NodeId, paths: Paths) -> None:
         self._connect, self._asking, self._where, self._node, self._paths = connect_to, asking, where, node, paths
+        self._executor = ExecutorAddress.parse(where)
 
     async def directly(self, timeout: float) -> Link:
         """See `Dialler`."""
         if not await self._may_dial():
-            raise ConnectionError(f"{self._where.partition('/')[0]} is an address of another network")
+            raise ConnectionError(f"{self._executor.address} is an address of another network")
         return await self._connect(self._where, self._paths, timeout)
 
     async def relays(self, most: int, avoid: tuple[str, ...], doubted: tuple[str, ...]) -> tuple[Via, ...]:
         """See `Dialler`."""
-        executor = NodeId.from_hex(self._where.partition("/")[2])
-        return await self._asking.ask(self._node, executor, most, avoid, named(self._paths), doubted)
+        executor, direct = self._executor.executor, self._executor.address if self._executor.at_agent else ""
+        return await self._asking.ask(self._node, executor, most, avoid, named(self._paths), doubted, direct)
 
     async def via(self, via: Via, timeout: float) -> Link:
         """See `Dialler`."""
@@ -165,7 +169,7 @@ class _Dialler:
 
     async def _may_dial(self) -> bool:
         """Ask the agent whether the executor's address may be dialled: it may be another machine's here."""
-        return await self._asking.may_dial(self._node, NodeId.from_hex(self._where.partition("/")[2]))
+        return await self._asking.may_dial(self._node, self._executor.executor)
 
     async def first(self) -> Link:
         """Dial until a link opens, because many processes start at once on a small board and some answer late."""

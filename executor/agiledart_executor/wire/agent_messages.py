@@ -32,13 +32,15 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         credentials: TLS leaf with its key and the network's CA, made by the agent.
         chain: grants from the network's authority down to this executor's key.
         node_id: ring position of the executor's key, under which its data links are dialled.
-        host: address on which the executor accepts data links; `advertised` stands in addresses that other executors dial.
+        host: address on which the executor listens, when it has a port of its own.
+        agent_address: HOST:PORT at which others dial the agent; the host is the executor's, too.
         latency_log_bytes, latency_log_days: how many latencies sampled at a sink to keep, by size and age; 0 bytes keep none.
         bounds: on user code's time and memory.
         home: the agent's own node, whose sinks run in this process.
         closed: files and folders that user code must not touch, the state directory among them; empty: no confinement.
         path_timeout: seconds without a working path to another executor after which the run fails.
         secrets: of connectors, provisioned to the node by this run's user.
+        proxy: HOST:PORT of an HTTP proxy that leads to other networks; empty: none.
     """
 
     application: str
@@ -50,7 +52,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     incarnation: int
     node_name: str
     host: str
-    advertised: str
+    agent_address: str
     latency_log_bytes: int = 0
     latency_log_days: int = 0
     bounds: Bounds = Bounds()
@@ -58,6 +60,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     closed: tuple[str, ...] = ()
     path_timeout: int = 60
     secrets: ProvisionedSecrets = ProvisionedSecrets()
+    proxy: str = ""
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
@@ -67,6 +70,7 @@ class Launch(Message, frozen=True, gc=False, tag=101):
         since: checkpoint from which the instances restore; their targets then follow in `LinkOutputs`. None: a fresh start.
         waits: the instances belong to the next generation; they start when the previous generation has handed over.
         plan_name: of the part's plan, as barriers name it.
+        has_own_port: an agent of another version does not know the way through this agent's port, so the executor listens.
     """
 
     request: int
@@ -75,6 +79,7 @@ class Launch(Message, frozen=True, gc=False, tag=101):
     since: RestoreFrom | None = None
     waits: bool = False
     plan_name: bytes = b""
+    has_own_port: bool = False
 
 
 class OpenGenerationChannels(Message, frozen=True, gc=False, tag=130):
@@ -258,6 +263,7 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
         avoid: names of nodes that already relay a circuit to it.
         by: names of the only nodes that may relay; empty: any node.
         doubted: names of nodes whose circuit took more than twice the cost that they had claimed.
+        direct: HOST:PORT of the executor's agent, where the direct path leads there; empty: the executor has its own port.
     """
 
     request: int
@@ -267,6 +273,7 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
     avoid: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
     doubted: tuple[str, ...] = ()
+    direct: str = ""
 
 
 class RelayOffer(msgspec.Struct, frozen=True, gc=False, array_like=True):

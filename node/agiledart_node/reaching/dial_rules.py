@@ -34,6 +34,13 @@ def may_dial(peer: Peer, mine: Reachability, *, is_proven: bool) -> bool:
     return bool(mine.outside) and mine.outside == reach.outside
 
 
+def dial_candidates(peer: Peer, mine: Reachability, *, is_proven: bool) -> tuple[str, ...]:
+    """Return the addresses of a peer that may be dialled, the usual one first. Arguments as of `may_dial`."""
+    is_near = bool(mine.outside) and mine.outside == peer.reach.outside
+    usual = (peer.address,) if may_dial(peer, mine, is_proven=is_proven) else ()
+    return *usual, *(address for address in peer.reach.addresses if is_near or not is_private(host_of(address)))
+
+
 def choose_relays(candidates: Iterable[Peer], held: Collection[NodeId], zone: str) -> list[Peer]:
     """Return the members at which a node should ask for a reservation, the best first.
 

@@ -32,7 +32,8 @@ class FakeLinks:
         self.asked: list[str] = []
         self.reservations, self.relay_service = self, self
         self.held: list[NodeId] = []
-        self.on_seen: Callable[[Peer, str], None] = lambda _peer, _host: None
+        self.on_seen: Callable[[Peer, str, int], None] = lambda _peer, _address, _port: None
+        self.further_addresses: tuple[str, ...] = ()
         self.on_caller: Callable[[Peer, str], None] = lambda _peer, _host: None
         self.on_reservations: Callable[[], None] = lambda: None
 
@@ -90,7 +91,7 @@ def test_an_agent_behind_a_router_reserves_before_it_joins() -> None:
     links = FakeLinks([first], {})
 
     async def scenario(keeper: ReachabilityKeeper) -> None:
-        links.on_seen(first, OUTSIDE)
+        links.on_seen(first, f"{OUTSIDE}:40000", 40000)
         assert keeper.is_behind_router
         await keeper.prepare([first])
         assert links.published[-1] == Reachability(2, OUTSIDE, (first.node,))
@@ -103,7 +104,7 @@ def test_an_agent_with_its_own_address_asks_for_nothing_before_it_joins() -> Non
     links = FakeLinks([first], {})
 
     async def scenario(keeper: ReachabilityKeeper) -> None:
-        links.on_seen(first, INSIDE)
+        links.on_seen(first, f"{INSIDE}:40000", 40000)
         await keeper.prepare([first])
         assert links.held == []
         assert links.published == []
@@ -202,16 +203,16 @@ def test_the_outside_host_is_a_public_one_and_does_not_flap() -> None:
     links = FakeLinks([], {})
 
     async def scenario(keeper: ReachabilityKeeper) -> None:
-        links.on_seen(member(1), "192.168.1.7")
+        links.on_seen(member(1), "192.168.1.7:40000", 50000)
         assert keeper.outside == "192.168.1.7", "behind two routers, the inner one"
         keeper._outside_at -= 2 * module.OUTSIDE_SECONDS
-        links.on_seen(member(1), OUTSIDE)
+        links.on_seen(member(1), f"{OUTSIDE}:40000", 40000)
         assert keeper.outside == OUTSIDE
         keeper._outside_at -= 2 * module.OUTSIDE_SECONDS
-        links.on_seen(member(1), "192.168.1.7")
+        links.on_seen(member(1), "192.168.1.7:40000", 50000)
         assert keeper.outside == OUTSIDE, "a neighbour sees less"
-        links.on_seen(member(1), "11.0.0.102")
-        links.on_seen(member(2), "11.0.0.103")
+        links.on_seen(member(1), "11.0.0.102:40000", 50000)
+        links.on_seen(member(2), "11.0.0.103:40000", 50000)
         assert keeper.outside == "11.0.0.102", "some routers use several hosts"
 
     play(links, scenario)
@@ -235,7 +236,7 @@ def test_agents_of_one_machine_ask_no_member() -> None:
     links = FakeLinks([member(1)], {"o1": "no answer"}, "127.0.0.1:9464")
 
     async def scenario(keeper: ReachabilityKeeper) -> None:
-        links.on_seen(member(1), "127.0.0.1")
+        links.on_seen(member(1), "127.0.0.1:40000", 50000)
         await keeper.prepare([member(1)])
         await asyncio.wait_for(keeper.keep_forever(), 1.0)
         assert links.asked == []

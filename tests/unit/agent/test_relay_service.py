@@ -23,10 +23,11 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER
-from agiledart_transport.circuits import Via, open_connection, preface
+from agiledart_transport.circuits import Via, preface
 from agiledart_transport.connecting import connect, parse_address
 from agiledart_transport.link import Link, LinkHandler
 from agiledart_transport.listener import Listener, serve
+from agiledart_transport.outgoing import open_connection
 from tests.conformance.mesh import NET, Node, agent
 
 CODEC: Codec[RelayMessage] = Codec(RelayMessage)

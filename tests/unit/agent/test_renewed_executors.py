@@ -17,6 +17,7 @@ from agiledart_executor.routes.data_routes import DataRoutes
 from agiledart_executor.wire.agent_messages import CredentialsRenewed
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import verify_chain
+from agiledart_kernel.node_id import NodeId
 from agiledart_transport.certificates import LEAF_DAYS, check_signature, verify_peer_certificate
 from tests.unit.agent.test_identity import founder
 
@@ -29,7 +30,7 @@ class Process:
     application = "taxi"
 
     def __init__(self, node: str) -> None:
-        self.address, self.told = f"127.0.0.1:1/{node}", list[Any]()
+        self.own_node, self.told = NodeId.from_hex(node), list[Any]()
 
     def send(self, message: object) -> None:
         """Keep it."""

@@ -5,7 +5,14 @@ import pytest
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.reachability import Reachability
-from agiledart_node.reaching.dial_rules import choose_relays, choose_testers, host_of, is_private, may_dial
+from agiledart_node.reaching.dial_rules import (
+    choose_relays,
+    choose_testers,
+    dial_candidates,
+    host_of,
+    is_private,
+    may_dial,
+)
 
 HOLDER = NodeId(1)
 
@@ -64,3 +71,13 @@ def test_members_of_other_networks_test_a_node() -> None:
     members = [neighbour, closed, same, unknown, open_one, third]
     assert choose_testers(members, Reachability(1, "11.0.0.9")) == [open_one, third]
     assert choose_testers([neighbour, unknown], Reachability(1, "11.0.0.9")) == [unknown]
+
+
+def test_further_addresses_of_another_network_are_dialled_only_where_they_are_public() -> None:
+    reach = Reachability(1, "203.0.113.9", addresses=("10.1.1.1:9464", "[2a00:1450::1]:9464"))
+    peer = Peer(NodeId(7), address="198.51.100.7:9464").with_reach(reach)
+    assert dial_candidates(peer, Reachability(1, "203.0.113.1"), is_proven=False) == (
+        "198.51.100.7:9464",
+        "[2a00:1450::1]:9464",
+    )
+    assert len(dial_candidates(peer, Reachability(1, "203.0.113.9"), is_proven=False)) == 3
