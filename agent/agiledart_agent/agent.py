@@ -195,8 +195,9 @@ class Agent:
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self._agent_links.find_circuits, self._agent_links.may_dial_node, self._agent_links.know_tickets, feed_fetches,
-            self.sink_logs.note_logs, self._log_ownership_proofs, self.fragments.count_snapshot, self.runs.sweep,
+            self._agent_links.find_circuits, self._agent_links.may_dial_node, self._agent_links.know_tickets,
+            self.relay_service.next_hops.to, feed_fetches, self.sink_logs.note_logs, self._log_ownership_proofs,
+            self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
         self.reachability = ReachabilityKeeper(
@@ -295,6 +296,7 @@ class Agent:
         self._spawn(self._watch_modes())
         links = self._agent_links
         self._spawn_all((links.report_congestion_forever(), links.check_forever(), self.reachability.keep_forever()))
+        self._spawn(self.relay_service.prober.run_forever())
         await self._users.open(self.driver)
         # A node without the authority's key has joined a network of others, so there must be other nodes.
         self.rejoin_monitor.is_expected = identity.authority is None

@@ -20,13 +20,15 @@ from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
+from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.reachability import MAX_FURTHER_ADDRESSES
 from agiledart_node.context.config import LIVE_OBJECTIVES, MOVES
 from agiledart_placement.registry import ALL_STRATEGIES, STRATEGIES, package_strategies
 from agiledart_scaling.registry import POLICIES, policy_named
+from agiledart_shuffle.registry import KL_EXPLORATION, LINK_INDICES, index_named
 
 _PREFIX = "AGILEDART_AGENT__"
-SECTIONS = ("placement", "quota", "scaling")
+SECTIONS = ("paths", "placement", "quota", "scaling")
 """Tables of a file beside `[agent]`; `key` in `[table]` is the setting `table_key`."""
 
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
@@ -103,6 +105,10 @@ class AgentSettings:
             state is copied to one node more than there are parity fragments.
         path_timeout: seconds without any working path between two hosts of an application, after which it fails or
             recovers.
+        paths_policy: rule for the cost of a link, by which relays of circuits are chosen (Algorithm 1):
+            `agiledart_shuffle.registry`. In a file `policy` in the table `[paths]`; the other two likewise.
+        paths_exploration: C of the policy `kl`: how much a link that was tried little is preferred.
+        paths_memory: seconds in which half of the evidence about a link is forgotten.
         relay: whether this agent relays circuits for nodes that cannot reach each other directly.
         relay_bytes_per_second: bound of each circuit in each direction; 0: none.
         relays: names of the only agents that may relay for this one, separated by commas; empty: any.
@@ -157,6 +163,9 @@ class AgentSettings:
     checkpoint_interval: int = 10
     fragments: str = "4+2"
     path_timeout: int = 60
+    paths_policy: str = LINK_INDICES[0]
+    paths_exploration: float = KL_EXPLORATION
+    paths_memory: int = 8
     relay: bool = True
     relay_bytes_per_second: int = 0
     relays: str = ""
@@ -267,6 +276,7 @@ class AgentSettings:
         _check_seconds("checkpoint_interval", self.checkpoint_interval, 3_600)
         code_of(self.fragments)
         _check_seconds("path_timeout", self.path_timeout, 86_400)
+        self._validate_paths()
         _check_seconds("scaling_interval", self.scaling_interval, 3_600)
         policy_named(self.scaling_policy)
         if self.scaling_max_instances < 0:
@@ -311,6 +321,13 @@ class AgentSettings:
                 f"agent.advertise has {len(given)} addresses; allowed are up to {MAX_FURTHER_ADDRESSES + 1}"
             )
         _check_host_names(self.metrics_hosts)
+
+    def _validate_paths(self) -> None:
+        """Check how the costs of links are learnt."""
+        index_named(self.paths_policy, KL_EXPLORATION, RandomStream(0, "paths"))
+        if not 0 <= self.paths_exploration <= 1:
+            raise ConfigurationError(f"paths.exploration is {self.paths_exploration}; allowed are 0 to 1")
+        _check_seconds("paths_memory", self.paths_memory, 3_600)
 
     def _validate_size(self) -> None:
         """Check the settings of size: quotas, executors, cores, capacity."""
@@ -401,7 +418,8 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     if unknown or not all(isinstance(table, dict) for table in tables.values()):
         unknown_text = ", ".join(unknown) or "a value"
         raise ConfigurationError(
-            f"{path}: only the tables [agent], [placement], [preset], [quota] and [scaling] are known, found {unknown_text}"
+            f"{path}: only the tables [agent], [paths], [placement], [preset], [quota] and [scaling] are known, "
+            f"found {unknown_text}"
         )
     settings: dict[str, Any] = dict(tables["agent"])
     for name in SECTIONS:
@@ -427,9 +445,15 @@ def _typed(key: str, value: object, default: object, origin: str) -> object:
             if isinstance(value, bool):
                 raise ValueError
             return int(str(value))
+        if isinstance(default, float):
+            if isinstance(value, bool):
+                raise ValueError
+            return float(str(value))
         if isinstance(default, Path):
             return Path(str(value)).expanduser().absolute()  # a relative path must mean the same to other processes
         return str(value)
     except ValueError:
-        kind = "true or false" if isinstance(default, bool) else "a whole number"
+        kind = "true or false" if isinstance(default, bool) else "a number"
+        if isinstance(default, int) and not isinstance(default, bool):
+            kind = "a whole number"
         raise ConfigurationError(f"{origin}: agent.{key} is {value!r}; it should be {kind}") from None

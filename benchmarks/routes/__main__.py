@@ -23,7 +23,7 @@ BEGIN_SECONDS = 4.0
 
 def run(scenario: LinkScenario, seed: int) -> dict[str, Any]:
     """Carry out one run; return its figures."""
-    with RouteLab(seed) as lab:
+    with RouteLab(seed, all_relay=scenario.all_relay) as lab:
         if scenario.before is not None:
             scenario.before(lab)
         submitted = time.monotonic()

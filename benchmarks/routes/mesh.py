@@ -83,8 +83,9 @@ class FileGrowthWatch:
 class RouteLab:
     """The agents; a context manager that leaves nothing behind."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, all_relay: bool = False) -> None:
         self.hosts = Hosts(COUNT, seed)
+        self._without = 0 if all_relay else NO_RELAY
 
     def __enter__(self) -> "RouteLab":
         self.hosts.__enter__()
@@ -92,7 +93,9 @@ class RouteLab:
             for first in range(1, COUNT + 1):
                 for second in range(first + 1, COUNT + 1):
                     self.hosts.link(first, second, delay=DELAYS.get((first, second), OTHER_DELAY))
-            self.agents = Agents([self.hosts.place(number, leads=number != NO_RELAY) for number in range(1, COUNT + 1)])
+            self.agents = Agents(
+                [self.hosts.place(number, leads=number != self._without) for number in range(1, COUNT + 1)]
+            )
             self.agents.start()
             self.agents.until_right(60)
         except BaseException:

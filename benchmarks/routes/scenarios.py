@@ -1,5 +1,6 @@
 """Scenarios of link faults, and the figures reported for each."""
 
+import itertools
 import math
 import signal
 import time
@@ -31,6 +32,7 @@ class LinkScenario:
     width: int = WIDTH
     delivery: str = ""
     before: Callable[[RouteLab], None] | None = None
+    all_relay: bool = False
 
 
 def sleep_until(instant: float) -> None:
@@ -204,6 +206,83 @@ def nothing(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
     return {"changes": sum(route["moves"].values()), "circuits": len(route["circuits"])}
 
 
+CHAINS = ((1, 2, 3, 6), (1, 4, 5, 6))
+CHAIN_SECONDS = (0.005, 0.008)
+SLOW_SECONDS = 0.15
+
+
+def two_chains(lab: RouteLab) -> None:
+    """Leave two chains of two relays fast, and every other link slow but alive."""
+    for first in range(1, 7):
+        for second in range(first + 1, 7):
+            lab.hosts.link(first, second, delay=SLOW_SECONDS)
+    for chain, seconds in zip(CHAINS, CHAIN_SECONDS, strict=True):
+        for first, second in itertools.pairwise(chain):
+            lab.hosts.link(first, second, delay=seconds)
+
+
+def _until(
+    job: MeshJob, is_so: Callable[[dict[str, Any]], bool], seconds: float
+) -> tuple[float | None, dict[str, Any]]:
+    """Wait until a route is as asked; return how long that took, None for never, and the route."""
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        if (route := job.route()) and is_so(route):
+            return round(time.monotonic() - began, 1), route
+        time.sleep(0.2)
+    return None, job.route()
+
+
+def slow_two_hops_away(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
+    """Make the last link of the chain in use ten times slower, and restore it."""
+    onto_chain, first = _until(job, lambda route: route["relay"] in ("a2", "a4"), 30)
+    by = first.get("relay", "")
+    chain = CHAINS[0] if by == "a2" else CHAINS[1]
+    other = "a4" if by == "a2" else "a2"
+    lab.hosts.link(chain[2], 6, delay=10 * CHAIN_SECONDS[CHAINS.index(chain)])
+    onto_other, route = _until(job, lambda route: route["relay"] == other, 30)
+    moves = [f"{change['from']}→{change['to']}: {change['reason']}" for change in route.get("changes", ())]
+    return {
+        "onto_a_chain_s": onto_chain,
+        "by": by,
+        "onto_the_other_s": onto_other,
+        "then_by": route.get("relay", ""),
+        "changes": moves,
+        "circuits": [(row["relay"], row["round_trip_ms"]) for row in route.get("circuits", ())],
+        "hops": route.get("hops", ()),
+    }
+
+
+def slow(lab: RouteLab) -> None:
+    lab.hosts.link(1, 6, delay=SLOW_SECONDS)
+
+
+def fast(lab: RouteLab) -> None:
+    lab.hosts.link(1, 6, delay=0.005)
+
+
+def slow_direct(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
+    """Make the direct link slow, but alive, for 20 s."""
+    slow(lab)
+    left, _ = _until(job, lambda route: bool(route["relay"]), 20)
+    time.sleep(20)
+    stayed = job.route().get("relay", "")
+    fast(lab)
+    back, _ = _until(job, lambda route: not route["relay"], 60)
+    return {"left_after_s": left, "by": stayed, "returned_after_s": back}
+
+
+def slow_flapping(lab: RouteLab, job: MeshJob) -> dict[str, Any]:
+    """Make the direct link slow and fast by turns, every ten seconds."""
+    began = time.monotonic()
+    before = sum(job.route().get("moves", {}).values())
+    for turn in range(12):
+        (slow if turn % 2 == 0 else fast)(lab)
+        sleep_until(began + 10 * (turn + 1))
+    moves = sum(job.route().get("moves", {}).values()) - before
+    return {"moves_a_minute": moves / 2}
+
+
 def _everything(make: Callable[[str], LinkScenario]) -> list[LinkScenario]:
     return [make("auto"), make("warm")]
 
@@ -224,5 +303,8 @@ SCENARIOS: dict[str, LinkScenario] = {
         LinkScenario("thin-relay", "a2", 150, thin, rate=1_000, width=470),
         LinkScenario("stopped-receiver", "auto", 25, stopped_receiver),
         LinkScenario("held-receiver", "auto", 45, held_receiver),
+        LinkScenario("chains", "auto", 50, slow_two_hops_away, before=two_chains, all_relay=True),
+        LinkScenario("slow-direct", "auto", 80, slow_direct),
+        LinkScenario("slow-flapping", "auto", 130, slow_flapping),
     )
 }  # fmt: skip

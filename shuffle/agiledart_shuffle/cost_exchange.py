@@ -12,7 +12,7 @@ carry the nodes that they visited.
 Source: [AgileDART] §V; the project's shuffle specification §7.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import isfinite, isnan
 
 from agiledart_kernel.errors import RemoteProtocolError
@@ -41,11 +41,42 @@ class CostExchange:
     """
 
     def __init__(self, bounds: Mapping[int, Mapping[int, float]], cost_most: float = 256 * COST_MAX) -> None:
-        self._bounds = bounds
+        self._bounds = {neighbour: dict(costs) for neighbour, costs in bounds.items()}
         self._received = {neighbour: dict(costs) for neighbour, costs in bounds.items()}
         self._announced: dict[int, float] = {}
         self._cost_most = cost_most
         self.destinations = tuple(dict.fromkeys(sink for costs in bounds.values() for sink in costs))
+
+    def set_neighbours(self, neighbours: Collection[int]) -> None:
+        """Exchange with these neighbours from now on. Nothing is known yet of the costs to go from a new one."""
+        for gone in [neighbour for neighbour in self._bounds if neighbour not in neighbours]:
+            del self._bounds[gone], self._received[gone]
+        for neighbour in neighbours:
+            if neighbour not in self._bounds:
+                self._bounds[neighbour], self._received[neighbour] = {}, {}
+                for destination in self.destinations:
+                    self._begin(neighbour, destination)
+
+    def set_destinations(self, destinations: Iterable[int]) -> None:
+        """Exchange costs to these destinations from now on."""
+        before, self.destinations = self.destinations, tuple(dict.fromkeys(destinations))
+        for gone in set(before) - set(self.destinations):
+            self._announced.pop(gone, None)
+            for neighbour in self._bounds:
+                self._bounds[neighbour].pop(gone, None)
+                self._received[neighbour].pop(gone, None)
+        for destination in self.destinations:
+            for neighbour in self._bounds if destination not in before else ():
+                self._begin(neighbour, destination)
+
+    def _begin(self, neighbour: int, destination: int) -> None:
+        self._bounds[neighbour][destination] = least = 0.0 if neighbour == destination else 1.0
+        self._received[neighbour][destination] = 0.0 if least == 0.0 else UNREACHABLE
+
+    def forget_claims(self, neighbour: int) -> None:
+        """Forget what a neighbour announced: the link to it is lost."""
+        for destination in self._bounds.get(neighbour, ()):
+            self._begin(neighbour, destination)
 
     def receive(self, neighbour: int, claims: Iterable[tuple[int, float]]) -> None:
         """Store a neighbour's announcement, all of it or nothing; claims about other destinations are ignored."""
@@ -78,7 +109,7 @@ class CostExchange:
     def is_due(self, links: Mapping[int, float], change: float = CHANGE) -> bool:
         """Return whether a cost to go moved so far since it was announced that neighbours must get it at once."""
         return any(
-            _moved(self._announced.get(destination), self.to_go(destination, links)[0], change)
+            has_moved(self._announced.get(destination), self.to_go(destination, links)[0], change)
             for destination in self.destinations
         )
 
@@ -100,7 +131,8 @@ class CostExchange:
         return tuple(claims[:MAX_DESTINATIONS])
 
 
-def _moved(before: float | None, now: float, change: float) -> bool:
+def has_moved(before: float | None, now: float, change: float = CHANGE) -> bool:
+    """Return whether a cost to go moved by more than a share since it was announced."""
     if before is None or isfinite(before) != isfinite(now):
         return True
     return isfinite(now) and abs(now - before) > change * before

@@ -5,6 +5,7 @@ relay that claimed less than half of the measured delay is trusted less for a wh
 """
 
 from collections.abc import Callable, Iterable
+from math import ceil
 from typing import Final
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
@@ -12,7 +13,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.cheapest import cheapest_link
-from agiledart_shuffle.graph import LinkGraph
+from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
 from agiledart_shuffle.policy import Journey
 
 SLOT_NS: Final = 5 * MILLISECOND
@@ -43,17 +44,30 @@ class Proposals:
     Args:
         rtt_ns: round-trip time to a peer in nanoseconds, as measured; None: not measured.
         random: decides between equal costs.
+        omega: ω of the link to a neighbour, where its probes are counted; None: they are not.
+        received_cost: J of a (neighbour, target) that the neighbour announced; None: none.
     """
 
-    def __init__(self, rtt_ns: Callable[[NodeId], int | None], random: RandomStream) -> None:
-        self._rtt_ns, self._random = rtt_ns, random
+    def __init__(
+        self,
+        rtt_ns: Callable[[NodeId], int | None],
+        random: RandomStream,
+        omega: Callable[[NodeId], float | None] = lambda _: None,
+        received_cost: Callable[[NodeId, NodeId], float | None] = lambda _relay, _target: None,
+    ) -> None:
+        self._rtt_ns, self._random, self._omega, self._received_cost = rtt_ns, random, omega, received_cost
         self._claims: dict[tuple[NodeId, NodeId], int] = {}
         self._doubts: dict[str, tuple[int, int]] = {}  # by name: factor of its claims, until which instant
 
     def cost_to(self, node: NodeId) -> int:
-        """Return the cost of the own link to a node, in slots."""
+        """Return the cost of the own link to a node, in slots: ω where it is known, else by the round trip."""
+        return ceil(self._own_cost(node))
+
+    def _own_cost(self, node: NodeId) -> float:
+        if (omega := self._omega(node)) is not None:
+            return min(float(COST_MOST), omega)
         rtt_ns = self._rtt_ns(node)
-        return UNKNOWN if rtt_ns is None else min(COST_MOST, 1 + rtt_ns // SLOT_NS)
+        return float(UNKNOWN if rtt_ns is None else min(COST_MOST, 1 + rtt_ns // SLOT_NS))
 
     def claimed(self, relay: NodeId, target: NodeId, cost: int) -> None:
         """Store a relay's claim about the cost of its own path to the target."""
@@ -75,7 +89,7 @@ class Proposals:
         peers = [peer for peer in relays if peer.node not in visited]
         graph = LinkGraph(len(peers) + 1, [(0, number + 1) for number in range(len(peers))])
         beyond = [0.0, *(self._claim(peer, target, now) for peer in peers)]
-        costs = [float(self.cost_to(peer.node)) for peer in peers]
+        costs = [self._own_cost(peer.node) for peer in peers]
         journey, ranked = Journey(0), list[Peer]()
         while (link := cheapest_link(graph, journey, costs, beyond, self._random)) is not None:
             journey.closed[link] = None
@@ -83,5 +97,12 @@ class Proposals:
         return ranked
 
     def _claim(self, relay: Peer, target: NodeId, now: int) -> float:
-        times, until = self._doubts.get(relay.name, (1, 0))
-        return float(self._claims.get((relay.node, target), UNKNOWN) * (times if now < until else 1))
+        received = self._received_cost(relay.node, target)
+        if received is None or received == UNREACHABLE:  # it may have measured nothing yet
+            received = float(self._claims.get((relay.node, target), UNKNOWN))
+        return received * self.doubt_about(relay.name, now)
+
+    def doubt_about(self, name: str, now: int) -> int:
+        """Return the factor by which a relay's claims count."""
+        times, until = self._doubts.get(name, (1, 0))
+        return times if now < until else 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
@@ -88,6 +89,38 @@ def policy_named(name: str, task: PathTask) -> PathPolicy:
         known = ", ".join((*POLICIES, f"{PAPER}C", f"{LOOKAHEAD}H"))
         raise ConfigurationError(f"paths = {name!r}: unknown policy; use one of {known}") from None
     return make(task)
+
+
+LINK_INDICES: tuple[str, ...] = ("kl", "paper", "planned", "ts", "ts4")
+"""Names of the policies that differ in their link index only, which agents can use for circuits."""
+
+
+def index_named(name: str, exploration: float, random: RandomStream) -> LinkIndex:
+    """Return the link index of a policy.
+
+    Args:
+        name: one of `LINK_INDICES`.
+        exploration: C of `kl`.
+        random: stream of what an index draws.
+
+    Raises:
+        ConfigurationError: for an unknown name.
+    """
+    match name:
+        case "kl":
+            return KlIndex(exploration)
+        case "paper":
+            return KlIndex(PAPER_EXPLORATION)
+        case "planned":
+            return SharedPriorIndex(random)
+        case "ts":
+            return ThompsonIndex(random)
+        case "ts4":
+            return ThompsonIndex(random, 4.0)
+        case _:
+            close = get_close_matches(name, LINK_INDICES, 1, 0.4)
+            meant = f" Did you mean {close[0]}?" if close else ""
+            raise ConfigurationError(f"paths.policy is {name!r}; allowed are {', '.join(LINK_INDICES)}.{meant}")
 
 
 def _exploration(name: str) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
+from agiledart_agent.circuits.cost_prober import has_costs_feature
 from agiledart_agent.circuits.dialer import Dialer
 from agiledart_agent.circuits.relay_service import CircuitRequirements, HandOver, RelayService
 from agiledart_agent.circuits.reservations import Reservations
@@ -23,15 +24,19 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Event, LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.reachability import MAX_FURTHER_ADDRESSES, UNKNOWN_REACHABILITY, Reachability
 from agiledart_node.protocol import NODE_CODEC
 from agiledart_node.reaching.dial_backoff import DialBackoff
 from agiledart_node.reaching.dial_rules import dial_candidates, host_of, is_private, may_dial
 from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, TICKETS_FEATURE, ReachabilityChanged
 from agiledart_overlay.wire.events import SetCongestion, SetReachability
+from agiledart_shuffle.hop_costs import HopCosts
+from agiledart_shuffle.registry import index_named
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
@@ -114,6 +119,15 @@ class AgentLinks:
             connection=partial(open_connection, proxy=settings.proxy),
             only=settings.relay_names,
             here=lambda: (settings.name, self._local_address),
+            costs=HopCosts(
+                identity.node_id,
+                index_named(
+                    settings.paths_policy, settings.paths_exploration, RandomStream(identity.incarnation, "paths")
+                ),
+                settings.paths_memory * SECOND,
+                time.monotonic_ns(),
+            ),
+            neighbours=self._probed_neighbours,
         )
         self.reservations = Reservations(
             self.relay_service.ask,
@@ -240,6 +254,12 @@ class AgentLinks:
             link.peer.node_id for link in self.peers.links() if link.dialled and not link.relay and not link.closed
         }
         return tuple(peer for peer in self._nearest_linked() if peer.node in direct)
+
+    def _probed_neighbours(self) -> tuple[Peer, ...]:
+        """Return peers with a direct link that answer probes of the costs to go, the nearest first."""
+        links = self.peers.used if self.peers is not None else ()
+        direct = {link.peer.node_id for link in links if not link.relay and has_costs_feature(link)}
+        return tuple(peer for peer in self._nearest_linked() if peer.node in direct and self.may_dial(peer))
 
     def knows_reachability(self, node: NodeId) -> bool:
         """Report whether a peer with a link understands questions about reachability."""

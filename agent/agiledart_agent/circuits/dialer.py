@@ -4,6 +4,7 @@ import ssl
 import time
 from collections.abc import Callable
 
+from agiledart_agent.circuits.relay_messages import COSTS_FEATURE
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code.software_version import software_version
@@ -55,7 +56,7 @@ class Dialer:
         identity, settings = self._identity, self._settings
         return Hello(
             service="overlay",
-            features=(REACHABILITY_FEATURE, TICKETS_FEATURE),
+            features=(REACHABILITY_FEATURE, TICKETS_FEATURE, COSTS_FEATURE),
             chain=identity.chain,
             incarnation=identity.incarnation,
             name=settings.name,

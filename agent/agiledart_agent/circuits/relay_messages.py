@@ -1,6 +1,6 @@
-"""Messages of the service `relay`: circuits and their tickets, reservations of agents that only dial out, and dials back."""
+"""Messages of the service `relay`: circuits, costs to go, reservations of agents that only dial out, and dials back."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -8,9 +8,14 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.name_patterns import OptionalApplicationName
 from agiledart_kernel.node_id import NodeId
+from agiledart_shuffle.cost_exchange import MAX_DESTINATIONS
 from agiledart_shuffle.proposals import COST_MOST, MAX_RELAYS, UNKNOWN
 from agiledart_transport.circuits import TICKET_BYTES
 
+COSTS_FEATURE: Final = "costs"
+"""Name in HELLO of agents that answer `ProbeCosts`."""
+
+_Name = Annotated[str, msgspec.Meta(max_length=64)]
 _Word = Annotated[str, msgspec.Meta(max_length=32, pattern=r"^[a-z ]*\Z")]
 _Address = Annotated[str, msgspec.Meta(max_length=270, pattern=r"^[^\x00-\x20\x7f]*\Z")]
 _Ticket = Annotated[bytes, msgspec.Meta(min_length=TICKET_BYTES, max_length=TICKET_BYTES)]
@@ -37,11 +42,13 @@ class CircuitBooked(Message, frozen=True, gc=False, tag=2):
 
     Args:
         cost: of the path from the relay to the target, in slots of 5 ms, as the relay claims.
+        relays: names of the relays behind this one, in order.
     """
 
     request: Count
     ticket: _Ticket
     cost: Annotated[int, msgspec.Meta(ge=0, le=COST_MOST)] = UNKNOWN
+    relays: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_RELAYS)] = ()
 
 
 class CircuitRefused(Message, frozen=True, gc=False, tag=3):
@@ -111,5 +118,35 @@ class DialBackAnswer(Message, frozen=True, gc=False, tag=10):
     reason: _Word = ""
 
 
-RelayAnswer = CircuitBooked | CircuitRefused | AddressAnswer | ReservationGranted | DialBackAnswer
-RelayMessage = RequestCircuit | RequestAddress | RequestReservation | ConnectBack | RequestDialBack | RelayAnswer
+class CostRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Request for the cost to go to a destination; `relays`: number of further relays that the path may have."""
+
+    destination: NodeId
+    relays: Annotated[int, msgspec.Meta(ge=0, le=MAX_RELAYS)]
+
+
+class CostClaim(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Cost to go from the sender to a destination, in slots of 5 ms; `COST_MOST`: the sender knows no path."""
+
+    destination: NodeId
+    cost: Annotated[float, msgspec.Meta(ge=0, le=COST_MOST)]
+
+
+class ProbeCosts(Message, frozen=True, gc=False, tag=11):
+    """Probe of the link to a neighbour, answered at once by `CostsToGo`. The sender times the answer."""
+
+    request: Count
+    wanted: Annotated[tuple[CostRequest, ...], msgspec.Meta(max_length=MAX_DESTINATIONS)] = ()
+
+
+class CostsToGo(Message, frozen=True, gc=False, tag=12):
+    """Answer to a probe; with request 0 a notice of costs that moved."""
+
+    request: Count
+    claims: Annotated[tuple[CostClaim, ...], msgspec.Meta(max_length=MAX_DESTINATIONS)] = ()
+
+
+RelayAnswer = CostsToGo | CircuitBooked | CircuitRefused | AddressAnswer | ReservationGranted | DialBackAnswer
+RelayMessage = (
+    ProbeCosts | RequestCircuit | RequestAddress | RequestReservation | ConnectBack | RequestDialBack | RelayAnswer
+)

@@ -7,7 +7,6 @@ reads nothing of it. `CircuitTickets` and a number of open requests bound each r
 
 import asyncio
 import contextlib
-import itertools
 import secrets
 import socket
 import time
@@ -17,29 +16,36 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from agiledart_agent.circuits.awaited_callers import AwaitedCallers
+from agiledart_agent.circuits.cost_prober import CostProber
+from agiledart_agent.circuits.next_hops import NextHops
 from agiledart_agent.circuits.relay_messages import (
     AddressAnswer,
     CircuitBooked,
     CircuitRefused,
     ConnectBack,
+    CostsToGo,
     DialBackAnswer,
-    RelayAnswer,
-    RelayMessage,
+    ProbeCosts,
     RequestAddress,
     RequestCircuit,
     RequestDialBack,
     RequestReservation,
     ReservationGranted,
 )
-from agiledart_kernel.codec import Codec
+from agiledart_agent.circuits.relay_questions import ASK_SECONDS, RELAY_CODEC, RelayQuestions
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.services import application_of_scope
-from agiledart_shuffle.proposals import Proposals, may_relay
-from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, Callee, CircuitTickets, origin_of
+from agiledart_shuffle.hop_costs import HopCosts
+from agiledart_shuffle.policies.kl import KlIndex
+from agiledart_shuffle.proposals import COST_MOST, MAX_RELAYS, Proposals, may_relay
+from agiledart_shuffle.registry import KL_EXPLORATION
+from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, CircuitTickets, origin_of
 from agiledart_transport.circuits import TICKET_BYTES, Via, preface
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import Link, LinkHandler
@@ -55,14 +61,14 @@ REFUSALS: Final = (
 twice; `no such place`: the target has no such executor; `ticket`: no valid one.
 """
 
-ASK_SECONDS: Final = 1.0
-"""Time for one answer of a relay or a target."""
-
 RELAYS_ASKED: Final = 3
 """Relays that are asked for one circuit."""
 
 RELAYS_TRIED: Final = 2
 """Relays that a relay asks one after the other for another node."""
+
+HALVING_NS: Final = 8 * SECOND
+"""Time in which half of the evidence about a link between agents is forgotten, unless a setting says otherwise."""
 
 LATER_SECONDS: Final = 0.05
 """Time for other relays to answer after the first has."""
@@ -75,7 +81,6 @@ CONNECT_BACK_SECONDS: Final = 3.0
 
 AGENT_ITSELF: Final = NodeId(0)
 HandOver = Callable[[NodeId, socket.socket], bool]
-_CODEC: Codec[RelayMessage] = Codec(RelayMessage)
 
 
 class CircuitRequirements(NamedTuple):
@@ -93,6 +98,10 @@ class CircuitRequirements(NamedTuple):
     by: tuple[str, ...] = ()
     doubted: tuple[str, ...] = ()
     direct: str = ""
+
+
+def _random() -> RandomStream:
+    return RandomStream(int.from_bytes(secrets.token_bytes(8)), "proposals")
 
 
 def _booked(asking: "list[asyncio.Task[Via]]") -> list[Via]:
@@ -120,6 +129,8 @@ class RelayService:
         connection: opens a connection to another node.
         only: names of the only relays that this agent asks for links of its own; empty: any.
         here: returns this agent's name, and HOST:PORT of its port for processes of this machine.
+        costs: ω and J of the next hops; None: with the default policy.
+        neighbours: returns the peers with a direct link that answer probes, the nearest first; None: all members.
     """
 
     def __init__(
@@ -140,20 +151,24 @@ class RelayService:
         connection: OpenConnection = open_connection,
         only: tuple[str, ...] = (),
         here: Callable[[], tuple[str, str]] = lambda: ("", "127.0.0.1:0"),
+        costs: HopCosts | None = None,
+        neighbours: Callable[[], tuple[Peer, ...]] | None = None,
     ) -> None:
         self._open_connection, self._only, self._here = connection, only, here
         self._hand_over = hand_over
         self._connect_back, self._dial_back = connect_back, dial_back
         self._reserved: dict[NodeId, Link] = {}
-        self._awaited: dict[bytes, asyncio.Future[socket.socket]] = {}
         self._me, self._is_on, self._rate = me, is_on, bytes_per_second
-        self._connect, self._members, self._is_member, self._address_of = connect, members, is_member, address_of
+        self._members, self._is_member, self._address_of = members, is_member, address_of
+        self._questions = RelayQuestions(connect)
+        self.ask, self.closed, self.send = self._questions.ask, self._questions.closed, self._questions.send
+        self._callers = AwaitedCallers(self._reserved, self.send)
         self._known = known
-        self._proposals = Proposals(rtt_ns, RandomStream(int.from_bytes(secrets.token_bytes(8)), "proposals"))
+        costs = costs or HopCosts(me, KlIndex(KL_EXPLORATION), HALVING_NS, time.monotonic_ns())
+        self.prober = CostProber(costs, neighbours or members, self._questions)
+        self.next_hops = NextHops(me, costs, self.prober.use, members, known)
+        self._proposals = Proposals(rtt_ns, _random(), costs.omega, costs.received_cost)
         self._tickets = CircuitTickets()
-        self._links: dict[NodeId, asyncio.Task[Link]] = {}
-        self._asked: dict[int, asyncio.Future[RelayAnswer]] = {}
-        self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: Counter[bytes] = Counter()
         self.bytes = 0
@@ -176,10 +191,12 @@ class RelayService:
 
     async def close(self) -> None:
         """End all circuits and links."""
+        await self.prober.close()
         tasks = list(self._tasks)
-        for task in (*tasks, *self._links.values()):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._links.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._questions.close()
 
     # ---- requesting circuits
 
@@ -222,8 +239,8 @@ class RelayService:
         if wish.by and not relays:
             raise ConnectionError(f"no node of the ring is called {' or '.join(wish.by)}")
         relays = [relay for relay in relays if relay.name not in wish.avoid][:RELAYS_ASKED]
-        most = min(wish.most, RELAYS_ASKED)
-        return await self._book(relays, most, RequestCircuit(0, target, application, executor, (self._me,)))
+        question = RequestCircuit(0, target, application, executor, (self._me,))
+        return await self._book(relays, min(wish.most, RELAYS_ASKED), question)
 
     async def offer(self, target: NodeId, holders: tuple[NodeId, ...]) -> tuple[str, bytes]:
         """Return a relay's HOST:PORT and a ticket with which a client of this agent reaches another one.
@@ -303,36 +320,16 @@ class RelayService:
             raise ConnectionError(f"{name}: {error}") from None
         if isinstance(answer, CircuitBooked):
             self._proposals.claimed(relay.node, question.target, answer.cost)
+            self.next_hops.note_circuit(question.target, name, answer.relays)
             host, port = parse_address(link.remote)
             return Via(host, port, answer.ticket, name, self._proposals.cost_to(relay.node) + answer.cost)
         raise ConnectionError(f"{name}: {answer.reason if isinstance(answer, CircuitRefused) else 'speaks nonsense'}")
-
-    async def ask(
-        self, peer: Peer, question: Callable[[int], RelayMessage], seconds: float = ASK_SECONDS
-    ) -> tuple[RelayAnswer, Link]:
-        """Return the answer of a peer to one question, and the link that brought it. Raises OSError (TimeoutError)."""
-        async with asyncio.timeout(seconds):
-            link = await self._link(peer)
-            number = next(self._numbers)
-            answer = self._asked[number] = asyncio.get_running_loop().create_future()
-            try:
-                link.send(FrameKind.CONTROL, _CODEC.encode(question(number)))
-                return await answer, link
-            finally:
-                del self._asked[number]
-
-    async def _link(self, peer: Peer) -> Link:
-        known = self._links.get(peer.node)
-        if known is None or (known.done() and (known.cancelled() or known.exception() or known.result().closed)):
-            known = self._links[peer.node] = asyncio.ensure_future(self._connect(peer))
-            known.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(known)
 
     def frame(self, link: Link, kind: int, body: bytes) -> None:
         """Handle a frame on a link of this service, whichever side dialled it. Raises RemoteProtocolError."""
         if kind != FrameKind.CONTROL:
             raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
-        message = _CODEC.decode(body)
+        message = RELAY_CODEC.decode(body)
         match message:
             case RequestCircuit():
                 self._handle_request(link, message)
@@ -340,35 +337,28 @@ class RelayService:
                 is_agent = link.peer.grant.role == "agent"
                 address = self._address_of(message.application, message.executor) if is_agent else ""
                 has_door = bool(address and message.application) and self.hands_over
-                self._send(link, AddressAnswer(message.request, address, has_door))
+                self.send(link, AddressAnswer(message.request, address, has_door))
             case RequestReservation():
                 self._reserve(link, message)
             case RequestDialBack():
                 self._run(self._answer_dial_back(link, message), link.peer.grant.key)
             case ConnectBack():
                 self._connect_back(link, message)
+            case ProbeCosts():
+                self.prober.probed(link, message)
+            case CostsToGo(request=0):
+                self.prober.noticed(link, message)
             case _:
-                answer = self._asked.get(message.request)
-                if answer is not None and not answer.done():
-                    answer.set_result(message)
-
-    def closed(self, link: Link) -> None:
-        """Forget a link of this agent that is gone; the next request dials it afresh."""
-        for node, task in list(self._links.items()):
-            if task.done() and not task.cancelled() and not task.exception() and task.result() is link:
-                del self._links[node]
+                self._questions.receive_answer(message)
 
     def accept(self, _link: Link) -> LinkHandler:
         """Accept a link of a requester."""
         return LinkHandler(self.frame, self._requester_gone)
 
     def _requester_gone(self, link: Link, _reason: str) -> None:
+        self.prober.closed(link)
         if self._reserved.get(link.peer.node_id) is link:
             del self._reserved[link.peer.node_id]
-
-    @staticmethod
-    def _send(link: Link, message: RelayMessage) -> None:
-        link.send(FrameKind.CONTROL, _CODEC.encode(message))
 
     # ---- relaying for others
 
@@ -407,7 +397,7 @@ class RelayService:
             self._refuse(link, asked.request, "quota")
         else:
             self._reserved[node] = link
-            self._send(link, ReservationGranted(asked.request))
+            self.send(link, ReservationGranted(asked.request))
 
     async def _answer_dial_back(self, link: Link, asked: RequestDialBack) -> None:
         reason = "off" if self._dial_back is None or link.peer.grant.role != "agent" else ""
@@ -415,11 +405,11 @@ class RelayService:
             reason = "quota"
         elif self._dial_back is not None and not reason:
             reason = await self._dial_back(link, asked.address)
-        self._send(link, DialBackAnswer(asked.request, not reason, reason))
+        self.send(link, DialBackAnswer(asked.request, not reason, reason))
 
     def _refuse(self, link: Link, request: int, reason: str) -> None:
         self.refused[reason] += 1
-        self._send(link, CircuitRefused(request, reason))
+        self.send(link, CircuitRefused(request, reason))
 
     def _authorise(self, link: Link, asked: RequestCircuit) -> None:
         """Raise `Refused` with one of `REFUSALS` unless this request is permitted."""
@@ -440,42 +430,56 @@ class RelayService:
 
     async def _prepare(self, link: Link, asked: RequestCircuit) -> None:
         try:
-            booking = await self._onward(asked, link.peer.grant.key)
-            booking = booking._replace(origin=origin_of(link.remote))
+            booking, cost, relays = await self._onward(asked, link.peer.grant.key)
             ticket = secrets.token_bytes(TICKET_BYTES)
-            self._tickets.book(ticket, booking, time.monotonic_ns())
+            self._tickets.book(ticket, booking._replace(origin=origin_of(link.remote)), time.monotonic_ns())
         except Refused as refused:
             self._refuse(link, asked.request, refused.reason)
         except (OSError, ValueError, RemoteProtocolError):
             self._refuse(link, asked.request, "unreachable")
         else:
-            self._send(link, CircuitBooked(asked.request, ticket, self._proposals.cost_to(asked.target)))
+            self.send(link, CircuitBooked(asked.request, ticket, min(COST_MOST, cost), relays))
 
-    async def _onward(self, asked: RequestCircuit, key: bytes) -> Booking:
-        """Return where the circuit leads from here: to the target, or to another relay.
+    async def _onward(self, asked: RequestCircuit, key: bytes) -> tuple[Booking, int, tuple[str, ...]]:
+        """Return where the circuit leads from here, its cost, and the further relays: the hop with the least ω + J.
 
         Raises:
             Refused: `no such place`.
             OSError: the target cannot be reached.
         """
+        own_cost = self._proposals.cost_to(asked.target)
         if asked.target in self._reserved:
-            return Booking(key, callee=(asked.target, asked.application, asked.executor))
+            return Booking(key, callee=(asked.target, asked.application, asked.executor)), own_cost, ()
+        if asked.application:
+            self.next_hops.use(asked.target)
         target = next((peer for peer in self._members() if peer.node == asked.target), None)
-        if target is None or target.reach.holders:
+        is_direct = target is not None and not target.reach.holders
+        if (
+            asked.application
+            and is_direct
+            and (relay := self.next_hops.cheaper_relay(asked.target, asked.visited)) is not None
+        ):
+            with contextlib.suppress(ConnectionError):
+                question = msgspec.structs.replace(asked, request=0, visited=(*asked.visited, self._me))
+                return self._booking_through(await self._book_one(relay, question), asked, key)
+        if target is None or not is_direct:
             via = await self.circuit(asked.target, asked.application, asked.executor, asked.visited)
-            return Booking(key, via.host, via.port, preface(via.ticket))
+            return self._booking_through(via, asked, key)
         answer, link = await self.ask(target, lambda number: RequestAddress(number, asked.application, asked.executor))
         if not isinstance(answer, AddressAnswer) or not answer.address:
             raise Refused("no such place")
         if asked.application and answer.has_door:
-            return Booking(key, *parse_address(link.remote), preface(asked.executor.to_bytes16()))
+            return Booking(key, *parse_address(link.remote), preface(asked.executor.to_bytes16())), own_cost, ()
         # Only the port is the target's choice: with a host of its choice, this relay would be an open proxy.
-        return Booking(key, parse_address(link.remote)[0], parse_address(answer.address)[1])
+        return Booking(key, parse_address(link.remote)[0], parse_address(answer.address)[1]), own_cost, ()
+
+    def _booking_through(self, via: Via, asked: RequestCircuit, key: bytes) -> tuple[Booking, int, tuple[str, ...]]:
+        behind = self.next_hops.relays_behind(asked.target, via.name)
+        return Booking(key, via.host, via.port, preface(via.ticket)), via.cost, (via.name, *behind)[:MAX_RELAYS]
 
     def begin(self, connection: socket.socket, ticket: bytes) -> None:
         """Take over the connection of a caller with a ticket. Raises `Refused`."""
-        if (awaited := self._awaited.pop(ticket, None)) is not None and not awaited.done():
-            awaited.set_result(connection)
+        if self._callers.take(connection, ticket):
             return
         if self._hand_over is not None and self._hand_over(NodeId.from_bytes16(ticket), connection):
             return
@@ -492,7 +496,7 @@ class RelayService:
         try:
             async with asyncio.timeout(CONNECT_BACK_SECONDS if booking.callee else ASK_SECONDS):
                 if booking.callee is not None:
-                    onward = await self._called_back(booking.callee)
+                    onward = await self._callers.connection_of(booking.callee)
                 else:
                     onward = await self._open_connection(booking.host, booking.port, booking.initial_bytes)
         except OSError:
@@ -502,25 +506,6 @@ class RelayService:
             await splice(connection, onward, self._passed, self._rate)
         finally:
             self._tickets.ended(booking)
-
-    async def _called_back(self, callee: Callee) -> socket.socket:
-        """Return the connection that an agent with a reservation opens on request. Raises OSError."""
-        target, application, executor = callee
-        link = self._reserved.get(target)
-        if link is None or link.closed:
-            raise ConnectionError("the agent with the reservation is gone")
-        ticket = secrets.token_bytes(TICKET_BYTES)
-        connection: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
-        self._awaited[ticket] = connection
-        self._send(link, ConnectBack(ticket, application, executor))
-        try:
-            return await connection
-        except asyncio.CancelledError:
-            if connection.done() and not connection.cancelled():
-                connection.result().close()
-            raise
-        finally:
-            self._awaited.pop(ticket, None)
 
     def _passed(self, count: int) -> None:
         self.bytes += count

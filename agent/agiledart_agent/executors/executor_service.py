@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_agent.circuits.next_hops import HopRecord
 from agiledart_agent.circuits.relay_service import CircuitRequirements
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog, PrintedLines
@@ -48,6 +49,7 @@ from agiledart_executor.wire.agent_messages import (
     CodeCheckResult,
     DeclineCheckpoint,
     FindRelays,
+    HopFigures,
     InstanceFailure,
     InstanceName,
     PreviousStateStored,
@@ -93,6 +95,7 @@ from agiledart_node.wire.events import (
 )
 from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
 from agiledart_node.wire.secret_messages import KeepSecret, ReadSecrets
+from agiledart_shuffle.proposals import COST_MOST
 from agiledart_transport.circuits import Via
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
@@ -110,6 +113,7 @@ class ExecutorService:
         circuits: relayed paths to an executor of another agent; raises OSError.
         may_dial: whether the address of a node may be dialled from here.
         know_tickets: whether all these nodes reach executors at their agents' ports.
+        hops_to: next hops of circuits to a node, through relays of these names alone if there are any.
         feed_fetches: rows of feeds, for executors.
         note_logs: called when instances have started: a sink may just have begun a log.
         ownership_proofs: owners of such logs.
@@ -130,6 +134,7 @@ class ExecutorService:
         circuits: Callable[[NodeId, str, NodeId, CircuitRequirements], Awaitable[tuple[Via, ...]]],
         may_dial: Callable[[NodeId], bool],
         know_tickets: Callable[[Iterable[NodeId]], bool],
+        hops_to: Callable[[NodeId, tuple[str, ...]], tuple[HopRecord, ...]],
         feed_fetches: FeedFetches,
         note_logs: Callable[[], None],
         ownership_proofs: LogOwnershipProofs,
@@ -139,6 +144,7 @@ class ExecutorService:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
         self._feed, self._circuits, self._may_dial, self._feed_fetches = feed, circuits, may_dial, feed_fetches
         self._know_tickets = know_tickets
+        self._hops_to = hops_to
         self._note_logs, self._ownership_proofs = note_logs, ownership_proofs
         self._count_snapshot, self._application_ended = count_snapshot, application_ended
         self._secrets = SecretStore(settings.state_dir, identity.key)
@@ -496,7 +502,9 @@ class ExecutorService:
 
     async def _find_relays(self, asked: FindRelays, application: str, answer: Callable[[RelaysFound], None]) -> None:
         if not asked.most:
-            answer(RelaysFound(asked.request, may_dial=self._may_dial(asked.agent)))
+            hops = self._hops_to(asked.agent, asked.by) if asked.with_hops else ()
+            figures = tuple(_figures_of(hop) for hop in hops)
+            answer(RelaysFound(asked.request, may_dial=self._may_dial(asked.agent), hops=figures))
             return
         try:
             requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted, asked.direct)
@@ -520,3 +528,10 @@ class ExecutorService:
         self._feed(
             Completed(effect.request, tuple(LogLine(number, int(at * 1000), "", text) for number, at, text in lines))
         )
+
+
+def _figures_of(hop: HopRecord) -> HopFigures:
+    most = float(COST_MOST)
+    return HopFigures(
+        hop.name, not hop.is_target, min(most, hop.omega), hop.attempts, min(most, hop.to_go), hop.reason, hop.relays
+    )

@@ -1,7 +1,7 @@
 """`agiledart explain`: explain scaling decisions, the routes of rows between nodes, and the cost of failures."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -307,10 +307,23 @@ def print_routes(response: Mapping[str, Any]) -> None:
             [_circuit_line(circuit) for circuit in row["circuits"]],
             ["cost"],
         )
+        print_hops(row.get("hops", ()))
         for change in row["changes"][-3:]:
             at = time.strftime("%H:%M:%S", time.localtime(change["at_ms"] / 1000))
             after, before = (f"by relay {relay}" if relay else "directly" for relay in (change["to"], change["from"]))
             click.echo(f"  {at} {after}, before {before}: {WHY.get(change['reason'], change['reason'])}")
+
+
+def print_hops(hops: Sequence[Mapping[str, Any]]) -> None:
+    """Print the next hops that the node's agent compares by link cost plus cost to go, in slots of 5 ms."""
+    if any(hop["is_relay"] for hop in hops):
+        print_table(["next hop", "link", "attempts", "to go", ""], [_hop_line(hop) for hop in hops], ["next hop"])
+
+
+def _hop_line(hop: Mapping[str, Any]) -> list[str]:
+    link, to_go = ("–" if cost is None else f"{cost:.1f} slots" for cost in (hop["omega"], hop["to_go"]))
+    further = f", then {', '.join(hop['relays'])}" if hop["relays"] else ""
+    return [f"{hop['to']}{further}", link, f"{hop['attempts']:.0f}", to_go, hop["reason"]]
 
 
 def _circuit_line(circuit: Mapping[str, Any]) -> list[str]:

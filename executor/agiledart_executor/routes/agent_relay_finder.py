@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from agiledart_executor.wire.agent_messages import FindRelays, RelaysFound
+from agiledart_executor.wire.agent_messages import FindRelays, HopFigures, RelaysFound
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.circuits import Via
 
@@ -40,6 +40,10 @@ class AgentRelayFinder:
         """Ask whether the addresses of an agent's machine may be dialled from here."""
         return (await self._answer(agent, executor, 0, (), (), ())).may_dial
 
+    async def hops(self, agent: NodeId, executor: NodeId, by: tuple[str, ...]) -> tuple[HopFigures, ...]:
+        """Return the agent's next hops to another agent, the cheapest by ω + J first."""
+        return (await self._answer(agent, executor, 0, (), by, (), with_hops=True)).hops
+
     async def _answer(
         self,
         agent: NodeId,
@@ -49,13 +53,15 @@ class AgentRelayFinder:
         by: tuple[str, ...],
         doubted: tuple[str, ...],
         direct: str = "",
+        *,
+        with_hops: bool = False,
     ) -> RelaysFound:
         self._number += 1
         number = self._number
         answer: asyncio.Future[RelaysFound] = asyncio.get_running_loop().create_future()
         self._open[number] = answer
         try:
-            self._send(FindRelays(number, agent, executor, most, avoid, by, doubted, direct))
+            self._send(FindRelays(number, agent, executor, most, avoid, by, doubted, direct, with_hops))
             return await answer
         finally:
             del self._open[number]

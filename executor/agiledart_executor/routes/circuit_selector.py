@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from agiledart_dataflow.plan.paths import AUTO, DIRECT, WARM, Paths, named
 from agiledart_executor.routes.circuit_costs import PLACES, ROUNDS, Circuit, CircuitCosts, CircuitReading
+from agiledart_executor.routes.faster_path import STAY, STAY_SOON, FasterPathTrial
 from agiledart_executor.routes.switch_reasons import SWITCH_REASONS
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
@@ -35,9 +36,6 @@ circuits."""
 
 GRACE_NS: Final = 30 * MILLISECOND
 """Time for which the circuit in use may still answer after another one has; its round trip where that is longer."""
-
-STAY: Final = 0.85
-"""Share of the present cost below which another circuit's cost must be (hysteresis)."""
 
 OTHERS: Final = 2
 """Number of spare circuits beside the one in use, where spare ones are kept."""
@@ -57,8 +55,10 @@ BACK_NS: Final = SECOND
 TRUST_NS: Final = SECOND
 """Time for which the direct circuit must answer well before rows return to it.
 
-It doubles, up to `LONG_TRUST_NS`, when rows must leave again within `PROVEN_NS`, because each return to an unstable link costs a
-pause."""
+It is `DOUBTED_TRUST_NS`, and doubles up to `LONG_TRUST_NS`, when rows must leave again within `PROVEN_NS`, because each return to
+an unstable link costs a pause."""
+
+DOUBTED_TRUST_NS: Final = 30 * SECOND
 
 LONG_TRUST_NS: Final = 300 * SECOND
 PROVEN_NS: Final = 30 * SECOND
@@ -108,6 +108,16 @@ class CircuitDialEnded(NamedTuple):
     why: str = ""
 
 
+class PathPromised(NamedTuple):
+    """Event: the agent's neighbours promise a path through relays of this cost in slots."""
+
+    cost: float
+
+
+class RequestPromise(NamedTuple):
+    """Effect: ask the agent for the least cost through relays, as its neighbours have it."""
+
+
 class SendProbe(NamedTuple):
     """Effect: send a probe over a circuit, which asks for an echo."""
 
@@ -116,12 +126,16 @@ class SendProbe(NamedTuple):
 
 
 class DialCircuit(NamedTuple):
-    """Effect: dial within a timeout, directly or through up to `max_relays` relays, none of them named in `avoid`."""
+    """Effect: dial within a timeout, directly or through up to `max_relays` relays, none of them named in `avoid`.
+
+    `is_trial`: a faster path is sought, so the port of the target's own agent is no answer.
+    """
 
     dial: int
     timeout_ns: int
     max_relays: int = 0
     avoid: tuple[str, ...] = ()
+    is_trial: bool = False
 
 
 class SwitchCircuit(NamedTuple):
@@ -148,8 +162,8 @@ class AbandonRoute(NamedTuple):
     why: str
 
 
-Event = InspectCircuits | ProbeEchoed | CircuitLost | CircuitOpened | CircuitDialEnded
-Effect = SendProbe | DialCircuit | SwitchCircuit | CloseCircuit | InspectAt | AbandonRoute
+Event = InspectCircuits | ProbeEchoed | CircuitLost | CircuitOpened | CircuitDialEnded | PathPromised
+Effect = RequestPromise | SendProbe | DialCircuit | SwitchCircuit | CloseCircuit | InspectAt | AbandonRoute
 
 
 class CircuitState(Enum):
@@ -229,6 +243,7 @@ class CircuitSelector:
         self._better_since = now  # instant since which another relayed circuit has always cost less
         self._abandoned = False
         self._doubted = now - LINGER_NS
+        self._trial = FasterPathTrial(now, is_allowed=self._may_direct and self._may_relay)
 
     # ---- what is known
 
@@ -263,6 +278,8 @@ class CircuitSelector:
                 effects = self._opened(event, now)
             case CircuitDialEnded(dial, why):
                 effects = self._dial_ended(dial, why, now)
+            case PathPromised(cost):
+                effects = self._promised(cost, now)
         if self._abandoned:
             return effects
         for circuit in self.circuits.values():
@@ -317,7 +334,8 @@ class CircuitSelector:
         has_one = any(other.relay == opened.relay and other is not self.used for other in self.circuits.values())
         if self._abandoned or not is_wanted or has_one or len(self.circuits) >= PLACES:
             return [CloseCircuit(opened.circuit)]
-        if self.used is not None and self.used.relay == opened.relay and self.used.asked is None:
+        is_other_path = self._trial.is_open and bool(opened.relay)  # the same first relay may lead by other relays now
+        if self.used is not None and self.used.relay == opened.relay and self.used.asked is None and not is_other_path:
             return [CloseCircuit(opened.circuit)]  # the circuit in use has answered meanwhile
         circuit = self._take(opened.circuit, opened.relay, now, opened.took_ns)
         if self.used is None or not self.used.is_silent(now):
@@ -325,6 +343,11 @@ class CircuitSelector:
                 self._answered = now
             return []
         return self._move(circuit, "silent", now)
+
+    def _promised(self, cost: float, now: int) -> list[Effect]:
+        if self.used is not None and self._trial.promised(cost, self.costs.of(self.used, now, self._rate()), now):
+            self._better_since = now
+        return []
 
     def _dial_ended(self, dial: int, why: str, now: int) -> list[Effect]:
         self._direct_dials.pop(dial, None)
@@ -360,6 +383,8 @@ class CircuitSelector:
         effects += self._choose(state, now)
         effects += self._keep_others(self.state(now), now)
         effects += self._ask(now)
+        if used is not None and self._trial.is_request_due(used.sent, now):
+            effects.append(RequestPromise())
         return [*effects, *self._next_look(now)]
 
     def _choose(self, state: CircuitState, now: int) -> list[Effect]:
@@ -389,13 +414,16 @@ class CircuitSelector:
             is_cheap = self.costs.of(home, now, self._rate()) <= self.costs.of(used, now)
             if is_cheap and now - home.well_since >= self._trust_ns:
                 return self._move(home, "direct again", now)
-        if not used.relay and not self._is_warm:
+        self._trial.check(self.costs.of(used, now, self._rate()), now)
+        if not used.relay and not self._is_warm and not self._trial.is_open:
             return []  # stay direct while that works
         best = self.costs.cheapest([circuit for circuit in measured if circuit.relay], now, self._rate())
-        if best is None or self.costs.of(best, now, self._rate()) >= STAY * self.costs.of(used, now):
+        share = STAY_SOON if self.changes and now - self.used_since < PROVEN_NS else STAY
+        if best is None or self.costs.of(best, now, self._rate()) >= share * self.costs.of(used, now):
             self._better_since = now
             return []
-        if now - max(self.used_since, self._better_since) < self._trust_ns:
+        trust_ns = TRUST_NS if self._trial.is_open else self._trust_ns
+        if now - max(self.used_since, self._better_since) < trust_ns:
             return []
         return self._move(best, "better", now)
 
@@ -410,6 +438,7 @@ class CircuitSelector:
         self.changes.append(CircuitSwitch(now, self._left, circuit.relay, self._left_as or reason))
         if not circuit.relay:
             self._home_since = now
+        self._trial.moved(now, is_return=not circuit.relay)
         self.since, self._answered, self.tried = None, None, 0
         circuit.begin()
         self._left_as, self._ask_at = "", now
@@ -425,7 +454,7 @@ class CircuitSelector:
         self._direct_at = now + self._spread(BACK_NS)
         if self._home_since is not None:
             proven = now - self._home_since >= PROVEN_NS
-            self._trust_ns = TRUST_NS if proven else min(LONG_TRUST_NS, 2 * self._trust_ns)
+            self._trust_ns = TRUST_NS if proven else min(LONG_TRUST_NS, max(DOUBTED_TRUST_NS, 2 * self._trust_ns))
             self._home_since = None
 
     # ---- opening and asking
@@ -456,7 +485,7 @@ class CircuitSelector:
         unproven = self._home_since is not None and now - self._home_since < PROVEN_NS
         if used is None or (used.relay and not self._names) or unproven or now - self._doubted < LINGER_NS:
             return OTHERS
-        return self._others
+        return max(self._others, int(self._trial.is_open))
 
     def _keep_others(self, state: CircuitState, now: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -475,9 +504,15 @@ class CircuitSelector:
         looks_again = (
             len(relayed) == wanted > 0 and state is CircuitState.WORKS and now >= self._again_at and not self._names
         )
-        if (
+        if self._trial.is_open and self._trial.needs_dial and self._relay_dial is None:
+            self._trial.needs_dial = self._looks_again = False
+            self._relay_dial = self._dials = self._dials + 1
+            spares = tuple(circuit.relay for circuit in relayed)
+            effects.append(DialCircuit(self._dials, RELAY_DIAL_NS, 1, spares, is_trial=True))
+        elif (
             is_left
             and self._relay_dial is None
+            and not self._trial.is_open
             and (looks_again or (len(relayed) < wanted and now >= self._relay_dial_at))
         ):
             self._dials += 1

@@ -20,18 +20,24 @@ from agiledart_executor.routes.circuit_selector import (
     Event,
     InspectAt,
     InspectCircuits,
+    PathPromised,
     ProbeEchoed,
+    RequestPromise,
     SendProbe,
     SwitchCircuit,
 )
+from agiledart_executor.wire.agent_messages import HopFigures
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.proposals import COST_MOST
 from agiledart_transport.circuits import Via
 from agiledart_transport.link import ORDINARY_ENDS, Link
 
 _PROBE_BYTES = 8
+LEADING = ("chosen", "dearer")
+"""Reasons of hops that lead to the target."""
 
 
 class Dialler(Protocol):
@@ -47,6 +53,10 @@ class Dialler(Protocol):
 
     async def via(self, via: Via, timeout: float) -> Link:
         """Open a link through a relay within `timeout` seconds."""
+        ...
+
+    async def hops(self) -> tuple[HopFigures, ...]:
+        """Return the agent's next hops to the executor's node, the cheapest first."""
         ...
 
 
@@ -89,6 +99,7 @@ class DataRoute:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._claims: dict[str, int] = {}
+        self._hops: tuple[HopFigures, ...] = ()
         self._frames = {"direct": 0, "relayed": 0}  # of links that rows have left
         self._frames_before = 0  # of the present link, before it carried rows
 
@@ -152,6 +163,18 @@ class DataRoute:
             ],
             "moves": {reason: count for reason, count in selector.moves.items() if count and counts},
             "frames": {"direct": direct, "relayed": relayed} if counts else {},
+            "hops": [
+                {
+                    "to": hop.name,
+                    "is_relay": hop.is_relay,
+                    "omega": round(hop.omega, 2) if hop.omega < COST_MOST else None,
+                    "attempts": round(hop.attempts, 1),
+                    "to_go": round(hop.to_go, 2) if hop.to_go < COST_MOST else None,
+                    "reason": hop.reason,
+                    "relays": list(hop.relays),
+                }
+                for hop in self._hops
+            ],
         }
 
     # ---- events
@@ -196,6 +219,8 @@ class DataRoute:
                         link.send(FrameKind.PROBE, probe.to_bytes(_PROBE_BYTES, "big"))
                 case DialCircuit():
                     self._tasks[effect.dial] = asyncio.create_task(self._dial(effect))
+                case RequestPromise():
+                    self._tasks[0] = asyncio.create_task(self._request_promise())
                 case SwitchCircuit(circuit):
                     self._move(self._links[circuit])
                 case CloseCircuit(circuit):
@@ -218,6 +243,13 @@ class DataRoute:
         for sender in self.senders:
             sender.move(link)
 
+    async def _request_promise(self) -> None:
+        """Ask the agent for its next hops. It keeps their costs while it is asked."""
+        self._hops = await self._dialler.hops()
+        promise = next((hop.omega + hop.to_go for hop in self._hops if hop.is_relay and hop.reason in LEADING), None)
+        if promise is not None:
+            self._step(PathPromised(promise))
+
     async def _dial(self, dial: DialCircuit) -> None:
         why = ""
         try:
@@ -234,8 +266,9 @@ class DataRoute:
     async def _dial_relayed(self, dial: DialCircuit) -> None:
         """Dial through every relay that the agent proposes; raises ConnectionError with all errors when none of them works."""
         seconds = dial.timeout_ns / SECOND
+        avoid = (*dial.avoid, self.name) if dial.is_trial else dial.avoid
         async with asyncio.timeout(seconds):
-            relays = await self._dialler.relays(dial.max_relays, dial.avoid, self._claimed_too_little())
+            relays = await self._dialler.relays(dial.max_relays, avoid, self._claimed_too_little())
         self._claims.update((via.name, via.cost) for via in relays)
 
         async def dial_through(via: Via) -> str:

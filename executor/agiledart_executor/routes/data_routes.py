@@ -10,7 +10,7 @@ from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.agent_relay_finder import AgentRelayFinder
 from agiledart_executor.routes.data_route import DataRoute
-from agiledart_executor.wire.agent_messages import Configure, FindRelays, RelaysFound
+from agiledart_executor.wire.agent_messages import Configure, FindRelays, HopFigures, RelaysFound
 from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
@@ -166,6 +166,10 @@ class _Dialler:
     async def via(self, via: Via, timeout: float) -> Link:
         """See `Dialler`."""
         return await self._connect(self._where, self._paths, timeout, via)
+
+    async def hops(self) -> tuple[HopFigures, ...]:
+        """See `Dialler`."""
+        return await self._asking.hops(self._node, self._executor.executor, named(self._paths))
 
     async def _may_dial(self) -> bool:
         """Ask the agent whether the executor's address may be dialled: it may be another machine's here."""

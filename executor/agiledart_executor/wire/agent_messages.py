@@ -264,6 +264,7 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
         by: names of the only nodes that may relay; empty: any node.
         doubted: names of nodes whose circuit took more than twice the cost that they had claimed.
         direct: HOST:PORT of the executor's agent, where the direct path leads there; empty: the executor has its own port.
+        with_hops: answer with the next hops, and keep their costs.
     """
 
     request: int
@@ -274,6 +275,27 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
     by: tuple[str, ...] = ()
     doubted: tuple[str, ...] = ()
     direct: str = ""
+    with_hops: bool = False
+
+
+class HopFigures(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A neighbour of the agent as the next hop to another agent.
+
+    Args:
+        name: of the neighbour; is_relay: false: it is the target itself.
+        omega: least plausible cost of the link in slots of 5 ms; attempts: slots on record, as they count now.
+        to_go: cost to go from there, as it announced. Both are at most `COST_MOST`, which means none.
+        reason: `chosen`, or why not: `dearer`, `visited`, `not allowed`, `no path` or `no link`.
+        relays: further relays of the last circuit through it.
+    """
+
+    name: str
+    is_relay: bool
+    omega: float
+    attempts: float
+    to_go: float
+    reason: str
+    relays: tuple[str, ...] = ()
 
 
 class RelayOffer(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -303,12 +325,14 @@ class RelaysFound(Message, frozen=True, gc=False, tag=109):
         relays: on offer.
         refused: why there is none.
         may_dial: the node's own address may be dialled: it does not lead to another machine here.
+        hops: next hops, if they were asked for, the cheapest first.
     """
 
     request: int
     relays: tuple[RelayOffer, ...] = ()
     refused: str = ""
     may_dial: bool = True
+    hops: tuple[HopFigures, ...] = ()
 
 
 class FetchFeed(Message, frozen=True, gc=False, tag=135):

@@ -42,6 +42,26 @@ class RouteChangeRow(msgspec.Struct, frozen=True, gc=False, rename={"before": "f
     reason: _Name
 
 
+class NextHopRow(msgspec.Struct, frozen=True, gc=False):
+    """A neighbour of the sending node as the next hop, by Algorithm 1.
+
+    Attributes:
+        to: the neighbour; is_relay: false: it is the target itself.
+        omega: least plausible cost of the link in slots of 5 ms; attempts: slots on record, as they count now.
+        to_go: cost to go from the neighbour, as it announced; null: it knows no path.
+        reason: `chosen`, or why not: `dearer`, `visited`, `not allowed`, `no path` or `no link`.
+        relays: further relays of the last circuit through it.
+    """
+
+    to: _Name
+    is_relay: bool
+    omega: _Number | None
+    attempts: _Number
+    to_go: _Number | None
+    reason: _Name
+    relays: Annotated[list[_Name], msgspec.Meta(max_length=4)] = msgspec.field(default_factory=list)
+
+
 class RouteRow(msgspec.Struct, frozen=True, gc=False):
     """The route of one channel to another node.
 
@@ -52,6 +72,7 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
         state: `works`, `doubted`, `silent` or `down`.
         circuits: open circuits; changes: the last switches; moves: number of switches by reason.
         frames: counts by `direct` and `relayed`.
+        hops: next hops as the node's agent has them, the cheapest first; empty where it was not asked.
     """
 
     edge: _Count
@@ -65,6 +86,7 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
     changes: Annotated[list[RouteChangeRow], msgspec.Meta(max_length=16)]
     moves: Annotated[dict[_Name, _Count], msgspec.Meta(max_length=16)]
     frames: Annotated[dict[_Name, _Count], msgspec.Meta(max_length=4)]
+    hops: Annotated[list[NextHopRow], msgspec.Meta(max_length=16)] = msgspec.field(default_factory=list)
 
 
 def routes_of(report: dict[str, Any]) -> list[RouteRow]:

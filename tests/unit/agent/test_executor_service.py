@@ -35,7 +35,7 @@ class SlowDesk(ExecutorService):
         nobody = cast(Any, print)
         super().__init__(
             cast(Any, settings), anything, anything, anything, anything,
-            nobody, self.told.append, nobody, nobody, nobody, nobody, nobody,
+            nobody, self.told.append, nobody, nobody, nobody, nobody, nobody, nobody,
             LogOwnershipProofs(folder, NodeId(7), nobody), nobody, nobody,
         )  # fmt: skip
         self.go = asyncio.Event()

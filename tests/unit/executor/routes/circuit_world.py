@@ -18,7 +18,9 @@ from agiledart_executor.routes.circuit_selector import (
     Event,
     InspectAt,
     InspectCircuits,
+    PathPromised,
     ProbeEchoed,
+    RequestPromise,
     SendProbe,
     SwitchCircuit,
 )
@@ -36,7 +38,8 @@ class SimulatedPath:
     """One way.
 
     Args:
-        one_way_ns: it takes; cuts: spans in which nothing passes; lossy: in which each packet is lost with 80 %.
+        one_way_ns: it takes; slow: spans in which it takes `slow_ns`.
+        cuts: spans in which nothing passes; lossy: in which each packet is lost with 80 %.
         bytes_per_second: that pass; 0: as many as come.
     """
 
@@ -45,6 +48,11 @@ class SimulatedPath:
     lossy: Spans = ()
     bytes_per_second: int = 0
     is_there: bool = True
+    slow: Spans = ()
+    slow_ns: int = 0
+
+    def delay_ns(self, at: int) -> int:
+        return self.slow_ns if any(since <= at < to for since, to in self.slow) else self.one_way_ns
 
 
 @dataclass
@@ -59,6 +67,7 @@ class Connection:
     looked: int = 0
     dead_from: int = -1
     came: int = 0
+    in_flight: list[tuple[int, float]] = field(default_factory=list)
     delivered: list[tuple[int, int]] = field(default_factory=list)  # when, acknowledged by then
 
 
@@ -70,6 +79,7 @@ class World:
         held: spans in which the receiver's process does nothing; its kernel acknowledges bytes that then wait.
         asleep: spans in which the sender's does nothing.
         rate: frames a second.
+        promise: cost in slots that the agent's neighbours promise at an instant; None: the agent has no answer.
     """
 
     def __init__(
@@ -81,8 +91,10 @@ class World:
         held: Spans = (),
         asleep: Spans = (),
         rate: int = 200,
+        promise: Callable[[int], float] | None = None,
     ) -> None:
         self.ways, self.held, self.asleep, self.rate = ways, held, asleep, rate
+        self.promise = promise
         self.random = RandomStream(seed, "world")
         self.now = self._order = self._numbers = 0
         self._due: list[tuple[int, int, Callable[[], Event | None]]] = []
@@ -117,7 +129,7 @@ class World:
             if not any(since <= at < to for since, to in way.cuts):
                 lossy = any(since <= at < to for since, to in way.lossy)
                 if not lossy or self.random.uniform() > 0.8:
-                    return at + way.one_way_ns
+                    return at + way.delay_ns(at)
             at += pause
             pause *= 2
             if pause > 20 * SECOND:
@@ -149,6 +161,12 @@ class World:
         stands = any(since <= self.now < to for since, to in (*way.cuts, *way.lossy))
         passed = 0.0 if stands else one.queued if not way.bytes_per_second else took * way.bytes_per_second / SECOND
         passed = min(one.queued, passed)
+        if way.slow:  # the kernel at the other end acknowledges after a round trip
+            one.in_flight.append(
+                (self.now + 2 * way.delay_ns(self.now), one.queued - sum(size for _, size in one.in_flight))
+            )
+            passed = sum(size for back, size in one.in_flight if back <= self.now)
+            one.in_flight = [(back, size) for back, size in one.in_flight if back > self.now]
         one.queued -= passed
         one.acknowledged += int(passed)
         while one.delivered and one.delivered[0][0] <= self.now:
@@ -179,6 +197,9 @@ class World:
                 case InspectAt(at):
                     self._looks_at = at
                     self._at(at, lambda at=at: self._look() if at == self._looks_at else None)
+                case RequestPromise():
+                    if (promise := self.promise) is not None:
+                        self._at(self.now + MILLISECOND, lambda: PathPromised(promise(self.now)))
                 case AbandonRoute():
                     pass
 

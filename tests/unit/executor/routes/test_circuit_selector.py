@@ -2,7 +2,7 @@
 
 import pytest
 
-from agiledart_executor.routes.circuit_selector import AbandonRoute, DialCircuit, SwitchCircuit
+from agiledart_executor.routes.circuit_selector import AbandonRoute, DialCircuit, RequestPromise, SwitchCircuit
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from tests.unit.executor.routes.circuit_world import PATIENCE_NS, SimulatedPath, Spans, World
 
@@ -156,3 +156,43 @@ def test_the_same_seed_gives_the_same_decisions(seed: int) -> None:
     logs = [World(ways(lossy=((5 * S, 20 * S),)), seed=seed).run(30 * S).log for _ in range(2)]
     assert logs[0] == logs[1]
     assert any(isinstance(effect, SwitchCircuit) for _, effect in logs[0])
+
+
+def slow_direct(*spans: tuple[int, int], relay_ms: int = 10) -> dict[str, SimulatedPath]:
+    """A direct path that is slow in these spans, but too little for a suspicion, beside a relay."""
+    return {"": SimulatedPath(5 * MS, slow=spans, slow_ns=45 * MS), "a2": SimulatedPath(relay_ms * MS)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_leave_a_slow_path_for_a_promised_faster_one_and_return(seed: int) -> None:
+    world = World(slow_direct((20 * S, 60 * S)), seed=seed, promise=lambda _: 4.0).run(120 * S)
+    assert world.first_move(20 * S) <= 25 * S
+    assert world.share("a2", 25 * S, 60 * S) == 1.0
+    assert world.share("", 90 * S, 120 * S) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_false_promise_moves_no_rows_and_costs_few_trials(seed: int) -> None:
+    world = World(slow_direct((0, 200 * S), relay_ms=48), seed=seed, promise=lambda _: 1.0).run(200 * S)
+    assert not world.moves()
+    assert len(world.connections) == 1
+    assert len([at for at in world.dials() if at > 10 * S]) <= 4
+
+
+def test_without_a_promise_a_slow_path_is_kept() -> None:
+    world = World(slow_direct((0, 60 * S)), promise=lambda _: 1e6).run(60 * S)
+    assert not world.moves()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_move_at_most_twice_a_minute_over_a_path_that_flaps(seed: int) -> None:
+    flaps = tuple((at * S, (at + 10) * S) for at in range(10, 160, 20))
+    world = World(slow_direct(*flaps), seed=seed, promise=lambda _: 4.0).run(180 * S)
+    for minute in range(10, 120, 10):
+        assert len(world.moves(minute * S, (minute + 60) * S)) <= 2, minute
+
+
+@pytest.mark.parametrize("paths", [("direct",), ("a2",)])
+def test_pinned_paths_ask_for_no_promise(paths: tuple[str, ...]) -> None:
+    world = World(slow_direct((0, 30 * S)), paths, promise=lambda _: 1.0).run(30 * S)
+    assert not any(isinstance(effect, RequestPromise) for _, effect in world.log)
