@@ -196,7 +196,16 @@ def _latencies(sender: TimedSender, setup: Run, results: list[Cells], times: lis
         "sustained": is_equal and took <= setup.seconds / SUSTAINED,
         "digest": digest(canonical),
         "is_equal": is_equal,
+        "difference": None if is_equal else _first_difference(canonical, setup.expected),
     }
+
+
+def _first_difference(results: Sequence[Cells], expected: Sequence[Cells]) -> str:
+    """Return the first result that is not the expected one, beside that."""
+    for place, (result, wanted) in enumerate(zip(results, expected, strict=False)):
+        if result != wanted:
+            return f"result {place} is {','.join(result)}, not {','.join(wanted)}"
+    return f"there are {len(results)} results, not {len(expected)}"
 
 
 def quantile(ordered: list[float], share: float) -> float:

@@ -214,3 +214,37 @@ def test_union_of_views(left: list[Row], right: list[Row], number: str, conditio
     query = f"CREATE VIEW v AS {union}; SELECT k, n FROM v WHERE n > 0 OR n IS NULL"
     same = f"SELECT k, n FROM ({union}) AS v WHERE n > 0 OR n IS NULL"
     assert_equal(results(PAIR + query, t=left, u=right), reference(seconds_of_duckdb(same), t=left, u=right))
+
+
+@CHECKED
+@given(tables(), tables(), tables(), st.sampled_from(["JOIN", "LEFT JOIN"]), conditions(1))
+def test_joins_of_three_streams(
+    first: list[Row], second: list[Row], third: list[Row], how: str, condition: str
+) -> None:
+    """WHERE stands around the join, where a column of one stream has one name."""
+    shown = "l.k AS lk, l.a AS a, r.b AS b, v.s AS s, v.ok AS ok, l.ts AS ts, r.k AS k"
+    window = "TUMBLE({}, ts, INTERVAL '10' SECOND)"
+    joined = (
+        f"SELECT {shown} FROM {window.format('t')} AS l JOIN {window.format('u')} AS r ON l.k = r.k"
+        f" {how} {window.format('w')} AS v ON r.k = v.k"
+    )
+    same = (
+        f"SELECT {shown} FROM t AS l JOIN u AS r ON l.k = r.k AND epoch_ms(l.ts) // 10000 = epoch_ms(r.ts) // 10000"
+        f" {how} w AS v ON r.k = v.k AND epoch_ms(l.ts) // 10000 = epoch_ms(v.ts) // 10000"
+    )
+    query = "SELECT lk, a, b, s, ok, k FROM ({}) AS q WHERE " + condition
+    declared = PAIR + f"CREATE STREAM w ({COLUMNS}) WITH (source='null:', event_time='ts');"
+    inputs = {"t": first, "u": second, "w": third}
+    found = results(declared + query.format(joined), **inputs)
+    assert_equal(found, reference(seconds_of_duckdb(query.format(same)), **inputs))
+
+
+@CHECKED
+@given(tables(), numbers(2), conditions(1))
+def test_distinct_rows_of_windows(rows: list[Row], number: str, condition: str) -> None:
+    query = (
+        f"WITH q AS (SELECT ts, k, {number} AS n FROM t WHERE {condition})"
+        " SELECT DISTINCT k, n, window_start FROM TUMBLE(q, ts, INTERVAL '10' SECOND)"
+    )
+    same = f"SELECT DISTINCT k, {number} AS n, epoch_ms(ts) // 10000 * 10000 AS w FROM t WHERE {condition}"
+    assert_equal(results(DECLARED + query, t=rows), reference(seconds_of_duckdb(same), t=rows))

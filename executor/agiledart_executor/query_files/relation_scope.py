@@ -7,9 +7,14 @@ from agiledart_executor.query_files.text_place import TextPlace
 
 
 class RelationScope:
-    """Streams by name, in the order of their definition."""
+    """Streams by name, in the order of their definition.
 
-    def __init__(self) -> None:
+    Args:
+        outer: scope of the statement around this one, whose streams may be named, too.
+    """
+
+    def __init__(self, outer: "RelationScope | None" = None) -> None:
+        self._outer = outer
         self._relations: dict[str, Relation] = {}
         self._used: set[str] = set()
         self._parameters: set[str] = set()
@@ -36,12 +41,19 @@ class RelationScope:
     def named(self, name: str, place: TextPlace) -> Relation:
         """Return a stream; refuse an unknown name."""
         relation = self._relations.get(name)
+        if relation is None and self._outer is not None and name in self._outer.names:
+            return self._outer.named(name, place)
         if relation is None:
-            close = get_close_matches(name, self._relations, 1)
+            close = get_close_matches(name, self.names, 1)
             meant = f" Did you mean {close[0]}?" if close else ""
-            place.refuse(f"there is no stream {name}.{meant} There are {', '.join(self._relations) or 'none yet'}")
+            place.refuse(f"there is no stream {name}.{meant} There are {', '.join(self.names) or 'none yet'}")
         self._used.add(name)
         return relation
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all streams that may be named."""
+        return [*self._relations, *(self._outer.names if self._outer is not None else ())]
 
     @property
     def unused(self) -> list[str]:

@@ -17,7 +17,16 @@ from agiledart_executor.query_files.window_clause import WINDOW_COLUMNS, WINDOWS
 MAX_NESTING: Final = 16
 """Subqueries within each other."""
 
-_READ: Final = frozenset({"expressions", "from_", "where", "group", "having", "joins"})
+_READ: Final = frozenset({"expressions", "from_", "where", "group", "having", "joins", "with_", "distinct"})
+
+_CLAUSES: Final = {
+    "windows": "WINDOW",
+    "locks": "FOR UPDATE",
+    "pivots": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "db": "a schema",
+}
+"""Clauses by the names that the parser gives them."""
 
 _WINDOW_TYPE: Final = ColumnType("int", nullable=False)
 
@@ -46,22 +55,49 @@ class SelectTranslator:
             self.place(node).refuse(f"more than {MAX_NESTING} queries within each other")
         self._depth += 1
         try:
-            if node.key == "union":
-                return self._union(node, wanted)
-            if node.key == "subquery" and node.args.get("alias") is None:
-                return self.translate(node.this, wanted)
-            if node.key != "select":
-                self.place(node).refuse(f"a SELECT is needed here, not {node.sql()[:60]}")
-            return self._select(node, wanted)
+            if node.args.get("with_") is not None and node.key in ("select", "union"):
+                return self._with(node, wanted)
+            return self._query(node, wanted)
         finally:
             self._depth -= 1
+
+    def _query(self, node: Any, wanted: str) -> Relation:
+        """Translate a query whose WITH is in the scope."""
+        if node.key == "union":
+            return self._union(node, wanted)
+        if node.key == "subquery" and node.args.get("alias") is None:
+            return self.translate(node.this, wanted)
+        if node.key != "select":
+            self.place(node).refuse(f"a SELECT is needed here, not {node.sql()[:60]}")
+        return self._select(node, wanted)
+
+    def _with(self, node: Any, wanted: str) -> Relation:
+        """Translate a query with WITH: each of its queries is a view of this statement, and must be read."""
+        clause = node.args["with_"]
+        self.refuse_other_parts(clause, frozenset({"expressions"}))
+        scope = RelationScope(self._scope)
+        inner = SelectTranslator(self._text, self._code, scope, self._place)
+        inner._depth = self._depth
+        places: dict[str, TextPlace] = {}
+        for query in clause.expressions:
+            alias = query.args["alias"]
+            places[query.alias] = here = self._text.place_of_node(alias, self._place)
+            self.refuse_other_parts(query, frozenset({"this", "alias"}))
+            if alias.args.get("columns"):
+                here.refuse(f"write {query.alias} AS (SELECT … AS name): columns get their names in the SELECT")
+            scope.check_new(query.alias, here)
+            scope.define(query.alias, inner.translate(query.this, query.alias), here)
+        relation = inner._query(node, wanted)
+        for name in scope.unused:
+            places[name].refuse(f"nothing reads {name}")
+        return relation
 
     # ---- union
 
     def _union(self, node: Any, wanted: str) -> Relation:
         if node.args.get("distinct"):
             self.place(node).refuse("UNION would have to remember all rows: write UNION ALL")
-        self._refuse_other_parts(node, frozenset({"this", "expression", "distinct"}))
+        self.refuse_other_parts(node, frozenset({"this", "expression", "distinct", "with_"}))
         sides = [self.translate(part, wanted) for part in _union_parts(node)]
         names = list(sides[0].columns)
         for side, part in zip(sides, _union_parts(node), strict=True):
@@ -86,9 +122,14 @@ class SelectTranslator:
     # ---- select
 
     def _select(self, node: Any, wanted: str) -> Relation:
-        self._refuse_other_parts(node, _READ)
+        self.refuse_other_parts(node, _READ)
         if node.args.get("from_") is None:
             self.place(node).refuse("FROM is missing")
+        for part in node.expressions:
+            for window in (inner for inner in part.walk() if inner.key == "window"):
+                self.place(window).refuse(
+                    "OVER is not supported: a window stands in FROM, as TUMBLE(stream, at, INTERVAL '1' MINUTE)"
+                )
         table = self._table(node.args["from_"].this, wanted)
         joins = node.args.get("joins") or []
         if joins:
@@ -98,6 +139,8 @@ class SelectTranslator:
         rows = ExpressionTranslator(self._text, columns, self._place, self._refuse_aggregate)
         if node.args.get("where") is not None:
             relation = self._code.where(relation, rows.condition(node.args["where"].this), f"{wanted}-where")
+        if node.args.get("distinct") is not None:
+            return self._distinct(node, relation, table, rows, wanted)
         is_grouped = node.args.get("group") is not None or any(
             part.key in AGGREGATES for item in node.expressions for part in item.walk()
         )
@@ -108,6 +151,26 @@ class SelectTranslator:
         if node.args.get("having") is not None:
             self.place(node.args["having"]).refuse("HAVING needs GROUP BY and a window; write WHERE")
         return self._code.select(relation, self._columns(node, rows, columns), f"{wanted}-select")
+
+    def _distinct(
+        self, node: Any, relation: Relation, table: TableClause, rows: ExpressionTranslator, wanted: str
+    ) -> Relation:
+        """Translate SELECT DISTINCT of a window: the groups of all its columns."""
+        place = self.place(node.args["distinct"])
+        if node.args["distinct"].args.get("on"):
+            place.refuse("DISTINCT ON is not supported")
+        has_aggregate = any(part.key in AGGREGATES for item in node.expressions for part in item.walk())
+        if has_aggregate or any(node.args.get(part) for part in ("group", "having", "joins")):
+            place.refuse(
+                "DISTINCT goes with columns of one window only: DISTINCT of the result in a query around this one"
+            )
+        named = {part.name for item in node.expressions for part in item.walk() if part.key == "column"}
+        if table.window is None or not named & set(WINDOW_COLUMNS):
+            place.refuse(
+                "DISTINCT would have to remember all rows:"
+                " SELECT DISTINCT room, window_end FROM TUMBLE(stream, at, INTERVAL '1' MINUTE)"
+            )
+        return self._grouped(node, relation, table, rows, wanted)
 
     def _grouped(
         self, node: Any, relation: Relation, table: TableClause, rows: ExpressionTranslator, wanted: str
@@ -156,9 +219,11 @@ class SelectTranslator:
     def _keys(self, node: Any, rows: ExpressionTranslator) -> dict[str, tuple[str, TypedCode]]:
         """Return the keys of GROUP BY: name of the field → (text, code); window_start and window_end are understood."""
         group = node.args.get("group")
+        if node.args.get("distinct") is not None:
+            return self._keys_of_all_columns(node, rows)
         if group is None:
             return {}
-        self._refuse_other_parts(group, frozenset({"expressions"}))
+        self.refuse_other_parts(group, frozenset({"expressions"}))
         aliases = {item.alias: item.this for item in node.expressions if item.key == "alias"}
         keys: dict[str, tuple[str, TypedCode]] = {}
         for part in group.expressions:
@@ -174,6 +239,18 @@ class SelectTranslator:
             keys[f"key_{len(keys)}"] = (expression.sql(), key)
         return keys
 
+    def _keys_of_all_columns(self, node: Any, rows: ExpressionTranslator) -> dict[str, tuple[str, TypedCode]]:
+        """Return the columns of SELECT DISTINCT as keys of a window."""
+        keys: dict[str, tuple[str, TypedCode]] = {}
+        for item in node.expressions:
+            expression = item.this if item.key == "alias" else item
+            if item.key == "star" or (expression.key == "column" and expression.name in WINDOW_COLUMNS):
+                continue
+            key = rows.translate(expression)
+            if key.type is not None:
+                keys[f"key_{len(keys)}"] = (expression.sql(), key)
+        return keys
+
     def _columns(
         self, node: Any, rows: ExpressionTranslator, columns: Mapping[str, tuple[str, ColumnType]]
     ) -> dict[str, TypedCode]:
@@ -186,6 +263,8 @@ class SelectTranslator:
                 chosen |= {field: TypedCode(py.column(field), kind) for field, kind in columns.values()}
                 continue
             expression = item.this if item.key == "alias" else item
+            if expression.key == "column" and expression.this.key == "star":
+                self.place(item).refuse(f"{item.sql()} is not supported: name the columns, or write *")
             name = item.alias if item.key == "alias" else item.name if item.key == "column" else ""
             if not name:
                 self.place(item).refuse(f"a result needs a name: {item.sql()[:60]} AS name")
@@ -209,7 +288,7 @@ class SelectTranslator:
             return TableClause(self.translate(node.this, f"{wanted}-query"), node.alias, None, self.place(node))
         if node.key != "table":
             self.place(node).refuse(f"FROM takes a stream, a window or a query, not {node.sql()[:60]}")
-        self._refuse_other_parts(node, frozenset({"this", "alias"}))
+        self.refuse_other_parts(node, frozenset({"this", "alias"}))
         if node.this.key == "identifier":
             relation = self._scope.named(node.name, self.place(node))
             return TableClause(relation, node.alias or node.name, None, self.place(node))
@@ -236,12 +315,13 @@ class SelectTranslator:
             )
         return None
 
-    def _refuse_other_parts(self, node: Any, known: frozenset[str]) -> None:
+    def refuse_other_parts(self, node: Any, known: frozenset[str]) -> None:
         """Refuse the clauses that are not supported, by name."""
         for name, part in node.args.items():
             if part and name not in known and name != "kind" and not name.startswith("hint"):
-                shown = name.strip("_").replace("_", " ").upper()
-                place = self.place(part if not isinstance(part, list | str | bool) else node)
+                shown = _CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
+                first = part[0] if isinstance(part, list) else part
+                place = self.place(node if isinstance(first, str | bool) else first)
                 place.refuse(f"{shown} is not supported")
 
 

@@ -73,12 +73,14 @@ class SqlApplication:
         if node.key == "create" and node.args.get("kind") == "VIEW":
             name = node.this.name
             here = self._text.place_of_node(node.this, place)
+            select.refuse_other_parts(node, frozenset({"this", "kind", "expression"}))
             if node.this.key != "table" or node.expression is None:
                 here.refuse("write CREATE VIEW name AS SELECT …")
             self._scope.check_new(name, here)
             self._define(name, select.translate(node.expression, name), here)
         elif node.key == "insert":
             here = self._text.place_of_node(node.this, place)
+            select.refuse_other_parts(node, frozenset({"this", "expression"}))
             if node.this.key != "table" or node.expression is None:
                 here.refuse("write INSERT INTO sink SELECT …; the columns are those of the SELECT")
             name = node.this.name

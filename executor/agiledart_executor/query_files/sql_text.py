@@ -1,11 +1,16 @@
 """SQL text: its tokens with their places, and statements parsed by sqlglot, whose own errors get a place, too."""
 
+import logging
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from agiledart_executor.query_files.text_place import TextPlace
 from agiledart_kernel.errors import ConfigurationError
+
+_CLASS = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
+_TOKEN = re.compile(r" but got <Token .*")
 
 MAX_TEXT = 200_000
 """Characters of a file of SQL or YAML."""
@@ -18,6 +23,7 @@ def _sqlglot() -> Any:
         raise ConfigurationError(
             "SQL and YAML applications need sqlglot and PyYAML where they are submitted:  pip install 'agiledart[query]'"
         ) from None
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that are refused here, at their place
     return sqlglot
 
 
@@ -84,7 +90,7 @@ class SqlText:
             place = self.place_of_token(tokens[0])
             if detail.get("highlight"):
                 place = self.place_of_offset(self._highlighted(detail))
-            place.refuse(f"is not SQL that is understood: {detail.get('description') or _first_line(error)}")
+            place.refuse(f"is not SQL that is understood: {_readable(detail.get('description') or _first_line(error))}")
         except RecursionError:
             self.place_of_token(tokens[0]).refuse("is nested too deeply")
         return trees[0]
@@ -112,6 +118,11 @@ class SqlText:
         if tree.key != "select" or len(tree.expressions) != 1 or outside or tree.expressions[0].key == "alias":
             self.start.refuse(f"is not one expression: {self._text.strip()[:80]}")
         return tree.expressions[0]
+
+
+def _readable(description: str) -> str:
+    """Return a message of the parser without the objects of Python that it shows."""
+    return _TOKEN.sub("", _CLASS.sub(r"\1", description))
 
 
 def _first_line(error: Exception) -> str:

@@ -28,6 +28,11 @@ class WindowClause:
     kind: str
     spans: Sequence[timedelta]
 
+    @property
+    def length(self) -> timedelta:
+        """Return the length of TUMBLE or HOP."""
+        return self.spans[-1]
+
     def code(self, place: TextPlace) -> ast.expr:
         """Return the window as code of the stream language."""
         if any(span <= timedelta(0) for span in self.spans):

@@ -28,6 +28,7 @@ import java.util.TreeMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.storm.Config;
 import org.apache.storm.StormSubmitter;
+import org.apache.storm.generated.KillOptions;
 import org.apache.storm.spout.SpoutOutputCollector;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.topology.BasicOutputCollector;
@@ -38,10 +39,14 @@ import org.apache.storm.topology.base.BaseRichSpout;
 import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 import org.apache.storm.tuple.Values;
+import org.apache.storm.utils.NimbusClient;
+import org.apache.storm.utils.Utils;
 
 /**
  * The applications of figure 9 as topologies of Apache Storm: the same stages and the same results as those of agiledart_examples.
  *
+ * StormApplications wait                   until nimbus and a supervisor run
+ * StormApplications kill NAME
  * StormApplications APPLICATION NAME PORT RESULTS METADATA WORKERS
  *
  * Lines come from a TCP server on 127.0.0.1:PORT; results are appended to the file RESULTS, flushed one by one.
@@ -51,6 +56,40 @@ public class StormApplications {
     static final Fields ROW = new Fields("key", "row");
 
     public static void main(String[] words) throws Exception {
+        switch (words[0]) {
+            case "wait":
+                waitForSupervisor();
+                return;
+            case "kill":
+                try (NimbusClient nimbus = nimbus()) {
+                    KillOptions options = new KillOptions();
+                    options.set_wait_secs(0);
+                    nimbus.getClient().killTopologyWithOpts(words[1], options);
+                }
+                return;
+            default:
+                submit(words);
+        }
+    }
+
+    private static NimbusClient nimbus() {
+        return NimbusClient.getConfiguredClient(Utils.readStormConfig());
+    }
+
+    private static void waitForSupervisor() throws InterruptedException {
+        while (true) {
+            try (NimbusClient nimbus = nimbus()) {
+                if (nimbus.getClient().getClusterInfo().get_supervisors_size() > 0) {
+                    return;
+                }
+            } catch (Exception error) {
+                System.err.println(error);
+            }
+            Thread.sleep(200);
+        }
+    }
+
+    private static void submit(String[] words) throws Exception {
         int port = Integer.parseInt(words[2]);
         String results = words[3], metadata = words[4];
         TopologyBuilder builder = new TopologyBuilder();

@@ -29,8 +29,7 @@ END_SECONDS: Final = 10.0
 _ZOOKEEPER: Final = "org.apache.storm.shade.org.apache.zookeeper.server.ZooKeeperServerMain"
 _NIMBUS: Final = "org.apache.storm.daemon.nimbus.Nimbus"
 _SUPERVISOR: Final = "org.apache.storm.daemon.supervisor.Supervisor"
-_KILL: Final = "org.apache.storm.command.KillTopology"
-_LIST: Final = "org.apache.storm.command.ListTopologies"
+_APPLICATIONS: Final = "StormApplications"
 _LOGGING: Final = """<configuration status="error">
 <appenders><Console name="C"><PatternLayout pattern="%d %c{1} %p %m%n"/></Console></appenders>
 <loggers><root level="warn"><appender-ref ref="C"/></root></loggers></configuration>
@@ -50,7 +49,7 @@ class StormCluster:
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._logs = folder / "logs"
         zookeeper, nimbus, *slots = _free_ports(2 + SLOTS)
-        self._ports = (zookeeper, nimbus)
+        self._zookeeper_port = zookeeper
         for name in ("conf", "log4j2", "logs", "local", "zookeeper", "extlib", "extlib-daemon"):
             (folder / name).mkdir()
         for name in ("lib", "lib-worker"):
@@ -80,14 +79,14 @@ class StormCluster:
     def start(self) -> None:
         """Start the daemons and wait until nimbus answers. Raises `OperationFailed`."""
         self._daemon(_ZOOKEEPER, str(self._folder / "zoo.cfg"))
-        _wait_for_port(self._ports[0])
+        _wait_for_port(self._zookeeper_port)
         self._daemon(_NIMBUS)
         self._daemon(_SUPERVISOR)
-        _wait_for_port(self._ports[1])
-        end = time.monotonic() + START_SECONDS
-        while self._command(_LIST).returncode:
-            if time.monotonic() > end:
-                raise OperationFailed(f"Storm's nimbus does not answer; its log:\n{self._last_log()}")
+        try:
+            self._command(_APPLICATIONS, "wait")
+        except subprocess.TimeoutExpired:
+            logs = "\n".join(file.read_text()[-1000:] for file in self._logs.glob("*.log"))
+            raise OperationFailed(f"Storm does not start; its logs:\n{logs}") from None
 
     def stop(self) -> None:
         """End all processes of the cluster."""
@@ -110,13 +109,13 @@ class StormCluster:
     def submit(self, application: str, name: str, port: int, results: Path, metadata: Path, workers: int) -> None:
         """Start a topology. Raises `OperationFailed` when nimbus refuses it."""
         words = (application, name, str(port), str(results), str(metadata), str(workers))
-        done = self._command("StormApplications", *words)
+        done = self._command(_APPLICATIONS, *words)
         if done.returncode:
             raise OperationFailed(f"Storm did not take {application}:\n{(done.stdout + done.stderr)[-2000:]}")
 
     def kill(self, name: str) -> None:
         """End a topology at once."""
-        self._command(_KILL, name, "-w", "0")
+        self._command(_APPLICATIONS, "kill", name)
 
     def _java(self, *options: str) -> list[str]:
         home = self._folder
@@ -142,9 +141,6 @@ class StormCluster:
             [*self._java(), main, *words], cwd=self._folder, capture_output=True, text=True, check=False,
             timeout=COMMAND_SECONDS,
         )  # fmt: skip
-
-    def _last_log(self) -> str:
-        return (self._logs / "Nimbus.log").read_text()[-2000:]
 
 
 def _free_ports(count: int) -> list[int]:
