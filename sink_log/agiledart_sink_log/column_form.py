@@ -146,7 +146,7 @@ class ColumnForm:
         kind = self._types[number] if number < len(self._types) else pa.int64()
         return decoded_column(message, kind, rows)
 
-    def rows_of(self, messages: Sequence[bytes], rows: int) -> bytes:
+    def rows_of(self, messages: Sequence[bytes | memoryview], rows: int) -> bytes:
         """Return the MessagePack array of the rows of a batch, as a sink writes it. Raises ValueError for damaged columns."""
         columns = [
             _values(kind, self.decoded(number, messages[number], rows)) for number, kind in enumerate(self.kinds)

@@ -7,6 +7,7 @@ before the committed end ever changes.
 import os
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -97,7 +98,7 @@ class ReadBatch:
     offset: int
     rows: int
     form: int
-    parts: list[bytes]
+    parts: Sequence[bytes | memoryview]
     at_ms: int = 0
     left_out: int = 0
     stored: int = 1
@@ -106,7 +107,7 @@ class ReadBatch:
     def body(self) -> bytes:
         """Return the rows as stored; only for the form `ROWS`."""
         assert self.form == ROWS, "columns where rows are expected"
-        return self.parts[0]
+        return bytes(self.parts[0])
 
     @property
     def size(self) -> int:

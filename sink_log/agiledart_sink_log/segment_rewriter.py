@@ -236,7 +236,7 @@ class _SegmentEntries:
         if entry.kind != COLUMNS:
             return _StoredEntry(entry, self._scan.body(entry))
         index = self._scan.index(entry)
-        return _StoredEntry(entry, b"", index, tuple(self._scan.columns(entry, index, range(len(index)))))
+        return _StoredEntry(entry, b"", index, tuple(map(bytes, self._scan.columns(entry, index, range(len(index))))))
 
     def _joined(self) -> Iterator[bytes]:
         """Yield one entry by columns, or the waiting ones as they are when a value has no flat column."""

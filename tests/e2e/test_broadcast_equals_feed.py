@@ -94,7 +94,10 @@ def kill_keeper(shown: ShownState) -> None:
 
 
 def kill_executor(shown: ShownState) -> None:
-    victims = wait_for(lambda: executors_of(shown.host), 60.0, "an executor runs")
+    try:
+        victims = wait_for(lambda: executors_of(shown.host), 60.0, "an executor runs")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {cli('status', 'shown', *shown.at).stdout}") from None
     os.kill(victims[0], signal.SIGKILL)
 
 
@@ -102,6 +105,7 @@ def kill_executor(shown: ShownState) -> None:
 def test_the_broadcast_state_equals_the_feed(shown: ShownState, kill: Callable[[ShownState], None]) -> None:
     chance = random.Random(f"{kill.__name__} {SEED}")
     client = writer(shown.host, shown.host, "feed:model")
+    client.agent_timeout_s = 120.0  # a killed agent starts again
     wait_for(lambda: publish(client, "model", 0, [("a", 0.0)]), 30.0, "the first batch")
     wait_for(shown.rows, 60.0, "the application has the first batch")
     done = threading.Event()

@@ -176,7 +176,7 @@ def test_damaged_columns_are_refused_with_one_sentence_or_read_within_their_type
         stored = next(one for one in reader.fetch(0, 0, 1_000, 1 << 20)[0] if one.form == BY_COLUMNS)
         flipped = bytearray(stored.parts[number])
         flipped[place % len(flipped)] ^= change
-        for forged in (bytes(flipped), other, stored.parts[number][: place % len(stored.parts[number])]):
+        for forged in (bytes(flipped), other, bytes(stored.parts[number][: place % len(stored.parts[number])])):
             client = FolderClient(root)
             fetch = client.fetch_parts
 

@@ -21,6 +21,7 @@ from agiledart_kernel.frames import (
 )
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from agiledart_kernel.node_id import NodeId
+from agiledart_transport.blocking_tls import BlockingTls
 from agiledart_transport.circuits import preface
 from agiledart_transport.connecting import parse_address
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
@@ -100,7 +101,7 @@ class AgentConnection:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if ticket:
                 raw.sendall(preface(ticket))
-            self._socket = context.wrap_socket(raw, server_hostname=None)
+            self._tls = BlockingTls(raw, context)
         except OSError as error:
             raw.close()
             raise ConnectionGone(f"{address}: {error.strerror or error}") from None
@@ -115,7 +116,7 @@ class AgentConnection:
 
     def _greet(self, address: str, identity: ClientIdentity, expect: NodeId | None) -> None:
         mine = Hello(service=self._service, chain=identity.chain, name=self._role, token=identity.token)
-        self._socket.sendall(frame(FrameKind.HELLO, encode_hello(mine)))
+        self._tls.send(frame(FrameKind.HELLO, encode_hello(mine)))
         kind, body = self.next_frame(time.monotonic() + CONNECT_SECONDS)
         if kind != FrameKind.HELLO:
             raise ConnectionGone(f"{address}: no HELLO")
@@ -123,8 +124,7 @@ class AgentConnection:
             theirs = decode_hello(bytes(body))
             negotiate(mine, theirs)
             verifier = LocalPeerVerifier(identity.network, time.time)
-            certificate = self._socket.getpeercert(binary_form=True) or b""
-            peer = verifier.verify(certificate, theirs, self._service, serves=True)
+            peer = verifier.verify(self._tls.certificate(), theirs, self._service, serves=True)
         except Refused as error:
             raise IdentityNotAccepted(f"{address} is not an agent of this network ({error}).") from None
         except RemoteProtocolError as error:
@@ -141,8 +141,8 @@ class AgentConnection:
             ConnectionGone, IdentityNotAccepted: the agent has closed the connection, for a passing reason or for good.
         """
         try:
-            self._socket.settimeout(CONNECT_SECONDS)
-            self._socket.sendall(frame(FrameKind.CONTROL, body))
+            self._tls.set_timeout(CONNECT_SECONDS)
+            self._tls.send(frame(FrameKind.CONTROL, body))
         except OSError as error:
             raise ConnectionGone(error.strerror or str(error) or type(error).__name__) from None
         deadline = time.monotonic() + timeout
@@ -177,12 +177,12 @@ class AgentConnection:
         """Fill a buffer from the socket, each byte copied once. Raises `ConnectionGone`."""
         at, size = 0, len(view)
         if size:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))  # a system call: once for all TLS records
+            self._tls.set_timeout(max(0.001, deadline - time.monotonic()))  # a system call: once for all TLS records
         while at < size:
             if time.monotonic() > deadline:
                 raise ConnectionGone("it did not answer in time")
             try:
-                count = self._socket.recv_into(view[at:])
+                count = self._tls.receive_into(view[at:])
             except OSError as error:
                 raise ConnectionGone(error.strerror or str(error) or type(error).__name__) from None
             if not count:
@@ -200,4 +200,4 @@ class AgentConnection:
 
     def close(self) -> None:
         """Close the socket."""
-        self._socket.close()
+        self._tls.close()

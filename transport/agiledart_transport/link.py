@@ -158,7 +158,7 @@ def _incoming_of(loop: asyncio.AbstractEventLoop) -> memoryview:
     return view
 
 
-def _pieces(parts: Sequence[bytes]) -> Iterator[memoryview]:
+def _pieces(parts: Sequence[bytes | memoryview]) -> Iterator[memoryview]:
     """Yield parts in pieces of bounded size."""
     for part in parts:
         view = memoryview(part)
@@ -267,7 +267,7 @@ class Link(asyncio.BufferedProtocol):
         if self._unsent_bytes >= _FLUSH_AT:
             self.flush()
 
-    def send_parts(self, kind: int, parts: Sequence[bytes]) -> None:
+    def send_parts(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
         """Send one frame whose body is these parts, after what is queued, without copying them together. Else as `send`."""
         size = sum(map(len, parts))
         if size > LIMIT_BY_KIND[kind]:

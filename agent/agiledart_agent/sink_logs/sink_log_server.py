@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from agiledart_agent.host.freed_memory import keep_freed_memory
 from agiledart_agent.sink_logs.columns_process import ColumnsProcess
 from agiledart_agent.sink_logs.log_finder import LogFinder
 from agiledart_agent.sink_logs.log_read_authoriser import LogReadAuthoriser, ownership_of_log
@@ -151,6 +152,7 @@ class SinkLogServer:
         self._audit_refused, self._read_authoriser, self._proof_of = audit_refused, LogReadAuthoriser(feed), proof_of
         self._connections: dict[Link, _ReaderConnection] = {}
         self._logs: dict[str, _OpenLog] = {}
+        self._serves_columns = False
         self._threads, self._log_lists = ThreadPoolExecutor(THREADS, "sink-log"), LogFinder(feed)
         self._finding: dict[int, asyncio.Future[SinkFound]] = {}
         self._number = 0
@@ -479,6 +481,9 @@ class SinkLogServer:
         if request.wait_ms:
             await _until(news, request.wait_ms)
         is_new = request.columns is not None
+        if is_new and not self._serves_columns:
+            self._serves_columns = True
+            keep_freed_memory(MAX_FETCH_BYTES)
         selection = ReadSelection(request.columns, request.where) if is_new else ALL
         try:
             batches, following, end = await self._in_thread(
@@ -520,9 +525,10 @@ class SinkLogServer:
         stored: list[StoredBatch] = []
         size = 0
         for batch in batches:
-            body = batch.parts[0]
             if batch.form == BY_COLUMNS:
-                body = await self.columns.rows_of(request.sink, batch.rows, batch.parts)
+                body = await self.columns.rows_of(request.sink, batch.rows, [bytes(part) for part in batch.parts])
+            else:
+                body = batch.body
             size += len(body)
             if stored and size > min(request.max_bytes, MAX_FETCH_BYTES):
                 break
