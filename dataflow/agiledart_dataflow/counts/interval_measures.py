@@ -4,8 +4,10 @@ The driver samples the counts now and then; a window of samples gives the last f
 each edge carried in the last three intervals. Source: scaling specification §7.1.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -128,21 +130,22 @@ class SampleWindow:
         """
         if not self._samples:
             return None
-        end = self._samples[-1].at_ns
+        samples = tuple(self._samples)
+        times = [sample.at_ns for sample in samples]
+        near = partial(_near, samples, times)
+        end = times[-1]
         # Every second needs a sample near its end; without them the interval has no measures.
-        seconds = [self._near(end - back * SECOND) for back in range(SECONDS, -1, -1)]
+        seconds = [near(end - back * SECOND) for back in range(SECONDS, -1, -1)]
         bounds = [sample for sample in seconds if sample is not None]
         if len(bounds) <= SECONDS or any(a.at_ns >= b.at_ns for a, b in pairwise(bounds)):
             return None
         first, last = bounds[0], bounds[-1]
         # Earlier intervals count only as far back as samples reach, for selectivities.
         starts = [first]
-        while (
-            len(starts) < INTERVALS and (earlier_start := self._near(end - (len(starts) + 1) * INTERVAL_NS)) is not None
-        ):
+        while len(starts) < INTERVALS and (earlier_start := near(end - (len(starts) + 1) * INTERVAL_NS)) is not None:
             starts.append(earlier_start)
         cuts = [*reversed(starts), last]
-        within = [sample for sample in self._samples if sample.at_ns > first.at_ns]
+        within = samples[bisect_right(times, first.at_ns) :]
         # Blocked time is estimated by the share of samples at which an output was full.
         blocked = sum(sample.is_blocked for sample in within)
         return IntervalMeasures(
@@ -163,6 +166,10 @@ class SampleWindow:
             ),
         )
 
-    def _near(self, moment_ns: int) -> CountSample | None:
-        nearest = min(self._samples, key=lambda sample: abs(sample.at_ns - moment_ns))
-        return nearest if abs(nearest.at_ns - moment_ns) <= LATE_NS else None
+
+def _near(samples: Sequence[CountSample], times: Sequence[int], moment_ns: int) -> CountSample | None:
+    """Return the sample nearest to a moment, of two equally near ones the earlier; None where it is too far."""
+    after = bisect_left(times, moment_ns)
+    if after == len(times) or (after and moment_ns - times[after - 1] <= times[after] - moment_ns):
+        after -= 1
+    return samples[after] if abs(times[after] - moment_ns) <= LATE_NS else None

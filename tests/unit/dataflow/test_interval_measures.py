@@ -5,13 +5,16 @@ import pytest
 
 from agiledart_dataflow.counts.interval_measures import (
     INTERVAL_NS,
+    LATE_NS,
     SECONDS,
     CountSample,
     EdgeMeasures,
     IntervalMeasures,
     SampleWindow,
+    _near,
 )
 from agiledart_kernel.instants import SECOND
+from agiledart_kernel.randomness import RandomStream
 
 
 def sample(seconds: float, rows: int, **more: object) -> CountSample:
@@ -115,3 +118,14 @@ GOOD = IntervalMeasures(INTERVAL_NS, 1, 1, 1, (1.0,) * 5, (1,) * 5, (1,), (EdgeM
 def test_unmeasured_windows_are_left_out(change: dict[str, object]) -> None:
     assert GOOD.is_sound
     assert not msgspec.structs.replace(GOOD, **change).is_sound
+
+
+def test_the_nearest_sample_is_found_as_by_looking_at_all() -> None:
+    random = RandomStream(5, "samples")
+    for _ in range(200):
+        times = sorted({random.index(40) * SECOND // 8 for _ in range(1 + random.index(20))})
+        samples = [CountSample(at, 0, 0, False, 0, 0, {}, {}) for at in times]
+        moment = random.index(44) * SECOND // 8
+        nearest = min(samples, key=lambda sample: abs(sample.at_ns - moment))
+        expected = nearest if abs(nearest.at_ns - moment) <= LATE_NS else None
+        assert _near(samples, times, moment) is expected
