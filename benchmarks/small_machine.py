@@ -22,6 +22,7 @@ from typing import Any
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_control.control_client import ControlClient
 from agiledart_control.submission import make_submission
+from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import ListApplications, Status
 from benchmarks.engines import setup
 from benchmarks.processes import tree
@@ -77,7 +78,10 @@ def submit_timed(client: ControlClient, name: str, readings: Path) -> float:
     settings = {"readings": f"csv:{readings}?speed=1", "results": f"log:{name}"}
     submission = make_submission(RULE, settings, {}, name=name)
     began = time.monotonic()
-    client.ask(submission)
+    try:
+        client.ask(submission)
+    except OperationFailed as error:
+        raise SystemExit(f"{name}: {error}") from None
     while (body := client.ask(Status(name)))["state"] == "deploying":
         if time.monotonic() - began > START_SECONDS:
             raise SystemExit(f"{name} does not run after {START_SECONDS:.0f} s: {body.get('reason')}")
