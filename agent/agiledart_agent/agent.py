@@ -35,6 +35,7 @@ from agiledart_agent.host.lease_file import lease_terms
 from agiledart_agent.host.machine_gauge import MachineGauge
 from agiledart_agent.host.processor_speed import processor_speed_permille
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.operator_identity import OperatorIdentity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
@@ -148,9 +149,10 @@ class Agent:
         settings: settings of the agent.
         identity: its key, grants and network.
         log: log of its events.
+        operator: user of its control socket.
     """
 
-    def __init__(self, settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
+    def __init__(self, settings: AgentSettings, identity: Identity, log: AgentLog, operator: OperatorIdentity) -> None:
         self._settings, self._identity, self._log = settings, identity, log
         self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.me = Peer(identity.node_id, identity.incarnation, settings.name)
@@ -187,7 +189,9 @@ class Agent:
         self.sink_logs, self.feeds = self._log_services.sink_logs, self._log_services.feeds
         self._keep_state()
         self._log_ownership_proofs = LogOwnershipProofs(settings.state_dir, identity.node_id, self.sink_logs.find)
-        self._users: UserService = UserService(settings, identity, log, self, self._feed, self._verify_command)
+        self._users: UserService = UserService(
+            settings, identity, log, self, self._feed, self._verify_command, operator
+        )
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agiledart_agent.agent import Agent, write_agent_json
 from agiledart_agent.event_log.agent_log import AgentLog
@@ -22,6 +22,7 @@ from agiledart_agent.host.service_manager import ServiceManager
 from agiledart_agent.identity.clock_wait import ClockWait
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.node_name import NodeName
+from agiledart_agent.identity.operator_identity import OperatorIdentity, operator_of
 from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
 from agiledart_agent.paper_preset import own_settings
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
@@ -66,10 +67,10 @@ def run_agent(settings: AgentSettings) -> int:
             text = f"; your own values win for {', '.join(own)}" if own else ""
             log.info("preset", f"  preset {settings.preset}{text} (agiledart config show lists all values)")
         remembered = _remembered(settings, identity, log)
-        seeds, is_new_network = clock.until(partial(_network, settings, identity, log, remembered))
+        membership = clock.until(partial(_network, settings, identity, log, remembered))
         if os.geteuid() == 0:
             log.warning("started.as_root", root_refusal(settings) or ALLOWED_ROOT)
-        return run_on_uvloop(_main(settings, identity, log, service_manager, seeds, is_new_network=is_new_network))
+        return run_on_uvloop(_main(settings, identity, log, service_manager, membership))
     except ConfigurationError as error:
         log.error("settings", str(error))
         return 2
@@ -98,10 +99,22 @@ def _remembered(settings: AgentSettings, identity: Identity, log: AgentLog) -> l
     return remembered
 
 
-def _network(
-    settings: AgentSettings, identity: Identity, log: AgentLog, remembered: list[str]
-) -> tuple[list[str], bool]:
-    """Return addresses to contact, and whether a new network was created. Raises Refused while the clock is behind."""
+class Membership(NamedTuple):
+    """Network of an agent that starts.
+
+    Args:
+        seeds: addresses to contact.
+        is_new_network: it was created just now.
+        operator: user of the control socket.
+    """
+
+    seeds: list[str]
+    is_new_network: bool
+    operator: OperatorIdentity
+
+
+def _network(settings: AgentSettings, identity: Identity, log: AgentLog, remembered: list[str]) -> Membership:
+    """Join a network, create one, or go on in one. Raises Refused while the clock is behind."""
     if settings.join:
         token = parse_token(read_token(settings.join))
         if token.role != "agent":
@@ -116,14 +129,15 @@ def _network(
         except OperationFailed:
             if identity.network != token.network or not _is_member(identity):
                 raise  # otherwise a service restarts with the token of its first day
-        return [*token.addresses, *(a for a in remembered if a not in token.addresses)], False
+        seeds = [*token.addresses, *(a for a in remembered if a not in token.addresses)]
+        return Membership(seeds, False, operator_of(identity, token))
     if identity.network:
         identity.check_membership()
-        return remembered, False
+        return Membership(remembered, False, operator_of(identity, None))
     _check_new(settings, identity)
     log.info("network.new", f"No network known in {settings.state_dir}: starting a new one.")
     identity.create_network()
-    return [], True
+    return Membership([], True, operator_of(identity, None))
 
 
 def _check_new(settings: AgentSettings, identity: Identity) -> None:
@@ -172,28 +186,26 @@ async def _main(
     identity: Identity,
     log: AgentLog,
     supervisor: ServiceManager,
-    seeds: list[str],
-    *,
-    is_new_network: bool,
+    membership: Membership,
 ) -> int:
     began = time.monotonic()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: log.unhandled(context))
-    agent = Agent(settings, identity, log)
+    agent = Agent(settings, identity, log, membership.operator)
     signals = _Signals(loop, settings.parent_fd)
     watchdog = asyncio.create_task(supervisor.keep_alive())
     path = settings.state_dir / "agent.json"
     with contextlib.suppress(OSError):
         path.unlink()  # of an incarnation that ended without removing it
     drain = False
-    starting = asyncio.create_task(agent.start(seeds))
+    starting = asyncio.create_task(agent.start(membership.seeds))
     try:
         first: set[asyncio.Future[Any]] = {starting, signals.end}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
             write_agent_json(path, agent.description())
-            _greet(agent, settings, identity, log, time.monotonic() - began, is_new_network=is_new_network)
+            _greet(agent, settings, identity, log, time.monotonic() - began, is_new_network=membership.is_new_network)
             supervisor.notify("READY=1", f"STATUS=links on {agent.address}")
             gc.collect()
             gc.freeze()  # what start-up made stays for good; the collector need not examine it again
@@ -275,6 +287,7 @@ def _greet(
             addresses=(agent.address,),
             uses=FIRST_TOKEN_USES,
             expires=FIRST_TOKEN_SECONDS,
+            operator="submitter",
         )
         agent.register_token(token)
         # A token is a secret: it is shown to the person at the terminal, and never reaches a log.

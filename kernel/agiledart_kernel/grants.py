@@ -24,6 +24,8 @@ SKEW_SECONDS: Final = 300
 Role = Literal["admin", "agent", "submitter", "reader", "writer", "executor"]
 Use = Literal["act", "invite"]
 ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "writer", "executor")
+OPERATOR_ROLES: Final[tuple[Role, ...]] = ("reader", "submitter", "admin")
+"""Roles that the operator of a new agent's machine may get."""
 TOKEN_ROLES: Final[tuple[Role, ...]] = tuple(role for role in ROLES if role != "executor")
 """Roles that a join token may give. Executors get their grants from their agent."""
 

@@ -4,6 +4,9 @@ An application belongs to the key that submitted it, never to a name that a call
 as submitter with its scope, or because its owner shared it. A scope limits everything: its holder may do only what
 concerns its application. A verb without a row is refused, so a new verb needs a new row.
 
+The key of an agent hosts and commands nothing for users: it may look at the network, drain itself and leave. Whoever runs
+its machine has an operator's key for all else.
+
 The log of a sink belongs to the owner of the application that began it. It stays so for longer than the application is
 remembered. Source: the admission spec, section 2.
 """
@@ -14,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from agiledart_kernel.grants import NO_QUOTA, Grant, Quota, Role
+from agiledart_kernel.node_id import NodeId, node_id_of_key
 
 
 class Principal(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -110,6 +114,9 @@ class VerbRule(NamedTuple):
 _ADMIN: Final[frozenset[Role]] = frozenset(("admin",))
 _SUBMITTER: Final[frozenset[Role]] = frozenset(("submitter",))
 _USERS: Final[frozenset[Role]] = frozenset(("admin", "submitter", "reader"))
+_ITSELF: Final[frozenset[Role]] = frozenset(("admin", "agent"))
+"""Roles that may end or empty a node: an agent its own, which the node checks (`own_node_refusal`)."""
+_ANYONE: Final[frozenset[Role]] = _USERS | {"agent"}
 
 VERBS: Final[dict[str, VerbRule]] = {
     "submit": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
@@ -123,23 +130,23 @@ VERBS: Final[dict[str, VerbRule]] = {
     "share": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "forget": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "secret": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
-    "status": VerbRule(VerbSubject.APPLICATION, _USERS),
+    "status": VerbRule(VerbSubject.APPLICATION, _ANYONE),
     "logs": VerbRule(VerbSubject.APPLICATION, _USERS),
     "explain": VerbRule(VerbSubject.APPLICATION, _USERS),
-    "list": VerbRule(VerbSubject.LIST, _USERS),
+    "list": VerbRule(VerbSubject.LIST, _ANYONE),
     "secrets": VerbRule(VerbSubject.LIST, frozenset(("admin", "submitter"))),
-    "renew": VerbRule(VerbSubject.ONESELF, _USERS),
+    "renew": VerbRule(VerbSubject.ONESELF, _ANYONE),
     "feed": VerbRule(VerbSubject.NETWORK, frozenset(("admin", "submitter"))),
     "feeds": VerbRule(VerbSubject.NETWORK, _USERS),
-    "nodes": VerbRule(VerbSubject.NETWORK, _USERS),
-    "route": VerbRule(VerbSubject.NETWORK, _USERS),
-    "info": VerbRule(VerbSubject.NETWORK, _USERS),
+    "nodes": VerbRule(VerbSubject.NETWORK, _ANYONE),
+    "route": VerbRule(VerbSubject.NETWORK, _ANYONE),
+    "info": VerbRule(VerbSubject.NETWORK, _ANYONE),
     "create token": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "ban": VerbRule(VerbSubject.NETWORK, _ADMIN),
-    "bans": VerbRule(VerbSubject.NETWORK, _USERS),
+    "bans": VerbRule(VerbSubject.NETWORK, _ANYONE),
     "tokens": VerbRule(VerbSubject.NETWORK, _ADMIN),
-    "leave": VerbRule(VerbSubject.NETWORK, _ADMIN),
-    "drain": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "leave": VerbRule(VerbSubject.NETWORK, _ITSELF),
+    "drain": VerbRule(VerbSubject.NETWORK, _ITSELF),
     "audit": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "provision": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "provisioning": VerbRule(VerbSubject.NETWORK, _USERS),
@@ -196,6 +203,11 @@ def refusal_before_lookup(principal: Principal, verb: str, name: str = "") -> st
     return ""
 
 
+def own_node_refusal(principal: Principal, node: NodeId) -> str:
+    """Return why a requester may not empty this node: `role`; empty: it may. An agent's key empties its own node only."""
+    return "role" if principal.role == "agent" and node_id_of_key(principal.key) != node else ""
+
+
 def log_read_refusal(principal: Principal, log: LogOwnership) -> str:
     """Return why a requester may not read the rows of a log: one of `REFUSALS`; empty: it may.
 
@@ -224,7 +236,7 @@ def log_write_refusal(principal: Principal, application: str, owner: bytes, log:
     """
     if log.application.startswith(FEED_PREFIX):
         return "owner"
-    if principal.role in ("admin", "agent"):
+    if principal.role == "admin":
         return ""
     if not log.owner:
         return "" if log.application == application and principal.scope == f"app:{application}" else "owner"

@@ -152,7 +152,7 @@ class Mesh:
             if not self.agents:
                 agent.start()
                 agent.ready(seconds)
-                self.token = str(agent.ask(CreateToken())["token"])
+                self.token = str(agent.ask(CreateToken(operator="admin"))["token"])
             else:
                 agent.start("--join", self.token)
             self.agents.append(agent)

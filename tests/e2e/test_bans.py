@@ -83,9 +83,11 @@ def test_a_banned_token_admits_no_node(ring: Mesh) -> None:
 
 def test_a_user_without_the_right_to_ban_is_told_whom_to_ask(ring: Mesh) -> None:
     founder, other, _ = ring.agents
-    told = cli("ban", "a1", "--agent", str(other.state_dir))
+    token = ring.folder / "submitter.token"
+    token.write_text(cli("token", "create", "--role", "submitter", "--agent", str(founder.state_dir)).stdout.strip())
+    told = cli("ban", "a1", "--agent", other.address, "--identity", f"@{token}")
     assert told.returncode == 1
-    assert "neither the network's authority key nor an admin's" in told.stderr
+    assert "A submitter may not ban" in told.stderr
     told = cli("ban", "a1", "--agent", str(founder.state_dir))
     assert told.returncode == 1
     assert "you could not revoke such a ban" in told.stderr

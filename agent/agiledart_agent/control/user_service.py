@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -18,6 +17,7 @@ from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.operator_identity import OperatorIdentity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.sink_log_sizes import SinkLogSizes
@@ -28,13 +28,11 @@ from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_logs.feed_server import FeedServer
 from agiledart_agent.sink_logs.sink_log_server import SinkLogServer
-from agiledart_kernel.bans import VERB as BAN
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.grants import Role, decode_link
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import LogOwnership, Principal
-from agiledart_kernel.signed_commands import CommandTerms, sign_command
 from agiledart_node.context.node_context import NotAllowed
 from agiledart_node.node import Node
 from agiledart_node.records.command_verifier import check_signed_command, command_terms, why_refused
@@ -98,6 +96,7 @@ class UserService:
     Args:
         feed: takes events for the node.
         verify: verifies signed commands.
+        operator: the user of the control socket.
     """
 
     def __init__(
@@ -108,13 +107,12 @@ class UserService:
         parts: AgentParts,
         feed: Callable[[Event], None],
         verify: VerifyCommand,
+        operator: OperatorIdentity,
     ) -> None:
-        self._verify = verify
+        self._verify, self._operator = verify, operator
         self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
         self._log_sizes = SinkLogSizes(settings.state_dir)
-        self._control = ControlApi(
-            self._asked, log.refused, Principal("admin", "", identity.public_key), self._turned_away
-        )
+        self._control = ControlApi(self._asked, log.refused, operator.principal, self._turned_away)
         self._clients: dict[Link, ControlPeer] = {}
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
         self._open: dict[
@@ -177,9 +175,9 @@ class UserService:
         )
         try:
             terms = command_terms(command)
-            # A client of the socket has no key of its own: the agent signs for it.
+            # A client of the socket has no key of its own: the operator's key signs for it.
             if client.is_local:
-                signed_command = self._signed(terms) if terms is not None else b""
+                signed_command = self._operator.sign(terms, self._common_ms()) if terms is not None else b""
             # The agent carries out these two itself; the node verifies all other commands.
             if isinstance(command, CreateToken | ShutDownAgent) and terms is not None:
                 wall_ms = self._common_ms()
@@ -252,13 +250,6 @@ class UserService:
             self._audit.note(refused(line, reason, text))
         self._control.refuse(request, text, exit_code, reason)
 
-    def _signed(self, terms: CommandTerms) -> bytes:
-        """Sign the command of a client of our socket. Our own key signs it, and owns what is submitted so."""
-        identity = self._identity
-        chain = identity.admin_chain() if terms.verb == BAN else identity.chain
-        wall_ms = self._common_ms()
-        return sign_command(identity.key.sign, chain, identity.network, terms, wall_ms, secrets.token_bytes)
-
     def _common_ms(self) -> int:
         """Return the time of our signatures: our clock's, or that of most nodes when ours is far off."""
         wall_ms = int(time.time() * 1_000)
@@ -277,6 +268,7 @@ class UserService:
                 addresses=self._parts.reachability.token_addresses,
                 scope=command.scope,
                 quota=command.quota,
+                operator=command.operator,
             )
         except AgileDartError as error:
             self._refuse(request, str(error))
@@ -288,7 +280,7 @@ class UserService:
 
     def _renew(self, request: int, client: ControlPeer) -> None:
         """Renew this agent's own membership now."""
-        if client.principal.role != "admin":
+        if client.principal.role != "admin" and not client.is_local:
             self._refuse(request, "Only an admin may renew an agent's own membership.", reason="role")
             return
 

@@ -86,7 +86,7 @@ class LogOwnershipProofs:
         """Return (why the log may not begin here, its owner and the owner's command where that is not the run's)."""
         record = looked_up.record
         if record is None:
-            if looked_up.reason and principal.role in ("admin", "agent"):
+            if looked_up.reason and principal.role == "admin":
                 return (
                     f"The owner of the log {name} is unknown: it is not on this node, and the ring did not answer "
                     f"({looked_up.reason}). Try again in some seconds."

@@ -31,7 +31,7 @@ from agiledart_agent.state_files.backed_up_file import BackedUpFile, is_stored, 
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.private_files import read_private, secure_state_directory
 from agiledart_kernel.errors import OperationFailed, Refused
-from agiledart_kernel.grants import SKEW_SECONDS, Grant, Sign, link_hash, sign_link, verify_chain
+from agiledart_kernel.grants import Grant, Sign, link_hash, sign_link, verify_chain
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_transport.certificates import check_signature, make_credentials, peer_id_text, public_bytes
 from agiledart_transport.tls_contexts import TlsCredentials
@@ -291,17 +291,6 @@ class Identity:
             f"{self.directory} has neither the network's authority key nor an admin's, so it cannot make tokens. "
             "Make them where the network was started."
         )
-
-    def admin_chain(self) -> tuple[bytes, ...]:
-        """Return a chain by which this node's own key acts as an admin for an hour. Raises `OperationFailed` when it may not."""
-        issuer = self.issuer()
-        if issuer.chain:
-            return self.chain
-        now = int(self.wall_seconds())
-        return sign_link(
-            self.network, issuer.sign, (), key=self.public_key, use="act", role="admin",
-            not_before=now - SKEW_SECONDS, not_after=now + _HOUR,
-        )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------------- changes
 

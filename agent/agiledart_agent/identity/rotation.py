@@ -12,6 +12,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_agent.identity.identity import FIRST_AGENT_DAYS, Identity, store_key
+from agiledart_agent.identity.operator_identity import FILE as OPERATOR_FILE
+from agiledart_agent.identity.operator_identity import operator_of, stored_operator
 from agiledart_agent.identity.reader_identity import read_identity, write_identity
 from agiledart_agent.identity.tokens import Token, redeem, user_key
 from agiledart_agent.identity.user_identity import SUFFIX, identities_folder, last_link
@@ -32,12 +34,14 @@ class RotatedKey:
     Attributes:
         runs: applications with `delivery="exactly-once"` in which the old node had a part.
         aside: where the files of these runs are now.
+        operator: the operator's key before; empty: there was none.
     """
 
     old: bytes
     new: bytes
     runs: tuple[str, ...] = ()
     aside: Path | None = None
+    operator: bytes = b""
 
 
 def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
@@ -69,11 +73,20 @@ def rotate_node(state_dir: Path, token: Token | None) -> RotatedKey:
         identity.join_network(identity.network, chain, record)
         identity.keep_network()
         runs, aside = _laid_aside(state_dir, old)
+        operator = _replaced_operator(identity, token)
     except OSError as error:
         raise OperationFailed(f"{error.filename or state_dir} cannot be written: {error.strerror}.") from None
     finally:
         identity.close()
-    return RotatedKey(old, public_bytes(key), runs, aside)
+    return RotatedKey(old, public_bytes(key), runs, aside, operator)
+
+
+def _replaced_operator(identity: Identity, token: Token | None) -> bytes:
+    """Give the operator of a node another key, because others may know this one, too. Return the old key; empty: none."""
+    known = stored_operator(identity)
+    (identity.directory / OPERATOR_FILE).unlink(missing_ok=True)
+    operator_of(identity, token)
+    return last_link(known).key if known is not None else b""
 
 
 def _laid_aside(state_dir: Path, old: bytes) -> tuple[tuple[str, ...], Path | None]:

@@ -22,7 +22,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from agiledart_agent.identity.identity import ClockIsWrong, Issuer
 from agiledart_kernel.errors import OperationFailed, Refused
-from agiledart_kernel.grants import NO_QUOTA, TOKEN_ROLES, Quota, Role, decode_link, link_hash, sign_link, verify_chain
+from agiledart_kernel.grants import (
+    NO_QUOTA,
+    OPERATOR_ROLES,
+    TOKEN_ROLES,
+    ChainLink,
+    Quota,
+    Role,
+    decode_link,
+    link_hash,
+    sign_link,
+    verify_chain,
+)
 from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_TOKEN_RECORD_BYTES
 from agiledart_kernel.registrations import (
     MAX_USES,
@@ -48,6 +59,7 @@ class _TokenWire(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_
     secret: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     record: Annotated[bytes, msgspec.Meta(min_length=65, max_length=MAX_TOKEN_RECORD_BYTES)]
     addresses: Annotated[tuple[_Address, ...], msgspec.Meta(max_length=MAX_ADDRESSES)]
+    operator: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MAX_CHAIN_LINKS - 1)] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,6 +72,7 @@ class Token:
         chain: ends in the invitation.
         record: checked against the chain; `signed_record`: as its holder presents it.
         addresses: agents to contact first, `host:port`.
+        operator: a second chain to the same invited key, for the operator of a new agent's machine; empty: none.
     """
 
     text: str
@@ -71,6 +84,7 @@ class Token:
     record: TokenRecord
     signed_record: bytes
     addresses: tuple[str, ...]
+    operator: tuple[bytes, ...] = ()
 
     def __repr__(self) -> str:
         return f"Token({self.role}, {self.record.token.hex()[:8]})"
@@ -91,6 +105,7 @@ class TokenDescription:
     issued_by: str
     addresses: tuple[str, ...]
     quota: dict[str, int]
+    operator: str
 
 
 def create_token(
@@ -105,6 +120,7 @@ def create_token(
     scope: str = "",
     depth: int = 0,
     quota: Quota = NO_QUOTA,
+    operator: str = "",
 ) -> str:
     """Return a new token as text. Raises `OperationFailed` when it cannot be signed so.
 
@@ -114,6 +130,7 @@ def create_token(
         member_for: seconds of membership, cut to the issuer's own.
         scope: "", "app:NAME" or "sink:NAME".
         quota: bounds of a submitter.
+        operator: role of the operator of a new agent, one of `OPERATOR_ROLES`; empty: it only hosts.
     """
     if not 1 <= uses <= MAX_USES:
         raise OperationFailed(f"A token has 1 to {MAX_USES:,} uses, not {uses:,}.")
@@ -123,7 +140,9 @@ def create_token(
         raise OperationFailed("Executors get their grants from their agent; there is no token for them.")
     if role == "agent" and scope:
         raise OperationFailed("An agent serves all applications: a token for agents has no scope.")
-    if quota != NO_QUOTA and role != "submitter":
+    if operator and (role != "agent" or operator not in OPERATOR_ROLES):
+        raise OperationFailed(f"The operator of a new agent is one of {', '.join(OPERATOR_ROLES)}; users need none.")
+    if quota != NO_QUOTA and "submitter" not in (role, operator):
         raise OperationFailed(f"Only submitters have quotas: a token for a new {role} has none.")
     join_before = now_seconds + expires
     not_before, not_after = now_seconds, join_before + member_for
@@ -131,17 +150,24 @@ def create_token(
         above = decode_link(issuer.chain[-1])
         not_before, not_after = max(not_before, above.not_before), min(not_after, above.not_after)
     secret = ed25519.Ed25519PrivateKey.generate()
-    try:
+
+    def invitation(invited: Role) -> tuple[bytes, ...]:
         chain = sign_link(
-            issuer.network, issuer.sign, issuer.chain, key=public_bytes(secret), use="invite", role=role,
-            not_before=not_before, not_after=not_after, scope=scope, depth=depth, quota=quota,
+            issuer.network, issuer.sign, issuer.chain, key=public_bytes(secret), use="invite", role=invited,
+            not_before=not_before, not_after=not_after, scope=scope, depth=depth,
+            quota=quota if invited == "submitter" else NO_QUOTA,
         )  # fmt: skip
         _verify_invitation(issuer.network, chain, secret, now_seconds)
+        return chain
+
+    try:
+        chain = invitation(role)
+        operators = invitation(operator) if operator else ()
     except Refused as error:
         raise OperationFailed(f"No such token can be signed here: {error}.") from None
     record = sign_token_record(issuer.sign, TokenRecord(link_hash(chain[-1]), uses, join_before, member_for))
     wire = msgspec.msgpack.encode(
-        _TokenWire(chain, secret.private_bytes_raw(), record, tuple(addresses)[:MAX_ADDRESSES])
+        _TokenWire(chain, secret.private_bytes_raw(), record, tuple(addresses)[:MAX_ADDRESSES], operators)
     )
     return _to_text(wire)
 
@@ -160,6 +186,8 @@ def parse_token(text: str) -> Token:
         signer = decode_link(wire.chain[-2]).key if len(wire.chain) > 1 else link.network
         # At the start of the invitation every link above it is valid, so this leaves the clock out.
         _verify_invitation(link.network, wire.chain, secret, link.not_before)
+        if wire.operator:
+            _check_operator(wire, secret, link)
     except (Refused, msgspec.MsgspecError, ValueError) as error:
         reason = error.reason if isinstance(error, Refused) else "form"
         raise OperationFailed(f"The token is not valid ({reason}). Make a new one: agiledart token create") from None
@@ -170,8 +198,9 @@ def parse_token(text: str) -> Token:
     except Refused:
         raise OperationFailed("The token is not valid (its record). Make a new one: agiledart token create") from None
     return Token(
-        text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.record, wire.addresses
-    )
+        text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.record, wire.addresses,
+        wire.operator,
+    )  # fmt: skip
 
 
 def user_key(token: Token) -> ed25519.Ed25519PrivateKey:
@@ -180,8 +209,10 @@ def user_key(token: Token) -> ed25519.Ed25519PrivateKey:
     return ed25519.Ed25519PrivateKey.from_private_bytes(derivation.derive(token.secret))
 
 
-def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ...]:
+def redeem(token: Token, public_key: bytes, now_seconds: int, invited: tuple[bytes, ...] = ()) -> tuple[bytes, ...]:
     """Return the chain that makes `public_key` a member: the token's, with one `act` link.
+
+    `invited`: the chain of an agent's token for its operator, instead.
 
     Membership ends after `member_for`, and never after the invitation. Raises `OperationFailed`, and `ClockIsWrong`
     while the clock is behind that of the token's issuer.
@@ -191,13 +222,14 @@ def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ..
         raise OperationFailed(
             f"The token is refused: it expired {ago} ago. Make a new one where it came from: agiledart token create"
         )
-    invitation = decode_link(token.chain[-1])
+    invited = invited or token.chain
+    invitation = decode_link(invited[-1])
     secret = ed25519.Ed25519PrivateKey.from_private_bytes(token.secret)
     # Valid from the start of the invitation: otherwise a newcomer whose clock is ahead would become a member later in
     # the eyes of others.
     not_before = invitation.not_before
     chain = sign_link(
-        token.network, secret.sign, token.chain, key=public_key, use="act", role=invitation.role,
+        token.network, secret.sign, invited, key=public_key, use="act", role=invitation.role,
         not_before=not_before, not_after=min(invitation.not_after, now_seconds + token.record.member_for),
         scope=invitation.scope, quota=invitation.quota,
     )  # fmt: skip
@@ -226,7 +258,8 @@ def describe(token: Token, now_seconds: int) -> TokenDescription:
         is_expired=now_seconds > record.join_before,
         issued_by="authority" if issuer == token.network else f"admin {issuer.hex()[:16]}",
         addresses=token.addresses,
-        quota=msgspec.structs.asdict(decode_link(token.chain[-1]).quota),
+        quota=msgspec.structs.asdict(decode_link((token.operator or token.chain)[-1]).quota),
+        operator=decode_link(token.operator[-1]).role if token.operator else "",
     )
 
 
@@ -263,6 +296,14 @@ def _verify_invitation(
         not_before=link.not_before, not_after=link.not_after, scope=link.scope, quota=link.quota,
     )  # fmt: skip
     verify_chain(network, probe, public_bytes(secret), now_seconds, check_signature)
+
+
+def _check_operator(wire: _TokenWire, secret: ed25519.Ed25519PrivateKey, link: ChainLink) -> None:
+    """Raise `Refused` unless the second chain of an agent's token invites an operator, for the same key and network."""
+    invited = decode_link(wire.operator[-1])
+    if link.role != "agent" or invited.use != "invite" or invited.role not in OPERATOR_ROLES:
+        raise Refused("policy")
+    _verify_invitation(link.network, wire.operator, secret, invited.not_before)
 
 
 def _checksum(wire: bytes) -> bytes:

@@ -139,7 +139,9 @@ class Mesh:
         if self.count == 1:
             return
         with ControlClient(self.agents[0].place()) as client:
-            response = client.ask(CreateToken(uses=self.count - 1, expires=3600, member_for=7 * 86_400))
+            response = client.ask(
+                CreateToken(uses=self.count - 1, expires=3600, member_for=7 * 86_400, operator="admin")
+            )
         token = self.folder / "token"
         token.touch(mode=0o600)
         token.write_text(str(response["token"]))

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from agiledart_cli.output import GOOD, duration, output_option, print_json, print_message, print_table
-from agiledart_cli.verbs.access.memberships import directory, export, renew, rotate, state_dir_option
+from agiledart_cli.verbs.access.memberships import directory, export, operator, renew, rotate, state_dir_option
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import decode_link
 
@@ -27,6 +27,7 @@ def identity() -> None:
       agiledart identity renew work                (renews the membership)
       agiledart identity rotate work --token @FILE (another key, if this one may be compromised)
       agiledart identity export --authority FILE   (the authority key, for a safe)
+      agiledart identity operator @FILE            (the rights of this machine's control socket)
 
     The first command that uses a token stores a key of your own (in ~/.config/agiledart/identities, readable by you only), so
     later commands work after the token has expired. A lost key cannot be restored without its token.
@@ -98,6 +99,8 @@ def show(name: str | None, state_dir: Path | None, output: str) -> None:
     if quota := " ".join(f"{resource}={most}" for resource, most in body.get("quota", {}).items() if most):
         click.echo(f" quota    {quota}")
     click.echo(f" network  {body['network'][:16]}…")
+    if body.get("operator"):
+        click.echo(f" operator {body['operator']['role']}, key {body['operator']['key']}")
     if body.get("has_authority"):
         click.echo(
             " holds    the network's authority key: keep a copy of it (agiledart identity export --authority FILE)"
@@ -127,12 +130,15 @@ def list_identities(output: str) -> None:
 
 def _node_described(folder: Path) -> dict[str, Any]:
     from agiledart_agent.identity.identity import Identity
+    from agiledart_agent.identity.operator_identity import stored_operator
 
     node = Identity.read(folder)
     if not node.chain:
         raise OperationFailed(f"The node in {folder} belongs to no network yet.")
-    link = decode_link(node.chain[-1])
+    link, user = decode_link(node.chain[-1]), stored_operator(node)
+    own = decode_link(user.chain[-1]) if user is not None else None
     return {
+        "operator": {"role": own.role, "scope": own.scope, "key": own.key.hex()} if own is not None else None,
         "role": link.role, "scope": link.scope, "key": link.key.hex(), "until": link.not_after, "network": node.network.hex(),
         "node_id": node.node_id.hex, "has_authority": node.authority is not None,
     }  # fmt: skip
@@ -149,5 +155,5 @@ def _described(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-for _verb in (renew, rotate, export):
+for _verb in (renew, rotate, export, operator):
     identity.add_command(_verb)

@@ -2,10 +2,11 @@
 
 from agiledart_kernel.bans import Ban as KnownBan
 from agiledart_kernel.errors import Refused
+from agiledart_kernel.node_id import node_id_of_key
 from agiledart_kernel.permissions import Principal
 from agiledart_node.banning.ban_gossip import BanGossip
 from agiledart_node.context.node_context import NodeContext, NotAllowed
-from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.command_verifier import CommandVerifier, ban_target
 from agiledart_node.records.signatures import VerifyCommand
 from agiledart_node.wire.admission_responses import BanRow, BansResponse
 from agiledart_node.wire.commands import SetBan
@@ -26,10 +27,12 @@ class BanCommands:
         """Apply a ban, and answer once it is in force here. Raises CommandRefused."""
         self._verifier.identify_requester(signed, command, principal, "")
         try:
+            target = ban_target(command.target)
+            if command.until and node_id_of_key(target) == self._context.me.node:
+                raise Refused("own", "this node would refuse all others")
             self.spreading.give(signed)
         except Refused as error:
             raise NotAllowed("command", _why(error)) from None
-        target = bytes.fromhex(command.target)
         self._context.reply(
             request, BansResponse([self._row(ban) for ban in self.spreading.known.all() if ban.target == target])
         )

@@ -18,7 +18,7 @@ from typing import Final
 
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Principal, refusal_before_lookup
+from agiledart_kernel.permissions import Principal, own_node_refusal, refusal_before_lookup
 from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
 from agiledart_node.draining.drain_obstacles import obstacles, refusal, runs_losing_majority
 from agiledart_node.draining.voter_slot_transfer import POLL_INTERVAL, VoterSlotTransfer
@@ -163,7 +163,7 @@ class NodeDrain:
         principal, _ = self._verifier.identify_requester(
             message.signed_command, message.command, Principal(), message.submitter
         )
-        if why := refusal_before_lookup(principal, "drain"):
+        if why := refusal_before_lookup(principal, "drain") or own_node_refusal(principal, self._context.me.node):
             raise NotAllowed(why, why_not(principal, "drain", why))
 
     def _take(self, message: RequestDrain) -> bool:

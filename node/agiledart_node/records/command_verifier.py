@@ -155,12 +155,11 @@ def command_terms(command: Command) -> CommandTerms | None:
         case CreateFeed() | RemoveFeed():
             return _feed_terms(command)
         case CreateToken():
-            # Hash the fields without the quota: agents of releases before quotas compute the same hash.
-            fields: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(command))[:-1]
+            # Hash the fields without quota and operator: agents of releases before these compute the same hash.
+            fields: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(command))[:-2]
             fields_hash = content_hash(msgspec.msgpack.encode(fields)).hex()
-            return CommandTerms(
-                "create token", "", (), sorted_arguments((("quota", command.quota.text), ("wanted", fields_hash)))
-            )
+            chosen = ("operator", command.operator), ("quota", command.quota.text), ("wanted", fields_hash)
+            return CommandTerms("create token", "", (), sorted_arguments(chosen))
         case SetBan():
             return ban_terms(ban_target(command.target), command.until, command.reason)
         case ScaleStage() | MoveStage() | Tap():

@@ -36,4 +36,9 @@ def why_not(principal: Principal, verb: str, why: str, name: str = "", owner: by
             f"{name} belongs to {owner_text}, not to you: you may not {verb} it. Its owner, or an admin, can let you:  "
             f"agiledart share {name} {principal.key.hex()}"
         )
+    if principal.role == "agent":
+        return (
+            f"This node only hosts: its operator may not {verb}. Ask with an identity of yours (--agent HOST:PORT --identity NAME),"
+            " or let a user operate this node:  agiledart identity operator @FILE"
+        )
     return f"A {principal.role or 'stranger'} may not {verb}. Ask with a token of another role."

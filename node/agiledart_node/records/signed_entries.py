@@ -57,9 +57,8 @@ class Rights(NamedTuple):
 
 
 def principal_of(verified: VerifiedCommand) -> Principal:
-    """Return the signer of a command. An agent's key signs for the users of its socket, and those are admins."""
-    grant = verified.grant
-    return Principal("admin", "", grant.key) if grant.role == "agent" else Principal.of(grant)
+    """Return the signer of a command, with the rights of its grant."""
+    return Principal.of(verified.grant)
 
 
 def rights(

@@ -124,7 +124,12 @@ class Info(Message, frozen=True, gc=False, tag=207):
 
 
 class CreateToken(Message, frozen=True, gc=False, tag=208):
-    """Create a join token signed with this agent's authority or admin key; times are in seconds. `quota`: of a submitter."""
+    """Create a join token signed with this agent's authority or admin key; times are in seconds.
+
+    Args:
+        quota: of a submitter.
+        operator: role of whoever runs the machine of a new agent; empty: the agent only hosts.
+    """
 
     role: str = "agent"
     uses: int = 20
@@ -132,6 +137,7 @@ class CreateToken(Message, frozen=True, gc=False, tag=208):
     member_for: int = 31_536_000
     scope: str = ""
     quota: Quota = NO_QUOTA
+    operator: str = ""
 
 
 class ShutDownAgent(Message, frozen=True, gc=False, tag=209):

@@ -143,6 +143,18 @@ def test_every_command_is_checked_against_every_role(
             | ScaleStage
             | MoveStage,
         ),
+        "agent": isinstance(
+            command,
+            ListApplications
+            | Status
+            | Nodes
+            | TraceRoute
+            | Info
+            | ListBans
+            | RenewUserMembership
+            | DrainNode
+            | ShutDownAgent,
+        ),
     }.get(role, False)
     principal = Caller(api, role)
     principal.ask(1, command)

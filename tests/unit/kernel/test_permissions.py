@@ -48,15 +48,17 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("admin", "share"): ALL, ("submitter", "share"): OWNERS,
     ("admin", "forget"): ALL, ("submitter", "forget"): OWNERS,
     ("admin", "secret"): ALL, ("submitter", "secret"): OF_ONES_OWN,
-    ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL,
+    ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL, ("agent", "status"): ALL,
     ("admin", "logs"): ALL, ("submitter", "logs"): ALL, ("reader", "logs"): ALL,
     ("admin", "explain"): ALL, ("submitter", "explain"): ALL, ("reader", "explain"): ALL,
 }  # fmt: skip
 """(role, verb) → (what the scope covers, whose it is) for which it may; everything else is refused."""
 
 ABOUT_ALL = {
-    **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
-    **{(role, "renew"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
+    **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader", "agent")},
+    **{
+        (role, "renew"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader", "agent")
+    },
     **{(role, "secrets"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter")},
     **{
         (role, verb): ("",)
@@ -64,6 +66,7 @@ ABOUT_ALL = {
         for verb in ("nodes", "route", "info", "bans", "feeds", "provisioning")
     },
     ("submitter", "feed"): ("",),
+    **{("agent", verb): ("",) for verb in ("nodes", "route", "info", "bans", "leave", "drain")},
     **{
         ("admin", verb): ("",)
         for verb in ("create token", "leave", "drain", "ban", "audit", "tokens", "feed", "provision", "lease")

@@ -24,7 +24,7 @@ from agiledart_cli.output import (
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_kernel.grants import TOKEN_ROLES, Quota
+from agiledart_kernel.grants import OPERATOR_ROLES, TOKEN_ROLES, Quota
 from agiledart_kernel.node_id import node_id_of_key
 from agiledart_kernel.registrations import closed_token_target
 from agiledart_kernel.text import harmless_document
@@ -104,6 +104,11 @@ def token() -> None:
     "--scope", default="", metavar="app:NAME|sink:NAME|feed:NAME", help="Only for this application, sink or feed."
 )
 @click.option(
+    "--operator",
+    type=click.Choice(("none", *OPERATOR_ROLES)),
+    help="Role of whoever runs the machine of a new agent, at its control socket.  [default: submitter]",
+)
+@click.option(
     "--quota",
     callback=quota_of,
     metavar="WHAT=NUMBER",
@@ -126,6 +131,7 @@ def create(
     expires: timedelta,
     member_for: timedelta,
     scope: str,
+    operator: str | None,
     quota: Quota,
     agent: str | None,
     identity: str | None,
@@ -136,10 +142,15 @@ def create(
     \b
     Example:
       agiledart token create --uses 1 --expires 10m
+      agiledart token create --operator none       (the new agent hosts; nobody commands there)
       agiledart token create --role submitter --output submitter.token
       agiledart token create --role submitter --quota applications=2 --quota memory_mb=1024 --output guest.token
     """
-    command = CreateToken(role, uses, int(expires.total_seconds()), int(member_for.total_seconds()), scope, quota)
+    if operator and role != "agent":
+        raise ConfigurationError(f"--operator is for tokens of agents; a {role} commands with its own key.")
+    operator = (operator or "submitter").replace("none", "") if role == "agent" else ""
+    times = int(expires.total_seconds()), int(member_for.total_seconds())
+    command = CreateToken(role, uses, *times, scope, quota, operator)
     with connect(agent, identity) as client:
         response = client.ask(command)
     if output == "json":

@@ -1,4 +1,4 @@
-"""`agiledart identity renew|rotate|export`: renew memberships, change keys, copy the network's authority key."""
+"""`agiledart identity renew|rotate|operator|export`: renew memberships, change keys, copy the network's authority key."""
 
 import contextlib
 import time
@@ -104,9 +104,11 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
     token = parse_token(read_token(text)) if text else None
     runs: tuple[str, ...] = ()
     aside: Path | None = None
+    operator_key = b""
     if name is None:
         keys = rotate_node(directory(state_dir), token)
         old, new, shared, runs, aside = keys.old, keys.new, list[str](), keys.runs, keys.aside
+        operator_key = keys.operator
     elif token is None:
         raise ConfigurationError(f"A new key for {name} needs a token that admits it:  --token @FILE")
     else:
@@ -129,6 +131,8 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
         )
         print_message(f"{shared_text}; the old key is stored as {name}.old.")
     print_message(f"An admin can ban the old key:  agiledart ban {old.hex()} --reason 'key changed'")
+    if operator_key:
+        print_message(f"and the old key of the operator:  agiledart ban {operator_key.hex()} --reason 'key changed'")
 
 
 def _report_runs(runs: tuple[str, ...], aside: Path) -> None:
@@ -160,6 +164,33 @@ def _share(name: str, old: bytes, new: bytes, addresses: tuple[str, ...]) -> lis
     )
 
 
+@click.command(short_help="Let a user operate the agent of this machine.")
+@click.argument("text", metavar="TOKEN|@FILE|-")
+@state_dir_option
+@output_option
+def operator(text: str, state_dir: Path | None, output: str) -> None:
+    """Let the holder of a user's token command at the control socket of this machine's agent, from its next start on.
+
+    \b
+    Example:
+      agiledart token create --role submitter --output operator.token     (where the network was founded)
+      agiledart identity operator @operator.token                         (here; then start the agent again)
+
+    The operator's key signs the commands at the socket, and owns what is submitted there. The agent's own key only hosts. A
+    token with another role changes the rights of the same key.
+    """
+    from agiledart_agent.identity.identity import Identity
+    from agiledart_agent.identity.operator_identity import let_operate
+    from agiledart_agent.identity.tokens import parse_token, read_token
+
+    grant = let_operate(Identity.read(directory(state_dir)), parse_token(read_token(text)))
+    if output == "json":
+        print_json({"role": grant.role, "scope": grant.scope, "key": grant.key.hex(), "until": grant.not_after})
+        return
+    of = f" of {grant.scope}" if grant.scope else ""
+    print_message(f"The operator is a {grant.role}{of} from the next start of the agent on.", colour=GOOD)
+
+
 @click.command(short_help="Copy the network's authority key to a safe place.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
@@ -180,7 +211,7 @@ def export(file: Path, authority: bool, remove: bool, state_dir: Path | None, ou
       agiledart identity export --authority /media/stick/authority.key
       agiledart identity export --authority /media/stick/authority.key --remove
 
-    The network runs without it. An agent needs the key to sign tokens, bans and renewals: copy it as authority.key (mode 0600)
+    The network runs without it. An agent needs the key to sign tokens and renewals: copy it as authority.key (mode 0600)
     into the state directory of any agent of the network, and restart that agent. A network whose authority key is lost admits no
     new members.
     """

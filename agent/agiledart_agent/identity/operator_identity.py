@@ -1,0 +1,144 @@
+"""Identity of an agent's operator: the person who runs its machine and uses its control socket.
+
+The agent's own key hosts; it commands nothing for users (decision 0018). At the socket the operator's key signs, and owns
+what is submitted there.
+
+    operator.identity    the operator's key and chain, in the state directory
+
+On the node that created the network the operator is an admin. On a node that joined, the operator has the role that the
+join token gives to it, or that of a user's token (`agiledart identity operator`). Without one the agent's own key signs:
+its role lets it look at the network, drain this node and leave.
+"""
+
+import contextlib
+import secrets
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.identity.identity import FIRST_AGENT_DAYS, Identity
+from agiledart_agent.identity.reader_identity import read_identity, write_identity
+from agiledart_agent.identity.tokens import Token, redeem
+from agiledart_kernel.errors import OperationFailed, Refused
+from agiledart_kernel.grants import OPERATOR_ROLES, Grant, decode_link, link_hash, sign_link, verify_chain
+from agiledart_kernel.permissions import Principal
+from agiledart_kernel.signed_commands import CommandTerms, sign_command
+from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.certificates import check_signature, public_bytes
+
+FILE: Final = "operator.identity"
+_DAY: Final = 86_400
+
+
+class OperatorIdentity:
+    """The operator of one agent.
+
+    Args:
+        identity: the agent's own, which signs where there is no operator.
+        user: the operator's; None: there is none.
+    """
+
+    def __init__(self, identity: Identity, user: ClientIdentity | None = None) -> None:
+        self._identity, self._user = identity, user
+
+    @property
+    def chain(self) -> tuple[bytes, ...]:
+        """The chain that commands at the socket carry."""
+        return self._identity.chain if self._user is None else self._user.chain
+
+    @property
+    def principal(self) -> Principal:
+        """The requester at the socket."""
+        if not self.chain:  # in no network yet
+            return Principal("agent", "", self._identity.public_key)
+        link = decode_link(self.chain[-1])
+        return Principal(link.role, link.scope, link.key, link.quota)
+
+    def sign(self, terms: CommandTerms, wall_ms: int) -> bytes:
+        """Return a command of the socket's user, signed."""
+        key = self._identity.key
+        if self._user is not None:
+            key = ed25519.Ed25519PrivateKey.from_private_bytes(self._user.seed)
+        return sign_command(key.sign, self.chain, self._identity.network, terms, wall_ms, secrets.token_bytes)
+
+
+def operator_of(identity: Identity, token: Token | None) -> OperatorIdentity:
+    """Return the operator of a node, made at its first start. Raises `OperationFailed` when it cannot be stored.
+
+    Args:
+        token: with which the node joins; None: it has joined before, or created its network.
+    """
+    known = stored_operator(identity)
+    if token is not None and token.operator and not _is_from(token.operator, known):
+        with contextlib.suppress(OperationFailed):  # the token has expired: a service starts with that of its first day
+            return OperatorIdentity(identity, _redeemed(identity, token, token.operator, known))
+    if known is None and identity.authority is not None:
+        key, now = ed25519.Ed25519PrivateKey.generate(), int(identity.wall_seconds())
+        chain = sign_link(
+            identity.network, identity.authority.sign, (), key=public_bytes(key), use="act", role="admin",
+            not_before=now, not_after=now + FIRST_AGENT_DAYS * _DAY,
+        )  # fmt: skip
+        known = _stored(identity, key, chain)
+    return OperatorIdentity(identity, known)
+
+
+def stored_operator(identity: Identity) -> ClientIdentity | None:
+    """Return the stored operator of a node, if it is a member of the node's network now."""
+    with contextlib.suppress(OperationFailed, Refused):
+        user = read_identity(identity.directory / FILE)[0]
+        _grant(identity, user)
+        return user
+    return None
+
+
+def let_operate(identity: Identity, token: Token) -> Grant:
+    """Let the holder of a user's token operate this node, from its next start on. Return the new rights.
+
+    Raises:
+        OperationFailed: the token is of another network, is too old, or is for no user.
+    """
+    invited = token.operator or token.chain
+    role = decode_link(invited[-1]).role
+    if token.network != identity.network:
+        raise OperationFailed(
+            f"The token is of network {token.network.hex()[:8]}, this node of {identity.network.hex()[:8]}."
+        )
+    if role not in OPERATOR_ROLES:
+        raise OperationFailed(
+            f"This token is for a new {role}. An operator needs one of the role submitter, reader or admin."
+        )
+    return _grant(identity, _redeemed(identity, token, invited, stored_operator(identity)))
+
+
+def _redeemed(
+    identity: Identity, token: Token, invited: tuple[bytes, ...], known: ClientIdentity | None
+) -> ClientIdentity:
+    """Return the operator with rights by this invitation; the key stays, since it owns applications."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    if known is not None:
+        key = ed25519.Ed25519PrivateKey.from_private_bytes(known.seed)
+    return _stored(identity, key, redeem(token, public_bytes(key), int(identity.wall_seconds()), invited))
+
+
+def _is_from(invited: tuple[bytes, ...], known: ClientIdentity | None) -> bool:
+    """Return whether the stored operator has its rights by this invitation."""
+    return known is not None and link_hash(invited[-1]) in map(link_hash, known.chain)
+
+
+def _grant(identity: Identity, user: ClientIdentity) -> Grant:
+    key = public_bytes(ed25519.Ed25519PrivateKey.from_private_bytes(user.seed))
+    return verify_chain(identity.network, user.chain, key, int(identity.wall_seconds()), check_signature)
+
+
+def _stored(identity: Identity, key: ed25519.Ed25519PrivateKey, chain: tuple[bytes, ...]) -> ClientIdentity:
+    user = ClientIdentity(identity.network, key.private_bytes_raw(), chain)
+    path: Path = identity.directory / FILE
+    beside = path.with_name(f".{FILE}.new")
+    try:
+        beside.unlink(missing_ok=True)
+        write_identity(beside, user)
+        beside.replace(path)
+    except OSError as error:
+        raise OperationFailed(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    return user
