@@ -24,7 +24,7 @@ from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import OPERATOR_ROLES, Grant, decode_link, link_hash, sign_link, verify_chain
 from agiledart_kernel.permissions import Principal
 from agiledart_kernel.signed_commands import CommandTerms, sign_command
-from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.agent_connection import ClientIdentity
 from agiledart_transport.certificates import check_signature, public_bytes
 
 FILE: Final = "operator.identity"
