@@ -368,9 +368,18 @@ public class StormApplications {
         }
     }
 
+    /** A ranking with empty places, as the text of a line. */
+    static String padded(List<String> cells, int count) {
+        List<String> all = new ArrayList<>(cells);
+        while (all.size() < count) {
+            all.add("NULL");
+        }
+        return String.join(",", all);
+    }
+
     static class BusiestRoutes extends ResultFile {
         private transient RankedKeys<Long> ranking;
-        private String last = "";
+        private String last = padded(List.of(), 20);
 
         BusiestRoutes(String path) {
             super(path);
@@ -395,10 +404,7 @@ public class StormApplications {
                 cells.add(cellName(place.first));
                 cells.add(cellName(place.second));
             }
-            while (cells.size() < 20) {
-                cells.add("");
-            }
-            String text = String.join(",", cells);
+            String text = padded(cells, 20);
             if (!text.equals(last)) {
                 last = text;
                 write(row[1] + "," + row[2] + "," + text);
@@ -542,7 +548,7 @@ public class StormApplications {
 
     static class BestAreas extends ResultFile {
         private transient RankedKeys<BigDecimal> ranking;
-        private String last = "";
+        private String last = padded(List.of(), 40);
 
         BestAreas(String path) {
             super(path);
@@ -566,12 +572,9 @@ public class StormApplications {
             }
             List<String> areas = new ArrayList<>();
             for (Place<BigDecimal> place : ranking.best(10)) {
-                areas.add((String) place.value);
+                areas.addAll(Arrays.asList(((String) place.value).split(",")));
             }
-            while (areas.size() < 10) {
-                areas.add(",,,");
-            }
-            String whole = String.join(",", areas);
+            String whole = padded(areas, 40);
             if (!whole.equals(last)) {
                 last = whole;
                 write(row[5] + "," + whole);
