@@ -173,6 +173,7 @@ class NodeParts:
         self.gate_reports = GateReports(*about, self.verifier)
         self.lease_keeper = LeaseKeeper(self.context, self.node_drain, self.verifier)
         self.surveying.lease = self.lease_keeper.lease
+        self.submissions.leasable_places = self.gate_reports.leasable_places
 
     def violations(self) -> list[str]:
         """Return the violated invariants of the parts that check themselves."""

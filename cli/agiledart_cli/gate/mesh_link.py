@@ -80,14 +80,15 @@ class MeshLink:
         with self.client() as client:
             return str(client.ask(Info())["network"])
 
-    def report_and_look(self, report: bytes, lease_of_token: dict[str, str]) -> MeshView:
+    def report_and_look(self, report: bytes, places: int, lease_of_token: dict[str, str]) -> MeshView:
         """Report to the agent, and look at the mesh.
 
         Args:
+            places: instance places that the gate may still lease.
             lease_of_token: hash of a token → its lease.
         """
         with self.client() as client:
-            answer = client.ask(ReportGate(self.gate, self.zone, report))
+            answer = client.ask(ReportGate(self.gate, self.zone, report, places))
             rows = [row for row in client.ask(Nodes())["nodes"] if row["answers"] and self.zone in ("", row["zone"])]
             has_leased = any(row["lease"] for row in rows)
             tokens = client.ask(Tokens())["tokens"] if has_leased or lease_of_token else []

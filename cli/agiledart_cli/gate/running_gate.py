@@ -43,6 +43,7 @@ from agiledart_provisioning.gate.gate_messages import (
     WriteEntry,
 )
 from agiledart_provisioning.gate.gate_settings import GateSettings
+from agiledart_provisioning.gate.lease_entry import LeaseState
 from agiledart_provisioning.gate.lease_gate import LeaseGate
 from agiledart_provisioning.policies.hosts import Hosts, HostsPolicySettings
 from agiledart_provisioning.providers.provider import Provider, ProviderCallError
@@ -254,7 +255,7 @@ class RunningGate:
         )  # fmt: skip
         report = msgspec.json.encode(figures)
         try:
-            view = await asyncio.to_thread(self._mesh.report_and_look, report, self._token_leases)
+            view = await asyncio.to_thread(self._mesh.report_and_look, report, self._places(), self._token_leases)
         except AgileDartError as error:
             if not self._faults["agent"]:
                 self._print(f"the agent cannot be asked, so nothing is leased: {error}")
@@ -265,6 +266,16 @@ class RunningGate:
         for order, host, admin in view.orders:
             self._obey(order, host, admin)
         self.step(_seen(view))
+
+    def _places(self) -> int:
+        """Return the instance places that this gate may still lease, or has asked for."""
+        settings, ledger = self._settings, self.machine.ledger
+        if settings.mode != "act":
+            return 0
+        live = ledger.live()
+        starting = sum(1 for entry in live if entry.state in (LeaseState.ASKED, LeaseState.STARTING))
+        is_closed = self.machine.is_paused or ledger.obstacle_to_lease(self._wall())
+        return settings.capacity * (starting + (0 if is_closed else settings.max_hosts - len(live)))
 
     def _obey(self, order: str, host: str, admin: str) -> None:
         self._print(f"{admin} orders: {order} {host}".rstrip())

@@ -56,6 +56,10 @@ Wait = Callable[[ApplicationRecord, str, Progress], Awaitable[None]]
 """Function that waits until capacity may be free; receives the reason of the lack. Raises CommandRefused."""
 
 
+async def _no_places() -> int:
+    return 0
+
+
 class SubmissionRunner:
     """Deploys applications.
 
@@ -63,6 +67,7 @@ class SubmissionRunner:
         deploying: (application, version) of those that are not yet running.
         checking: asks hosts for a dry run, and answers as host.
         planning: makes the plans.
+        leasable_places: returns the instance places that gates may still lease.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class SubmissionRunner:
         self.planning = Planner(context, surveying)
         self.checking = HostChecks(context, verifier)
         self.deploying: dict[tuple[str, int], bool] = {}
+        self.leasable_places: Callable[[], Awaitable[int]] = _no_places
 
     async def deploy(
         self, submission: Submission, progress: Progress, claimed: Callable[[ApplicationRecord], None], wait: Wait
@@ -208,7 +214,7 @@ class SubmissionRunner:
             try:
                 return await self._form(record, submission, progress, work, tried)
             except NoCapacity as lack:
-                if not lack.could_fit:
+                if not lack.could_fit and not 0 < lack.missing <= await self.leasable_places():
                     raise
                 reason = str(lack)
             work.clear()  # all touched nodes have been halted

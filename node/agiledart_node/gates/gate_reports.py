@@ -59,8 +59,18 @@ class GateReports:
         for name in [name for name, gate in self._gates.items() if now - gate.at > FORGOTTEN_NS]:
             del self._gates[name]
         return tuple(
-            GateReport(name, gate.command.zone, (now - gate.at) // 1_000_000, gate.command.report)
+            GateReport(name, gate.command.zone, (now - gate.at) // 1_000_000, gate.command.report, gate.command.places)
             for name, gate in self._gates.items()
+        )
+
+    async def leasable_places(self) -> int:
+        """Return the instance places that gates may still lease, for an application that no nodes could hold now."""
+        answers = await ask_all_agents(self._context, lambda number, peer, count: QueryGates(number), GateList)
+        return sum(
+            report.places
+            for _, answer in answers
+            for report in (answer.reports if answer is not None else ())
+            if report.age_ms * 1_000_000 < FRESH_NS
         )
 
     # ---- the gate beside this agent

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.counts import Count
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Message
 from agiledart_kernel.peer import Peer
@@ -77,11 +78,13 @@ class ReportGate(Message, frozen=True, gc=False, tag=241):
 
     Args:
         zone: whose leases it opens; report: JSON.
+        places: instance places that it may still lease, or has leased and not got yet.
     """
 
     gate: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     zone: Annotated[str, msgspec.Meta(max_length=64)]
     report: Annotated[bytes, msgspec.Meta(max_length=MAX_REPORT_BYTES)]
+    places: Count = 0
 
 
 class OrderGate(Message, frozen=True, gc=False, tag=242):
@@ -127,12 +130,13 @@ class LeaseStatus(Message, frozen=True, gc=False, tag=501):
 
 
 class GateReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Last report of a gate; `age_ms`: time since."""
+    """Last report of a gate; `age_ms`: time since; `places`: as in `ReportGate`."""
 
     gate: LeaseName
     zone: LeaseName
     age_ms: Annotated[int, msgspec.Meta(ge=0)]
     report: Annotated[bytes, msgspec.Meta(max_length=MAX_REPORT_BYTES)]
+    places: Count = 0
 
 
 class QueryGates(Message, frozen=True, gc=False, tag=502):

@@ -19,11 +19,12 @@ class NoCapacity(OperationFailed):
 
     Attributes:
         could_fit: whether the requested instances would fit if nothing else ran on the nodes.
+        missing: requested instances beyond the capacity of all nodes.
     """
 
-    def __init__(self, text: str, *, could_fit: bool) -> None:
+    def __init__(self, text: str, *, could_fit: bool, missing: int = 0) -> None:
         super().__init__(text)
-        self.could_fit = could_fit
+        self.could_fit, self.missing = could_fit, missing
 
 
 class Ledger:
@@ -199,4 +200,5 @@ def no_capacity(stage: StageDemand, index: int, request: PlacementRequest) -> No
         f"{held} of {capacity} instance places taken. Start more agents, raise the capacity of one "
         "(agiledart agent --capacity), stop an application, or lower the parallelism.",
         could_fit=requested <= capacity,
+        missing=max(0, requested - capacity),
     )

@@ -1,0 +1,198 @@
+"""A gate leases agents for work that waits, and releases them, on real agents; a gate that is killed forgets none."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_cli.gate.local_provider import _processes
+from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("provisioning")]
+
+GATE = """
+[gate]
+name = "gw"
+mode = "{mode}"
+max_hosts = 1
+max_spend = 100.0
+high = 0
+round = "3s"
+listing_delay = "2s"
+orphan = "20s"
+grace = "20s"
+silence = "10s"
+[provider]
+kind = "local"
+price = 0.1
+btu = "40s"
+capacity = 8
+folder = "{folder}"
+"""
+
+APPLICATION = """
+from datetime import UTC, datetime
+from typing import NamedTuple
+from agiledart import Sink, Source, Topology
+
+
+class Reading(NamedTuple):
+    number: int
+
+
+def at(reading: Reading) -> datetime:
+    return datetime.fromtimestamp(reading.number / 100, UTC)
+
+
+def square(reading: Reading) -> Reading:
+    return Reading(reading.number**2)
+
+
+def squares(readings: Source[Reading], out: Sink[Reading]) -> Topology:
+    topology = Topology("squares")
+    topology.source("readings", readings, rows=Reading, event_time=at).map(square, name="square").sink("out", out)
+    return topology
+"""
+ROWS = 1_500
+
+
+@pytest.fixture
+def ring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mesh]:
+    """Two agents with room for three instances each."""
+    monkeypatch.setenv("AGILEDART_AGENT__CAPACITY", "3")
+    with mesh(2) as made:
+        yield made
+
+
+class Gate:
+    """A gate as a process, and the agents that it has leased."""
+
+    def __init__(self, ring: Mesh, folder: Path, mode: str = "act") -> None:
+        self.ring, self.folder, self.hosts = ring, folder, folder / "h"
+        (folder / "gate.toml").write_text(GATE.format(mode=mode, folder=self.hosts))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.folder / "gate.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "provision", "run", str(self.folder / "gate.toml"), "--folder", str(self.folder / "gate"),
+                 "--agent", str(self.ring.agents[0].state_dir)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def kill_after(self, seconds: float) -> None:
+        """Kill it in the middle of whatever it does then."""
+        assert self.process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        self.kill()
+
+    def running(self) -> dict[str, int]:
+        return _processes(self.hosts)
+
+    def ledger(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in (self.folder / "gate" / "ledger").glob("*.json")]
+
+    def log(self) -> str:
+        return (self.folder / "gate.log").read_text()
+
+
+@pytest.fixture
+def gate(ring: Mesh, tmp_path: Path) -> Iterator[Gate]:
+    made = Gate(ring, tmp_path)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.kill()
+    for pid in made.running().values():
+        os.killpg(pid, signal.SIGKILL)
+
+
+def submit(ring: Mesh, folder: Path) -> "subprocess.Popen[bytes]":
+    """Submit an application that needs six instances at the second agent, where three have room."""
+    (folder / "squares.py").write_text(APPLICATION)
+    (folder / "in.csv").write_text("number\n" + "".join(f"{number}\n" for number in range(ROWS)))
+    agent = str(ring.agents[1].state_dir)
+    return subprocess.Popen(
+        [*COMMAND, "submit", f"{folder / 'squares.py'}:squares", "--parallelism", "square=5", "--agent", agent,
+         "--set", f"readings=csv:{folder / 'in.csv'}?speed=1", "--set", f"out=csv:{folder / 'out.csv'}"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def state(ring: Mesh) -> str:
+    shown = cli("status", "squares", "-o", "json", "--agent", str(ring.agents[0].state_dir))
+    return str(json.loads(shown.stdout)["state"]) if shown.returncode == 0 else ""
+
+
+def check_results(folder: Path) -> None:
+    lines = (folder / "out.csv").read_text().split()[1:]
+    assert [int(line) for line in lines] == [number**2 for number in range(ROWS)]
+
+
+def test_a_waiting_application_gets_a_host_which_is_released_at_the_end_of_its_paid_time(
+    ring: Mesh, gate: Gate, tmp_path: Path
+) -> None:
+    gate.start()
+    submission = submit(ring, tmp_path)
+    wait_for(lambda: state(ring) in ("running", "finished"), 120, f"squares runs\n{gate.log()}")
+    assert len(gate.running()) == 1
+    wait_for(lambda: state(ring) == "finished", 120, "squares has ended")
+    submission.wait(30)
+    check_results(tmp_path)
+    wait_for(lambda: not gate.running(), 120, f"the host is released\n{gate.log()}")
+    (entry,) = wait_for(lambda: [row for row in gate.ledger() if row["state"] == "ended"], 30, "the lease is over")
+    paid_until = entry["began_ns"] + entry["units"] * entry["btu_ns"]
+    assert 0 <= paid_until - entry["ended_ns"] <= 24 * 10**9, "it ends inside of its window"
+    audit = cli("audit", "-o", "json", "--agent", str(ring.agents[0].state_dir)).stdout
+    noted = {
+        row["details"].split("action=")[1].split()[0] for row in json.loads(audit)["rows"] if row["action"] == "lease"
+    }
+    assert {"lease", "joined", "drain", "release"} <= noted
+
+
+def test_a_gate_that_advises_starts_nothing(ring: Mesh, tmp_path: Path) -> None:
+    advising = Gate(ring, tmp_path, "advise")
+    advising.start()
+    submission = submit(ring, tmp_path)
+    try:
+        wait_for(lambda: "would lease: squares waits for capacity" in advising.log(), 60, "the gate says it")
+        assert advising.running() == {}
+        assert advising.ledger() == []
+    finally:
+        advising.kill()
+        submission.kill()
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_killed_gate_leaves_no_host_and_no_unpaid_unit(
+    is_restarted: bool, ring: Mesh, gate: Gate, tmp_path: Path
+) -> None:
+    moments = random.Random(7)
+    submission = submit(ring, tmp_path)
+    for _ in range(5 if is_restarted else 1):
+        gate.start()
+        if not is_restarted:
+            wait_for(lambda: len(gate.running()) == 1, 60, "a host runs")
+        gate.kill_after(moments.uniform(1.0, 8.0))
+        assert len(gate.running()) <= 1
+    submission.kill()
+    assert cli("stop", "squares", "--now", "--agent", str(ring.agents[0].state_dir)).returncode == 0
+    if is_restarted:
+        gate.start()
+    wait_for(lambda: not gate.running(), 180, f"no host runs\n{gate.log()}")
+    if is_restarted:
+        live = {"asked", "starting", "joined", "draining", "releasing"}
+        wait_for(lambda: not any(row["state"] in live for row in gate.ledger()), 60, "no lease is open")
+    assert all(row["units"] >= 1 for row in gate.ledger() if row["host_id"])
