@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,13 @@ class Gate:
     def ledger(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text()) for path in (self.folder / "gate" / "ledger").glob("*.json")]
 
+    def until(self, condition: Callable[[], Any], seconds: float, what: str) -> Any:
+        """Wait for a condition; a failure shows the gate's log."""
+        try:
+            return wait_for(condition, seconds, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from None
+
     def log(self) -> str:
         return (self.folder / "gate.log").read_text()
 
@@ -124,11 +131,12 @@ def submit(ring: Mesh, folder: Path) -> "subprocess.Popen[bytes]":
     (folder / "squares.py").write_text(APPLICATION)
     (folder / "in.csv").write_text("number\n" + "".join(f"{number}\n" for number in range(ROWS)))
     agent = str(ring.agents[1].state_dir)
-    return subprocess.Popen(
-        [*COMMAND, "submit", f"{folder / 'squares.py'}:squares", "--parallelism", "square=5", "--agent", agent,
-         "--set", f"readings=csv:{folder / 'in.csv'}?speed=1", "--set", f"out=csv:{folder / 'out.csv'}"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    with (folder / "gate.log").open("ab") as log:
+        return subprocess.Popen(
+            [*COMMAND, "submit", f"{folder / 'squares.py'}:squares", "--parallelism", "square=5", "--agent", agent,
+             "--set", f"readings=csv:{folder / 'in.csv'}?speed=1", "--set", f"out=csv:{folder / 'out.csv'}"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
 
 
 def state(ring: Mesh) -> str:
@@ -137,7 +145,7 @@ def state(ring: Mesh) -> str:
 
 
 def check_results(folder: Path) -> None:
-    lines = (folder / "out.csv").read_text().split()[1:]
+    lines = (folder / "out.csv").read_text().split()
     assert [int(line) for line in lines] == [number**2 for number in range(ROWS)]
 
 
@@ -146,12 +154,12 @@ def test_a_waiting_application_gets_a_host_which_is_released_at_the_end_of_its_p
 ) -> None:
     gate.start()
     submission = submit(ring, tmp_path)
-    wait_for(lambda: state(ring) in ("running", "finished"), 120, f"squares runs\n{gate.log()}")
+    gate.until(lambda: state(ring) in ("running", "finished"), 120, "squares runs")
     assert len(gate.running()) == 1
     wait_for(lambda: state(ring) == "finished", 120, "squares has ended")
     submission.wait(30)
     check_results(tmp_path)
-    wait_for(lambda: not gate.running(), 120, f"the host is released\n{gate.log()}")
+    gate.until(lambda: not gate.running(), 120, "the host is released")
     (entry,) = wait_for(lambda: [row for row in gate.ledger() if row["state"] == "ended"], 30, "the lease is over")
     paid_until = entry["began_ns"] + entry["units"] * entry["btu_ns"]
     assert 0 <= paid_until - entry["ended_ns"] <= 24 * 10**9, "it ends inside of its window"
@@ -191,7 +199,7 @@ def test_a_killed_gate_leaves_no_host_and_no_unpaid_unit(
     assert cli("stop", "squares", "--now", "--agent", str(ring.agents[0].state_dir)).returncode == 0
     if is_restarted:
         gate.start()
-    wait_for(lambda: not gate.running(), 180, f"no host runs\n{gate.log()}")
+    gate.until(lambda: not gate.running(), 180, "no host runs")
     if is_restarted:
         live = {"asked", "starting", "joined", "draining", "releasing"}
         wait_for(lambda: not any(row["state"] in live for row in gate.ledger()), 60, "no lease is open")
