@@ -12,7 +12,7 @@ from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
 from agiledart_node.scheduling import submission_dispatcher
 from agiledart_node.wire.commands import ListApplications, Nodes, Status, Stop, Submit
-from agiledart_node.wire.effects import Replied
+from agiledart_node.wire.effects import RefusedRequest, Replied
 from agiledart_simulation.checkers.schedulers import (
     holders,
     scheduler_slot_violations,
@@ -261,3 +261,14 @@ def test_a_thousand_applications_in_one_zone_make_twenty_schedulers() -> None:
         counts[applications] = len(scheduling.elected)
         assert scheduler_slot_violations(ring.live) == []
     assert counts == {49: 1, 50: 1, 51: 2, 1000: 20}
+
+
+def test_a_network_of_one_node_says_that_its_scheduler_is_full() -> None:
+    town = Town(1, 1, limit=2)
+    town.runs(town.submit(0, "a1"), town.submit(1, "a1"))
+    request = town.submit(2, "a1")
+    assert town.until(lambda: request in town.ring.answers, 60), "no answer"
+    answer = town.ring.answers[request]
+    assert isinstance(answer, RefusedRequest)
+    assert answer.text.startswith("The schedulers of this network serve as many applications as they may")
+    assert town.is_sound()

@@ -5,8 +5,8 @@ from typing import Final
 
 from agiledart_executor.user_code.bounds import machine_memory
 
-INSTANCE_BYTES: Final = 12 << 20
-"""Memory of an instance: of a small application's executor (31 to 52 MB) for each of its four typical instances on a node."""
+INSTANCE_BYTES: Final = 4 << 20
+"""Memory of an instance: of a small application's executor (12 to 16 MB) for each of its four typical instances on a node."""
 
 EXECUTOR_BYTES: Final = 128 << 20
 """Memory of an executor with users' code and some state, when a stage grows by another executor."""
@@ -14,8 +14,8 @@ EXECUTOR_BYTES: Final = 128 << 20
 MEMORY_SHARE: Final = 0.5
 """Share of the machine's memory that instances may take together when they are small. Large ones have bounds of their own."""
 
-INSTANCES_PER_CORE: Final = 128
-"""Instances for each core. Each reports figures twice a second and is probed: more than this keep a core busy without a row."""
+INSTANCES_PER_CORE: Final = 256
+"""Instances for each core. At ten rows a second each takes a thousandth of a server's core, a board's three times as much."""
 
 LEAST, MOST = 8, 4_096
 

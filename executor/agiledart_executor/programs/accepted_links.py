@@ -33,7 +33,7 @@ class AcceptedLinks:
 
     Attributes:
         port: takes the frames; set before the first link.
-        listener: None until `open`.
+        listener: None before the first link: TLS takes 1.5 MB, and an application in one executor has no links.
     """
 
     def __init__(
@@ -46,21 +46,33 @@ class AcceptedLinks:
     ) -> None:
         self._configuration, self._hello, self._verifier = configuration, hello, verifier
         self._host, self._send = host, send
-        self._server_tls: SSLContext = server_context(configuration.credentials)
+        self._credentials = configuration.credentials
+        self._server_tls: SSLContext | None = None
+        self._is_open = False
         self._accepted_links: dict[bytes, list[Link]] = {}
         self.port: DataPort | None = None
         self.listener: Listener | None = None
 
     def renewed(self, credentials: TlsCredentials) -> None:
         """Use renewed credentials for links that come from now on."""
-        load_credentials(self._server_tls, credentials)
+        self._credentials = credentials
+        if self._server_tls is not None:
+            load_credentials(self._server_tls, credentials)
 
     async def open(self, *, has_own_port: bool) -> str:
         """Take connections that the agent hands over, and those at a port of this executor's own if it is to have one.
 
         Return the address for other executors.
         """
+        self._is_open = True
+        if has_own_port and not (listener := self._made_listener()).address:
+            listener.listen(await listening_socket(self._configuration.host, 0))
+        return self._address().text
+
+    def _made_listener(self) -> Listener:
+        """Return the listener; make it at the first call."""
         if self.listener is None:
+            self._server_tls = server_context(self._credentials)
             self.listener = Listener(
                 context=self._server_tls,
                 hello=lambda _: self._hello(),
@@ -70,23 +82,21 @@ class AcceptedLinks:
                 on_refused=lambda reason, remote: self._send(DataPeerRefused(reason, remote)),
                 limits=ListenerLimits(reserved_for_agents=0),
             )
-        if has_own_port and not self.listener.address:
-            self.listener.listen(await listening_socket(self._configuration.host, 0))
-        return self._address(self.listener).text
+        return self.listener
 
-    def _address(self, listener: Listener) -> ExecutorAddress:
+    def _address(self) -> ExecutorAddress:
         own, agent_address = self._configuration.node_id, self._configuration.agent_address
-        if not listener.address:
+        if self.listener is None or not self.listener.address:
             return ExecutorAddress(agent_address, own, at_agent=True)
-        host, port = parse_address(agent_address)[0], parse_address(listener.address)[1]
+        host, port = parse_address(agent_address)[0], parse_address(self.listener.address)[1]
         return ExecutorAddress(format_address(host, port), own)
 
     def take(self, connection: socket.socket) -> None:
         """Take a connection that the agent has accepted for this executor."""
-        if self.listener is None:
-            connection.close()
+        if self._is_open:
+            self._made_listener().take(connection)
         else:
-            self.listener.take(connection)
+            connection.close()
 
     def _accepted(self, link: Link) -> LinkHandler:
         assert self.port is not None

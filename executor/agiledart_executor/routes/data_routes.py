@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from ssl import SSLContext
 from typing import Protocol
 
 from agiledart_dataflow.plan.paths import DIRECT, Paths, named
@@ -64,14 +65,17 @@ class DataRoutes:
         self._configuration, self._hello, self._verifier, self._host = configuration, hello, verifier, host
         self._on_frame, self._route_abandoned = on_frame, route_abandoned
         self._asking = AgentRelayFinder(send)
-        self._tls = client_context(configuration.credentials)  # `renewed` loads new credentials into it
+        self._credentials = configuration.credentials
+        self._tls: SSLContext | None = None  # made at the first dial: it takes 1.5 MB
         self._opening: dict[tuple[str, Paths], asyncio.Task[DataRoute]] = {}
         self._routes: dict[tuple[str, Paths], DataRoute] = {}
 
     def renewed(self, hello: Hello, credentials: TlsCredentials) -> None:
         """Use renewed credentials on later links."""
         self._hello = hello
-        load_credentials(self._tls, credentials)
+        self._credentials = credentials
+        if self._tls is not None:
+            load_credentials(self._tls, credentials)
 
     def receive_answer(self, route: RelaysFound) -> None:
         """Hand the agent's answer to the relay search that waits for it."""
@@ -118,6 +122,8 @@ class DataRoutes:
     async def _connect(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
         executor = ExecutorAddress.parse(where)
         key = where, paths
+        if self._tls is None:
+            self._tls = client_context(self._credentials)
         link = await connect(
             executor.address,
             service="data",

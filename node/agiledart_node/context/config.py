@@ -111,8 +111,9 @@ class NodeConfig:
 
     scheduler_scope: str = "zone"
     """Region from which an application's scheduler comes: `zone`, that of the asked agent, or `region`, any zone."""
-    apps_per_scheduler: int = 50
-    """Applications that one scheduler serves; one more requires another scheduler."""
+    apps_per_scheduler: int = 256
+    """Applications that one scheduler serves; one more requires another node. The paper has 50: then a network of one node, which
+    may host `max_hosted`, could not run more."""
     election_sample: int = 8
     """Peers among which a scheduler is elected."""
     scheduler_copies: int = 2

@@ -139,6 +139,11 @@ class SchedulerLookup:
             if scheduler is None:
                 await self._context.requests.pause(_PAUSE)
         where = f"zone {domain}" if domain else "this network"
+        if any(not advertisement.has_capacity for advertisement in self._known.of(domain)):
+            raise CommandRefused(
+                f"The schedulers of {where} serve as many applications as they may, and no other node can become one. Stop an "
+                f"application, or add a node."
+            )
         raise CommandRefused(f"No scheduler of {where} could be found or elected: the ring did not answer. Try again.")
 
     async def _known_scheduler(self, look_up: LookupState) -> tuple[Peer, SchedulerSlot] | None:

@@ -19,6 +19,7 @@ from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import verify_chain
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.certificates import LEAF_DAYS, check_signature, verify_peer_certificate
+from agiledart_transport.tls_contexts import client_context
 from tests.unit.agent.test_identity import founder
 
 DAY = 86_400
@@ -102,6 +103,7 @@ def test_an_executor_presents_its_renewed_grant_on_new_links(desk: Desk, monkeyp
         loaded.append(context)
         load(context, path)
 
+    ways._tls = client_context(configuration.credentials)  # as its first dial makes it
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noting)
     after = Hello(service="data", chain=said.chain, name="pi3")
     ways.renewed(after, said.credentials)
