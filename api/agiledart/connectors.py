@@ -533,14 +533,15 @@ def taxi(
     return connector("taxi", seed=seed, count=count, start=beginning, speed=speed, at=at)
 
 
-def whole_file(path: str, *, at: str = "") -> Connector:
+def whole_file(path: str, *, parts: bool | None = None, at: str = "") -> Connector:
     """Return a source with a single record: the bytes of a file of at most 4 MiB, such as a model.
 
     Args:
         path: of the file on the node that reads it.
+        parts: for `score`: a file of more than 1 MiB, and at most 64 MiB, comes in parts.
         at: node that reads it.
     """
-    return connector("file", path, at=at)
+    return connector("file", path, parts=parts, at=at)
 
 
 def plugin(kind: str, path: str = "", *, at: str = "", **options: str | float | bool | None) -> Connector:

@@ -43,7 +43,9 @@ SOURCES: Final = {
             Guarantee("read again from the beginning; exactly-once: from the last epoch", can_rewind=True),
             opens="logs.feed_source:open_source", probes="logs.feed_source:probe_source",
         ),
-        ConnectorKind("file", "a whole file as one record of bytes", _AGAIN, opens="files.whole_file:open_source"),
+        ConnectorKind(
+            "file", "a whole file as one record of bytes", _AGAIN, ("parts",), opens="files.whole_file:open_source"
+        ),
         ConnectorKind(
             "http", "rows that others post (`listen`), or that a server gives when it is asked", _POSTED, (*_PUSH, *_POLL),
             opens="http.http_source:open_source", probes="http.http_source:probe_source",

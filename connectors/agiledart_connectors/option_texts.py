@@ -69,6 +69,7 @@ OPTION_TEXTS: Final[dict[str | tuple[str, str], str]] = {
     "overload_rows": "rows that may wait in memory under such a policy",
     "partitions": "parts for parallel readers, 1 to 64, default 1; fixed when the log is made",
     "places": "most decimal places of numbers; default: as many as they have, so that they are read back equal",
+    "parts": "`1`: a larger file comes in parts of 1 MiB, up to 64 MiB, which `score` puts together",
     "poll": "interval between two questions, like `5s`; default: one question, then the source ends",
     ("modbus", "poll"): "interval between two readings, like `1s`",
     "qos": "quality of service of MQTT: `0` (default), `1` or `2`",

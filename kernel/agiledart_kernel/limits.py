@@ -102,6 +102,12 @@ A slow receiver may leave a whole window of smaller frames unacknowledged, and t
 frame.
 """
 
+MODEL_PART_BYTES = 1 << 20
+"""Bytes of a model in one row: a larger one travels in parts, a quarter of the largest data frame each."""
+
+MAX_MODEL_BYTES = 64 << 20
+"""Largest model. Each instance that scores has two while one replaces the other, and snapshots hold it."""
+
 MAX_LINE_BYTES = 1 << 20
 """Longest line that a text source reads. A longer one is malformed."""
 

@@ -5,7 +5,7 @@ models = examples.key_by(col("room")).stateful("learn", RecursiveLeastSquares(("
 """
 
 from agiledart.learning.batch_training import BatchTraining
-from agiledart.learning.learning_rows import ClusteredPoint, LabelledExample, Point, LearnedModel
+from agiledart.learning.learning_rows import ClusteredPoint, LabelledExample, LearnedModel, Point
 from agiledart.learning.recursive_least_squares import RecursiveLeastSquares
 from agiledart.learning.streaming_k_means import StreamingKMeans
 
@@ -13,8 +13,8 @@ __all__ = [
     "BatchTraining",
     "ClusteredPoint",
     "LabelledExample",
+    "LearnedModel",
     "Point",
     "RecursiveLeastSquares",
     "StreamingKMeans",
-    "LearnedModel",
 ]

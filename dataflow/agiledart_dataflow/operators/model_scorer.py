@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context
+from agiledart_dataflow.operators.model_parts import IncomingModel
 from agiledart_dataflow.operators.onnx_model import OnnxModel
 
 VERSION_DIGITS: Final = 12
@@ -22,10 +23,12 @@ class ModelInUse:
     Attributes:
         version: beginning of its SHA-256; empty before the first model.
         data: the bytes of its file.
+        incoming: parts of the next model.
     """
 
     version: str = ""
     data: bytes = b""
+    incoming: IncomingModel = field(default_factory=IncomingModel)
 
 
 @dataclass
@@ -59,8 +62,11 @@ class ModelScorer(BroadcastOperator[int, Any, Unscored, Any, bytes, ModelInUse])
         return ModelInUse()
 
     def on_broadcast(self, record: bytes, shared: ModelInUse) -> None:
-        model = OnnxModel(record, len(self._inputs))
-        shared.version, shared.data = model_version(record), record
+        data = shared.incoming.taken(record)
+        if data is None:
+            return
+        model = OnnxModel(data, len(self._inputs))
+        shared.version, shared.data = model_version(data), data
         self._model, self._loaded = model, shared.version
 
     def on_record(self, key: int, record: Any, state: Unscored, context: Context[Any]) -> None:

@@ -1,6 +1,7 @@
 """Applications in YAML: sources, steps and sinks; conditions and values are written as in SQL."""
 
 import ast
+from dataclasses import replace
 from typing import Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, parse_connector
@@ -281,7 +282,7 @@ class YamlApplication:
     def _model(self, value: YamlValue, parameter: str) -> str:
         """Add the parameter of a model and return the variable of its stream."""
         text = value.text("model")
-        connector = _connector(value) if ":" in text else parse_connector(f"file:{text}")
+        connector = _connector(value) if ":" in text else _model_file(text)
         self._scope.reserve(parameter, value.place)
         return self._code.model(parameter, connector)
 
@@ -384,6 +385,12 @@ class _Refusal:
 
 
 _ONE_KEY: Final = {"key_0": TypedCode(py.literal(0), ColumnType("int", nullable=False))}
+
+
+def _model_file(text: str) -> Connector:
+    """Return the connector of a model's file, `quality.onnx` or `quality.onnx@pi2`."""
+    file = parse_connector(f"file:{text}")
+    return replace(file, options=tuple(sorted({**dict(file.options), "parts": "1"}.items())))
 
 
 def _connector(value: YamlValue) -> Connector:

@@ -11,10 +11,10 @@ from agiledart.learning import (
     BatchTraining,
     ClusteredPoint,
     LabelledExample,
+    LearnedModel,
     Point,
     RecursiveLeastSquares,
     StreamingKMeans,
-    LearnedModel,
 )
 from agiledart.onnx_export import onnx_model
 from agiledart.scoring import read_model

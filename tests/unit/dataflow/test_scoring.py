@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from agiledart import Topology, TopologyError, UserCodeError, collect, records, whole_file
 from agiledart.testing import run_local
+from agiledart_dataflow.operators.model_parts import MARK, IncomingModel, PartHeader, model_parts
 from agiledart_dataflow.operators.model_scorer import model_version
 from agiledart_dataflow.operators.onnx_model import BLOCK_ROWS, OnnxModel
 from agiledart_kernel.randomness import RandomStream
@@ -54,6 +56,7 @@ def linear(factors: list[float], constant: float) -> bytes:
     return bytes(model.SerializeToString())
 
 
+TOO_LARGE = msgspec.msgpack.encode(PartHeader(b"d" * 32, 1 << 40, 0, 1 << 20))
 FIRST, SECOND = linear([2.0, 0.5], 1.0), linear([-1.0, 3.0], 0.0)
 ROWS = [Air(at, float(at % 13), None if at == 7 else at / 4) for at in range(40)]
 
@@ -199,6 +202,92 @@ def test_rows_that_raise_are_skipped_one_by_one() -> None:
     """Infinite scores, which int() refuses."""
     rows = scored([Model(0, linear([0.0, float("inf")], 0.0))], returns=int, on_error="skip")
     assert {row.at for row in rows} == {7}, "only the row without a humidity, which has no score"
+
+
+def large(width: int, factor: float) -> bytes:
+    """A model whose weights fill many bytes: factor · (temperature + humidity), by way of `width` sums."""
+    from onnx import TensorProto, helper
+
+    weights = {"spread": ([2, width], [factor] * 2 * width), "gather": ([width, 1], [1.0 / width] * width)}
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "spread"], ["p"]), helper.make_node("MatMul", ["p", "gather"], ["y"])],
+        "large",
+        [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [None, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, [None, 1])],
+        [helper.make_tensor(name, TensorProto.DOUBLE, shape, values) for name, (shape, values) in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def test_a_model_of_several_rows_counts_when_it_is_whole(tmp_path: Path) -> None:
+    data = large(220_000, 0.5)
+    assert len(data) > 5 << 20, "more than a row or a data frame can hold"
+    (tmp_path / "large.onnx").write_bytes(data)
+    topology = Topology("air")
+    models = topology.reference("models", whole_file(str(tmp_path / "large.onnx"), parts=True), rows=bytes)
+    rows = topology.source("air", records(ROWS), event_time=lambda row: row.at)
+    rows.score("quality", models, inputs=("temperature", "humidity"), output="quality").sink("out", collect)
+    for parallelism in (1, 3):
+        result: Any = run_local(topology, parallelism=parallelism)
+        assert [row.quality_version for row in result] == [model_version(data)] * len(ROWS)
+        for row in result:
+            wanted = None if row.humidity is None else pytest.approx((row.temperature + row.humidity) / 2)
+            assert row.quality == wanted
+
+
+def test_no_row_meets_half_a_model() -> None:
+    """Whole, damaged and incomplete models between rows, under hostile schedules: the last valid one counts."""
+    other = large(100_000, 2.0)
+    pieces = model_parts(other)
+    assert len(pieces) == 3
+    damaged = [*pieces[:2], pieces[2][:-1] + b"?"]
+    arrivals = [
+        (0, [FIRST]),
+        (8, pieces[:2]),
+        (12, [SECOND]),
+        (16, damaged),
+        (20, pieces),
+        (26, pieces[1:]),
+        (30, [b"no"]),
+    ]
+    models = [Model(at, data) for at, rows in arrivals for data in rows]
+    valid = {0: FIRST, 12: SECOND, 20: other}
+    for parallelism, seed in ((1, None), (3, 11), (4, 12), (2, 13)):
+        rows = scored(models, parallelism, seed, on_error="skip")
+        assert len(rows) == len(ROWS), "each row is scored"
+        for row in rows:
+            if row.at in (0, *valid):
+                continue  # of the same time: which of both is first is the source's business
+            data = valid[max(at for at in valid if at < row.at)]
+            assert row.quality_version == model_version(data), row
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([MARK], "no part of a model"),
+        ([MARK + b"\x05nonsense"], "no part of a model"),
+        (model_parts(b"x" * (3 << 20))[1:2], "part 2 of 3 of a model came, not part 1"),
+        ([MARK + bytes([len(TOO_LARGE)]) + TOO_LARGE], "at most 67,108,864 are taken"),
+    ],
+)
+def test_wrong_parts_are_refused_with_one_message(rows: list[bytes], message: str) -> None:
+    incoming = IncomingModel()
+    with pytest.raises(ValueError, match=message):
+        incoming.taken(rows[0])
+    whole = b"y" * (2 << 20)
+    assert [incoming.taken(part) for part in model_parts(whole)] == [None, whole]
+
+
+def test_the_rest_of_a_refused_model_is_dropped_silently() -> None:
+    pieces = model_parts(b"x" * (4 << 20))
+    incoming = IncomingModel()
+    incoming.taken(pieces[0])
+    with pytest.raises(ValueError, match="part 3 of 4"):
+        incoming.taken(pieces[2])
+    assert incoming.taken(pieces[3]) is None
+    assert [incoming.taken(piece) for piece in pieces][-1] == b"x" * (4 << 20), "sent again, it counts"
 
 
 def test_no_telemetry_is_sent(tmp_path: Path) -> None:
