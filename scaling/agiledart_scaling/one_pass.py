@@ -88,7 +88,7 @@ class Proposal:
         instances: number that it gets.
         why: reason, for people.
         terms: figures of the decision.
-        slow_instance: the instance to move.
+        slow_instance: the instance to move; of a growth for a full link, the one behind it.
         moves: of key groups.
         wanted: number that the policy asks for, where the quota or the user's hold allows less.
         memory: for the next interval.
@@ -107,6 +107,9 @@ class Proposal:
 
 Ask = Callable[[StageMeasures, Limits, object], ScalingDecision]
 """Decision function of a policy: `policy.decide`, or `ask_policy.ask` with all other arguments bound."""
+
+BACKLOG_SECONDS = 1.0
+"""Seconds of input that wait for a stage before a full link counts although the policy wants no more instances."""
 
 BUSY_SHARE = 0.8
 """Busy share up to which one instance may process a single key group."""
@@ -187,17 +190,35 @@ def _choose_change(state: StageState, measures: StageMeasures, unchanged: Propos
             share = measures.capacity / measures.balanced_capacity
             why = f"uneven keys: the stage is full at {share:.0%} of its instances' capacity"
             return replace(unchanged, kind=ChangeKind.REBALANCE, why=why, moves=moves)
-    if memory.bound and wanted > now:
-        return _for_links(state, unchanged, wanted)
+    if memory.bound and (wanted > now or _has_backlog(measures)):
+        return _for_links(state, unchanged, now, max(wanted, min(now + 1, state.limits.high)))
     if wanted != now:
         return replace(unchanged, kind=ChangeKind.GROW if wanted > now else ChangeKind.SHRINK, instances=wanted)
     return unchanged
 
 
-def _for_links(state: StageState, unchanged: Proposal, wanted: int) -> Proposal:
-    bound = unchanged.memory.bound
+def _has_backlog(measures: StageMeasures) -> bool:
+    """Return whether so many rows wait for the stage that its links, not its input, are the limit."""
+    rate = sum(measures.offered) / max(1, len(measures.offered))
+    return bool(measures.backlog) and measures.backlog[-1] > BACKLOG_SECONDS * rate > 0.0
+
+
+def _for_links(state: StageState, unchanged: Proposal, now: int, wanted: int) -> Proposal:
+    """Return the change that relieves a full link; `wanted`: instances behind other links, where the limits allow more."""
+    bound, link = unchanged.memory.bound, state.link
     remedy = choose_remedy(bound, has_state=state.has_state)
-    why = f"a link is full (for {bound} of {SHORT_TERM_INTERVALS} intervals): {remedy.value}"
+    if remedy is Remedy.OUT and wanted <= now:
+        remedy = Remedy.MIGRATE
+    name = f"the link {link.name}" if link.name else "a link"
+    proposal = replace(
+        unchanged,
+        why=f"{name} is full (use {link.busiest_link:.0%}, for {bound} of {SHORT_TERM_INTERVALS} intervals): {remedy.value}",
+        terms=unchanged.terms | {"link_use": link.busiest_link},
+        slow_instance=link.instance,
+    )
+    if remedy is Remedy.NEW_PATH:
+        return replace(proposal, kind=ChangeKind.NEW_PATH)
+    proposal = replace(proposal, memory=replace(unchanged.memory, bound=0))  # the change gets as long to help
     if remedy is Remedy.OUT:
-        return replace(unchanged, kind=ChangeKind.GROW, instances=wanted, why=why)
-    return replace(unchanged, kind=ChangeKind.MOVE if remedy is Remedy.MIGRATE else ChangeKind.NEW_PATH, why=why)
+        return replace(proposal, kind=ChangeKind.GROW, instances=wanted)
+    return replace(proposal, kind=ChangeKind.MOVE)

@@ -245,8 +245,9 @@ class ExecutorService:
     async def close(self) -> None:
         """End all executors."""
         self._feed_fetches.close()
-        for owner in (self._planner, *([self._pool] if self._pool is not None else [])):
-            await owner.close()
+        await self._planner.close()
+        if self._pool is not None:
+            await self._pool.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -44,8 +44,15 @@ An empty circuit always looks good, so without this memory two thin circuits wou
 LONG_THIN_NS: Final = 300 * SECOND
 THIN_CIRCUIT_COST: Final = COST_MAX / 2
 _RATE_NS: Final = SECOND // 2
+_FULL_NS: Final = 2 * SECOND
+_WAITS: Final = 0.1
+"""Seconds of bytes that wait on a full link: more than a window that is just being sent."""
+
 _STEADY: Final = 0.8
 _STEADY_FIRST: Final = 0.9
+_LEAST_WAITING: Final = 16_384
+"""Bytes: less may wait on any link for an instant."""
+
 _MEMORY: Final = EstimateMemory(keep=0.5 ** (SLOT_NS / HALF_LIFE_NS), forgets_used=True)
 
 
@@ -81,6 +88,7 @@ class Circuit:
         rounds: number of echoes.
         probe, asked: number of the last probe and the instant when it was sent; `asked` is None while no probe is out.
         moved: instant of the last progress while the probe was out.
+        use: share of the last seconds in which bytes waited for the link, though the process at its end read.
         is_delivered: the far host's kernel has taken the probe, so the circuit is good whatever the process there does.
     """
 
@@ -100,6 +108,7 @@ class Circuit:
     sent: int = 0
     queued: int = 0
     rate: float = 0.0
+    use: float = 0.0
     _came: int = 0
     _acknowledged: int = -1
     _until: int = 0
@@ -151,6 +160,8 @@ class Circuit:
         """Update the circuit from a reading; a delivered probe no longer counts as late."""
         if self._acknowledged >= 0 and now > self._looked:
             self._measure_rate(seen.acknowledged - self._acknowledged, now - self._looked)
+            waits = seen.queued > max(_LEAST_WAITING, _WAITS * self.rate) and seen.held_us <= self._held_us
+            self.use += min(1.0, (now - self._looked) / _FULL_NS) * (waits - self.use)
         moved = self._acknowledged < min(seen.acknowledged, self._until) or seen.came != self._came
         if moved:
             self.moved = now

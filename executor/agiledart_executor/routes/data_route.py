@@ -149,6 +149,8 @@ class DataRoute:
                     "answers": circuit.rounds,
                     "bytes_per_second": round(circuit.rate),
                     "late": circuit.is_late(now),
+                    "use": round(circuit.use, 3),
+                    "waiting_bytes": circuit.queued,
                 }
                 for circuit in selector.circuits.values()
             ],

@@ -14,6 +14,7 @@ from agiledart_dataflow.plan.stage_plan import Stage
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.machine import SetTimer
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.hosted_application import report_copy
@@ -244,17 +245,28 @@ class Autoscaler:
         """Return the proposals as change requests."""
         wishes = []
         for proposal in proposals:
-            if proposal.kind is ChangeKind.STRAGGLER:
+            if proposal.kind in (ChangeKind.STRAGGLER, ChangeKind.MOVE):
                 name = f"{proposal.stage}.{proposal.slow_instance}"
                 wishes.append(ChangeRequest(MOVE, name, node=(await self._other_place(run, proposal)).node))
             elif proposal.kind in (ChangeKind.GROW, ChangeKind.SHRINK):
-                wishes.append(ChangeRequest(SCALE, proposal.stage, proposal.instances))
+                behind = self._host_behind_full_link(run, proposal)
+                wishes.append(ChangeRequest(SCALE, proposal.stage, proposal.instances, behind))
         if not wishes:
             raise CommandRefused(f"{proposals[0].kind.value}: this version cannot carry it out")
         return wishes
 
+    def _host_behind_full_link(self, run: RunId, proposal: Proposal) -> NodeId:
+        """Return the node that gets no further instance because its link is full; 0: there is none."""
+        if proposal.kind is not ChangeKind.GROW or proposal.slow_instance is None:
+            return NodeId(0)
+        value = self._recovery_service.machine.coordinators[run].value
+        stage = stage_plan_of(value).stage_named(proposal.stage)
+        return value.plan.stage(str(stage.index))[proposal.slow_instance].host.node
+
     async def _other_place(self, run: RunId, proposal: Proposal) -> Peer:
-        """Return the node for a slow instance: the one with the most capacity that rules allow and that is not its host.
+        """Return the node for an instance that is slow, or behind a full link.
+
+        It is the one with the most capacity that rules allow, and not its host.
 
         Raises:
             CommandRefused: there is none.

@@ -6,6 +6,7 @@ controllers of autoscaled runs get the same measures (`stage_states`); their dec
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,7 +20,9 @@ from agiledart_kernel.limits import KEY_GROUPS, MAX_PARALLELISM
 from agiledart_node.records.summary import Reports, measures_of, statistics_of
 from agiledart_node.wire.recovery_messages import RecoveryStatus
 from agiledart_node.wire.responses import ScalingMeasurements, ScalingStageRow, StageRow
+from agiledart_node.wire.route_responses import routes_of
 from agiledart_scaling.demand import Demand, DemandEdge, EdgeFlow, carried
+from agiledart_scaling.kinds.bandwidth import LinkLoad
 from agiledart_scaling.kinds.skew import GroupLoad, hot_group, hot_text, is_uneven, share_of
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import InstanceMeasures, StageMeasures, rates_of, shares_of
@@ -69,7 +72,29 @@ def stage_states(plan: StagePlan, reports: Reports, held: Collection[str]) -> li
         stage.index: _is_greedy(stage, known_measures, reports) for stage in plan.stages if stage.kind == "source"
     }
     demands = _demands(plan, known_measures, greedy)
-    return [_state(plan, stage, known_measures, demands, stage.name in held) for stage in plan.stages if stage.scales]
+    return [
+        replace(
+            _state(plan, stage, known_measures, demands, stage.name in held),
+            link=link_load(stage, known_measures.get(stage.index, ()), reports),
+        )
+        for stage in plan.stages
+        if stage.scales
+    ]
+
+
+def link_load(stage: Stage, known: Sequence[IntervalMeasures], reports: Reports) -> LinkLoad:
+    """Return the load of the fullest link over which an instance of a stage sends, and the busy share of that instance.
+
+    Links into the stage do not count: more instances would wait behind the same uplink of their sender.
+    """
+    fullest = LinkLoad()
+    for instance, measures in enumerate(known):
+        for route in routes_of(reports.get((stage.index, instance), {})):
+            use = max((circuit.use for circuit in route.circuits if circuit.in_use), default=0.0)
+            if use > fullest.busiest_link:
+                busy = measures.busy_ns / measures.span_ns if measures.span_ns else 0.0
+                fullest = LinkLoad(use, busy, name=f"of {stage.name}.{instance} to {route.to}", instance=instance)
+    return fullest
 
 
 def _state(

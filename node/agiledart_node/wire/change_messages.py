@@ -29,6 +29,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
         kind: `scale` a stage to a number of instances, `move` a stage or `STAGE.N` to a node, or `drain` a node of everything
             that may leave it.
         stage: name of the stage, or of one of its steps.
+        node: target of a move, or the node that is drained; of `scale`: a node that gets no further instance, 0: none.
     """
 
     kind: Annotated[str, msgspec.Meta(max_length=16)]

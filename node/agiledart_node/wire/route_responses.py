@@ -1,5 +1,6 @@
 """Routes of rows from an instance to others, as `status` reports them and `explain route` shows them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +22,8 @@ class CircuitRow(msgspec.Struct, frozen=True, gc=False):
         round_trip_ms: of its probes, smoothed; success: answers per slot of 5 ms with an outstanding probe.
         answers: since the circuit was opened or took over; late: an answer is overdue.
         bytes_per_second: throughput.
+        use: share of the last seconds in which bytes waited for the link, though the process at its end read.
+        waiting_bytes: bytes that wait for it.
     """
 
     relay: _Name
@@ -31,6 +34,8 @@ class CircuitRow(msgspec.Struct, frozen=True, gc=False):
     answers: _Count
     bytes_per_second: _Count
     late: bool
+    use: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    waiting_bytes: _Count = 0
 
 
 class RouteChangeRow(msgspec.Struct, frozen=True, gc=False, rename={"before": "from", "after": "to"}):
@@ -89,7 +94,7 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
     hops: Annotated[list[NextHopRow], msgspec.Meta(max_length=16)] = msgspec.field(default_factory=list)
 
 
-def routes_of(report: dict[str, Any]) -> list[RouteRow]:
+def routes_of(report: Mapping[str, Any]) -> list[RouteRow]:
     """Return the routes in an executor's report; malformed ones are skipped."""
     reported = report.get("routes")
     rows = []

@@ -24,7 +24,8 @@ class LinkLoad:
     """Load of a stage's node and links.
 
     Attributes:
-        busiest_link: largest utilisation of its links in and out, 0 … 1.
+        busiest_link: largest utilisation of its links, 0 … 1.
+        name: of that link, for people; `instance`: the instance that sends over it, None: unknown.
         busy_cores: utilisation of the node's cores, 0 … 1.
         delivered: share of the rows it tried to send that receivers took.
     """
@@ -32,6 +33,8 @@ class LinkLoad:
     busiest_link: float = 0.0
     busy_cores: float = 0.0
     delivered: float = 1.0
+    name: str = ""
+    instance: int | None = None
 
 
 def is_bandwidth_bound(load: LinkLoad, *, has_free_cores: bool = False) -> bool:

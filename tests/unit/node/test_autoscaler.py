@@ -15,7 +15,8 @@ from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.context.pending_requests import PendingRequests
 from agiledart_node.records.application import RUNNING
-from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, stage_plan_of
+from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, NodeCapacity, stage_plan_of
+from agiledart_node.recovery.change_requests import plan_for
 from agiledart_node.user_commands.scaling_advice import stage_states, with_decisions, with_scores
 from agiledart_node.wire.change_messages import ChangeRequest
 from agiledart_node.wire.formation_messages import NodeLoad, Reports
@@ -159,6 +160,37 @@ def test_a_starved_stage_gets_instances_and_the_reason_is_reported() -> None:
     world.interval()
     assert len(world.asked) == 1, "the interval after a change does not count"
     assert world.timers == 2
+
+
+class FullLinkWorld(World):
+    """A world in which rows wait before a stage whose link is full and whose cores are not."""
+
+    def _reports(self) -> dict[str, Any]:
+        circuit = {"relay": "", "in_use": True, "cost_ms": 9.0, "round_trip_ms": 9.0, "success": 1.0, "answers": 9,
+                   "bytes_per_second": 250_000, "late": False, "use": 0.93, "waiting_bytes": 400_000}  # fmt: skip
+        route = {"edge": 1, "target": 0, "to": "pi1", "paths": "auto", "relay": "", "since_ms": 1, "state": "works",
+                 "circuits": [circuit], "changes": [], "moves": {}, "frames": {}}  # fmt: skip
+        stage = report(1_500, busy=0.2, waiting=3_000, edge=1) | {"routes": [route]}
+        return super()._reports() | {"1.0": stage}
+
+
+def test_a_full_link_gets_an_instance_behind_another_one_in_the_third_interval() -> None:
+    world = FullLinkWorld()
+    for number in range(2):
+        world.interval()
+        assert (world.asked, world.told["why"][:43]) == ([], "the link of busy+areas.0 to pi1 is full (us"), number
+    world.interval()
+    ((wishes, reason),) = world.asked
+    (wish,) = wishes
+    host = world.value.plan.stage("1")[0].host.node
+    assert (wish.kind, wish.stage, wish.node) == ("scale", "busy+areas", host)
+    assert "the link of busy+areas.0 to pi1 is full (use 93%" in reason
+    capacities = [NodeCapacity(peer, 9) for peer in plans.PI]
+    plan = plan_for(world.value, wishes, capacities, reason)
+    assert plan is not None
+    added = [each.host.node for each in plan.stage("1")[1:]]
+    assert added
+    assert host not in added
 
 
 def test_a_parallelism_set_by_hand_is_kept() -> None:

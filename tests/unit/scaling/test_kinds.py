@@ -187,6 +187,22 @@ def test_a_full_link_gets_another_path_and_then_another_placement() -> None:
     assert one(bound, 2, StageMemory(bound=2)).kind is ChangeKind.NOTHING, "it has enough"
 
 
+def test_rows_that_wait_before_a_full_link_go_out_behind_another_one() -> None:
+    waiting = StageMeasures((100.0, 100.0), (0.5, 0.5), (100.0,), (150.0,))
+    link = LinkLoad(0.9, 0.2, name="of s.1 to a6", instance=1)
+    bound = replace(CALM, measures=waiting, link=link)
+    made = one(bound, 2, StageMemory(bound=2))
+    assert (made.kind, made.instances, made.slow_instance) == (ChangeKind.GROW, 3, 1)
+    assert "the link of s.1 to a6 is full (use 90%, for 3 of 3 intervals)" in made.why
+    assert made.terms["link_use"] == 0.9
+    assert made.memory.bound == 0, "the change gets as long to help"
+    few = replace(bound, measures=replace(waiting, backlog=(99.0,)))
+    assert one(few, 2, StageMemory(bound=2)).kind is ChangeKind.NOTHING
+    assert one(replace(bound, limits=Limits(1, 2)), 2, StageMemory(bound=2)).kind is ChangeKind.MOVE
+    stateful = one(replace(bound, has_state=True), 2, StageMemory(bound=2))
+    assert (stateful.kind, stateful.slow_instance) == (ChangeKind.MOVE, 1)
+
+
 def test_a_number_set_by_hand_holds_visibly() -> None:
     made = one(replace(CALM, keeps_number=True), 6)
     assert (made.kind, made.instances, made.wanted) == (ChangeKind.NOTHING, 2, 6)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agiledart_executor.routes.circuit_costs import Circuit, CircuitReading
 from agiledart_executor.routes.circuit_selector import AbandonRoute, DialCircuit, RequestPromise, SwitchCircuit
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from tests.unit.executor.routes.circuit_world import PATIENCE_NS, SimulatedPath, Spans, World
@@ -196,3 +197,18 @@ def test_rows_move_at_most_twice_a_minute_over_a_path_that_flaps(seed: int) -> N
 def test_pinned_paths_ask_for_no_promise(paths: tuple[str, ...]) -> None:
     world = World(slow_direct((0, 30 * S)), paths, promise=lambda _: 1.0).run(30 * S)
     assert not any(isinstance(effect, RequestPromise) for _, effect in world.log)
+
+
+def test_a_link_is_in_full_use_only_while_bytes_wait_for_it() -> None:
+    circuit = Circuit(1, 0, "", 0, 0, 0)
+    for tick in range(200):
+        circuit.look(CircuitReading(1, tick, acknowledged=tick * 5_000, queued=200_000), tick * 50 * MS)
+    assert circuit.use > 0.9
+    held = circuit.use
+    for tick in range(200, 400):
+        reading = CircuitReading(1, tick, acknowledged=tick * 5_000, queued=200_000, held_us=tick * 50_000)
+        circuit.look(reading, tick * 50 * MS)
+    assert circuit.use < 0.1 < held, "the process at the end does not read: the link is not the limit"
+    for tick in range(400, 600):
+        circuit.look(CircuitReading(1, tick, acknowledged=tick * 5_000, queued=1_000), tick * 50 * MS)
+    assert circuit.use < 0.01
