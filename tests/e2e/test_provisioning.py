@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,8 @@ class Gate:
     """A gate as a process, and the agents that it has leased."""
 
     def __init__(self, ring: Mesh, folder: Path, mode: str = "act") -> None:
-        self.ring, self.folder, self.hosts = ring, folder, folder / "h"
+        self.ring, self.folder = ring, folder
+        self.hosts = Path(tempfile.mkdtemp(prefix="adh-", dir="/tmp"))  # paths of sockets are short
         (folder / "gate.toml").write_text(GATE.format(mode=mode, folder=self.hosts))
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -124,6 +127,7 @@ def gate(ring: Mesh, tmp_path: Path) -> Iterator[Gate]:
         made.kill()
     for pid in made.running().values():
         os.killpg(pid, signal.SIGKILL)
+    shutil.rmtree(made.hosts)
 
 
 def submit(ring: Mesh, folder: Path) -> "subprocess.Popen[bytes]":

@@ -19,6 +19,7 @@ from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.operator_identity import OperatorIdentity
 from agiledart_agent.identity.tokens import create_token
+from agiledart_agent.metrics.gate_figures import gate_figures
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.sink_log_sizes import SinkLogSizes
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
@@ -358,6 +359,7 @@ class UserService:
             placement_moves=tuple(node.parts.replacement_service.moves.items()) if node is not None else (),
             planner_seconds=node.parts.plan_solver.seconds if node is not None else 0.0,
             plans=dict(node.parts.plan_solver.outcomes) if node is not None else {},
+            gates=gate_figures(node.parts.gate_reports.reports()) if node is not None else (),
             circuits=parts.relay_service.circuits,
             relayed_bytes=parts.relay_service.bytes,
             relay_refusals=Counter(parts.relay_service.refused),

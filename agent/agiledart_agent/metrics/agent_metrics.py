@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from agiledart_agent.metrics import application_metrics, node_metrics, recovery_metrics, scaling_metrics
+from agiledart_agent.metrics import application_metrics, lease_metrics, node_metrics, recovery_metrics, scaling_metrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, ApplicationFigures, BoundedLabels
 from agiledart_agent.metrics.metric_declarations import MetricDeclaration, NodeFigures, Samples, Scrape
 from agiledart_kernel.observation import HasReason, Observation
@@ -24,6 +24,7 @@ METRICS: tuple[MetricDeclaration, ...] = (
     *node_metrics.METRICS,
     *recovery_metrics.METRICS,
     *scaling_metrics.METRICS,
+    *lease_metrics.METRICS,
     *application_metrics.METRICS,
 )
 """All metrics, in the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client.

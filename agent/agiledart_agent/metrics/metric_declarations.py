@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import (
 )
 
 from agiledart_agent.metrics.application_figures import ApplicationScrape
+from agiledart_agent.metrics.gate_figures import GateFigures
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_kernel.observation import Observation
 from agiledart_overlay.wire.statistics import OverlayStatistics
@@ -106,6 +107,7 @@ class NodeFigures:
             known; placements_wanted: (application, 1: a move is wanted and not made; 0); placement_gaps: (application, share).
         placement_moves: (application, number of moves started here); planner_seconds: that searches took;
             plans: number of questions to the planner, by outcome.
+        gates: figures of the gates beside this agent.
         links_by_kind: peers with a link, by its kind; reservations: at relays.
         circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by
             reason.
@@ -136,6 +138,7 @@ class NodeFigures:
     relay_refusals: Mapping[str, int] = field(default_factory=dict)
     links_by_kind: Mapping[str, int] = field(default_factory=dict)
     reservations: int = 0
+    gates: tuple[GateFigures, ...] = ()
 
 
 class ChangeFigures(Protocol):

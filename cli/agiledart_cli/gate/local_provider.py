@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_agent.control.control_api import MAX_SOCKET_PATH_BYTES
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_cli.gate.gate_file import MILLION, number, span_ns, whole
 from agiledart_cli.gate.start_data import parsed
@@ -31,6 +32,9 @@ from agiledart_provisioning.providers.provider import HostOffer, ProviderCallErr
 OFFER = "process"
 END_SECONDS = 20.0
 """Time for an agent to leave the ring; then it is killed."""
+
+LONGEST_NAME = 50
+"""Characters of a host's id: the prefix, 8 digits of the network, a gate's name, a number, and a counter."""
 
 _OPTIONS = ("folder", "price", "btu", "capacity", "offer", "quota")
 _STATE, _CREATED = "state", "created"
@@ -56,6 +60,13 @@ class LocalProvider:
         self._quota = whole("provider", options, "quota", 16)
         self._offers = (HostOffer(OFFER, price, unit_s, self._capacity),)
         self._folder = Path(options.get("folder") or Path(tempfile.gettempdir()) / f"agiledart-hosts-{os.getuid()}")
+
+        longest = self._folder / ("x" * LONGEST_NAME) / _STATE / "control.sock"
+        if len(os.fsencode(longest)) > MAX_SOCKET_PATH_BYTES:
+            raise ConfigurationError(
+                f"[provider] folder = {str(self._folder)!r} is too long: the sockets of agents there would have paths of more than "
+                f"{MAX_SOCKET_PATH_BYTES} bytes"
+            )
 
     async def offers(self) -> tuple[HostOffer, ...]:
         """Return the one kind of machine."""

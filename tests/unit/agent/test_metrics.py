@@ -29,6 +29,9 @@ from tests.unit.agent.promtool import lint
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 ALLOWED_LABELS = {
+    "action",
+    "gate",
+    "outcome",
     "app",
     "operator",
     "zone",

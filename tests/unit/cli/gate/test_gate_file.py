@@ -64,6 +64,7 @@ def test_a_mistake_is_reported_with_its_place(text: str, said: str, tmp_path: Pa
     [
         ({"btu": "2m"}, "[provider] needs price"),
         ({"price": 0, "btu": "2m"}, "[provider] price = 0: it must be a number above 0"),
+        ({"price": 0.1, "btu": "2m", "folder": "/tmp/" + "long" * 10}, "is too long"),
         ({"price": 0.1, "btu": "2m", "region": "x"}, "[provider] has no 'region'; local has folder, price"),
     ],
 )
