@@ -130,26 +130,27 @@ def gate(ring: Mesh, tmp_path: Path) -> Iterator[Gate]:
     shutil.rmtree(made.hosts)
 
 
-def submit(ring: Mesh, folder: Path) -> "subprocess.Popen[bytes]":
-    """Submit an application that needs six instances at the second agent, where three have room."""
+def submit(ring: Mesh, folder: Path, name: str = "squares", copies: int = 5) -> "subprocess.Popen[bytes]":
+    """Submit an application at the second agent; with its source and sink it needs two instances more than `copies`."""
     (folder / "squares.py").write_text(APPLICATION)
     (folder / "in.csv").write_text("number\n" + "".join(f"{number}\n" for number in range(ROWS)))
     agent = str(ring.agents[1].state_dir)
     with (folder / "gate.log").open("ab") as log:
         return subprocess.Popen(
-            [*COMMAND, "submit", f"{folder / 'squares.py'}:squares", "--parallelism", "square=5", "--agent", agent,
-             "--set", f"readings=csv:{folder / 'in.csv'}?speed=1", "--set", f"out=csv:{folder / 'out.csv'}"],
+            [*COMMAND, "submit", f"{folder / 'squares.py'}:squares", "--name", name,
+             "--parallelism", f"square={copies}", "--agent", agent,
+             "--set", f"readings=csv:{folder / 'in.csv'}?speed=1", "--set", f"out=csv:{folder / f'{name}.csv'}"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
 
 
-def state(ring: Mesh) -> str:
-    shown = cli("status", "squares", "-o", "json", "--agent", str(ring.agents[0].state_dir))
+def state(ring: Mesh, name: str = "squares") -> str:
+    shown = cli("status", name, "-o", "json", "--agent", str(ring.agents[0].state_dir))
     return str(json.loads(shown.stdout)["state"]) if shown.returncode == 0 else ""
 
 
 def check_results(folder: Path) -> None:
-    lines = (folder / "out.csv").read_text().split()
+    lines = (folder / "squares.csv").read_text().split()
     assert [int(line) for line in lines] == [number**2 for number in range(ROWS)]
 
 
@@ -177,7 +178,9 @@ def test_a_waiting_application_gets_a_host_which_is_released_at_the_end_of_its_p
 def test_a_gate_that_advises_starts_nothing(ring: Mesh, tmp_path: Path) -> None:
     advising = Gate(ring, tmp_path, "advise")
     advising.start()
-    submission = submit(ring, tmp_path)
+    submit(ring, tmp_path, "first", 3)
+    wait_for(lambda: state(ring, "first") == "running", 60, "the first application takes five of six places")
+    submission = submit(ring, tmp_path, copies=3)
     try:
         wait_for(lambda: "would lease: squares waits for capacity" in advising.log(), 60, "the gate says it")
         assert advising.running() == {}
