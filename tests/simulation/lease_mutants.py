@@ -107,6 +107,16 @@ def adopted_units_not_booked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseGate, "_unbooked", lambda self, record, now: 0)
 
 
+def strangers_not_booked(patch: pytest.MonkeyPatch) -> None:
+    """A host of a lost call costs nothing until it is released as an orphan."""
+    patch.setattr(LeaseGate, "_book_stranger", lambda self, host, now: None)
+
+
+def begin_of_the_last_call(patch: pytest.MonkeyPatch) -> None:
+    """Units begin with the last call, though an earlier one has made the host."""
+    patch.setattr(LeaseGate, "_with_begin", lambda self, entry, created_ns, now: entry)
+
+
 LEASE_MUTANTS = (
     Mutant("call before ledger", call_before_ledger, "leases", complaint="L1"),
     Mutant("lost call repeated at once", lost_call_repeated_at_once, "leases", complaint="L2"),
@@ -116,5 +126,7 @@ LEASE_MUTANTS = (
     Mutant("adopts beyond its limit", adopts_beyond_its_limit, "leases", complaint="L3"),
     Mutant("former gate ends the record", former_gate_ends_the_record, "leases", complaint="L10", seeds=300),
     Mutant("adopted units not booked", adopted_units_not_booked, "leases", complaint="L7", seeds=300),
+    Mutant("strangers not booked", strangers_not_booked, "leases", complaint="L7", seeds=300),
+    Mutant("begin of the last call", begin_of_the_last_call, "leases", complaint="L7", seeds=500),
     Mutant("orphans left", orphans_left, "leases", complaint="L6"),
 )

@@ -209,9 +209,11 @@ class LeaseGate(LeaseActions):
             self._take_host(entry, host, now)
         for entry in result.repeatable:
             self._repeat(entry, now)
+        created = {host.host_id: host.created_ns for host in event.hosts}
         for entry in result.present:
             self._memory.missing_since.pop(entry.lease_id, None)
             self._memory.listed.add(entry.lease_id)
+            entry = self._with_begin(entry, created[entry.host_id], now)
             if entry.state is LeaseState.RELEASING:
                 self._release_again(entry, now)
         for entry in result.absent:
@@ -221,6 +223,17 @@ class LeaseGate(LeaseActions):
             self._release_double(entry, host, now)
         for host in result.orphans:
             self._release_orphan(host, now)
+        for host in result.young:
+            self._book_stranger(host, now)
+
+    def _with_begin(self, entry: LeaseEntry, created_ns: int, now: int) -> LeaseEntry:
+        """Return the entry, whose units begin when the provider has made the host: a lost call may have made it earlier."""
+        if created_ns >= entry.began_ns:
+            return entry
+        earlier = changed(entry, began_ns=created_ns)
+        earlier = changed(earlier, units=max(entry.units, self._started(earlier, now)))
+        self._write(earlier)
+        return earlier
 
     def _release_again(self, entry: LeaseEntry, now: int) -> None:
         """Repeat a release whose host is still listed; the units that it has started cost."""
@@ -295,6 +308,20 @@ class LeaseGate(LeaseActions):
             return
         self._decide("orphan", host.host_name, "it has no live lease")
         self._write_release(f"{host.host_name.removeprefix(self.prefix)}-{host.host_id}", host, now, "it is an orphan")
+
+    def _book_stranger(self, host: ProviderHost, now: int) -> None:
+        """Book a host without a live lease that is not yet released as an orphan: it costs, and may vanish before that."""
+        ledger, lease_id = self.ledger, host.host_name.removeprefix(self.prefix)
+        entry = ledger.by_host(host.host_id) or ledger.entries.get(lease_id)
+        if entry is None or entry.host_id not in ("", host.host_id):
+            entry = LeaseEntry(
+                f"{lease_id}-{host.host_id}", self.name, host.host_name, self.settings.offer, self.settings.price,
+                self.settings.btu_ns, host.created_ns, LeaseState.FAILED, units=0, host_id=host.host_id, ended_ns=now,
+            )  # fmt: skip
+        if not entry.host_id:
+            entry = changed(entry, host_id=host.host_id, began_ns=host.created_ns)
+        if entry.state.is_over and (units := self._started(entry, now)) > entry.units:
+            self._write(changed(entry, units=units, why="it has no live lease, and costs"))
 
     def _write_release(self, lease_id: str, host: ProviderHost, now: int, why: str) -> None:
         """Release a host without a live lease; where the ledger has its ended lease, that one is opened again."""
