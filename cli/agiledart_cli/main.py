@@ -19,6 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("agiledart_cli.verbs.run:run", "Run a topology here, in one process, without a mesh."),
     "up": ("agiledart_cli.verbs.up:up", "Run a temporary mesh of agents on this machine."),
     "agent": ("agiledart_cli.verbs.agent:agent", "Run this node's agent: found a network, or join one."),
+    "setup": ("agiledart_cli.verbs.setup:set_up_service", "Run this machine's agent as a service of systemd."),
     "submit": ("agiledart_cli.verbs.submit:submit", "Run a topology on the mesh."),
     "list": ("agiledart_cli.verbs.applications:list_applications", "List all applications of the network."),
     "status": ("agiledart_cli.verbs.applications:status", "Show the state of an application and where it runs."),
@@ -85,7 +86,7 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Begin": ("demo", "init", "run", "up", "agent"),
+    "Begin": ("demo", "init", "run", "up", "agent", "setup"),
     "Applications": ("submit", "list", "status", "logs", "tap", "stop", "forget"),
     "Change them while rows flow": ("scale", "move", "drain", "checkpoint"),
     "Look closer": ("top", "web", "explain", "place", "doctor", "nodes", "route"),
