@@ -13,7 +13,7 @@ MARK: Final = b"\x00agiledart model part\x00"
 
 
 class PartHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What stands before the bytes of a part.
+    """Header of a part.
 
     Attributes:
         digest: SHA-256 of the whole model.
