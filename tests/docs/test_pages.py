@@ -136,7 +136,7 @@ def test_every_command_of_the_readme_works(tmp_path: Path) -> None:
                     reader.follow(block)
         finally:
             reader.leave()
-    assert len(reader.run) >= (26 if HAS_SPARK else 24)
+    assert len(reader.run) >= (25 if HAS_SPARK else 23)
     if not has_broker:
         pytest.skip(
             f"no mosquitto here (Debian: apt install mosquitto mosquitto-clients), or one of {', '.join(FIVE_MINUTES)};"
