@@ -40,6 +40,10 @@ OVERFLOW: Final = "overflow"
 OTHER_TOPIC: Final = "topic"
 """Reason of a message of another topic, which came by another client's subscription."""
 
+SUBSCRIBE_WAIT_S: Final = 1.0
+"""Longest time that opening takes for the broker's answer. A reader that is open has its subscription, unless the broker is away:
+what is published from then on is not lost."""
+
 MAX_WAITING_BYTES: Final = 8 << 20
 MAX_WAITING: Final = 2 * MAX_UNACKNOWLEDGED
 
@@ -89,12 +93,17 @@ class MqttReader:
         self._has_session = bool(session.name)
         self._is_ours = _matcher(address.topic)
         self._failure: AgileDartError | None = None
+        self._answered = threading.Event()
         self._link = BrokerLink(
             address, session=session, note=self._note, fail=self._fail, on_connected=self._subscribe
         )
         self._link.client.on_message = self._came
         self._link.client.on_subscribe = self._subscribed
         self._link.start()
+
+    def wait_for_subscription(self, seconds: float) -> bool:
+        """Wait until the broker has answered the subscription; return False when it did not in time."""
+        return self._answered.wait(seconds)
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}
@@ -189,6 +198,7 @@ class MqttReader:
             client.subscribe(self._address.topic, self._address.qos)
 
     def _subscribed(self, _client: paho.Client, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
+        self._answered.set()
         for reason in reasons:
             if reason.is_failure:
                 self._note(f"the broker {self._address.broker} does not let us read {self._address.topic}: {reason}")
@@ -224,6 +234,7 @@ class MqttReader:
         with self._lock:
             self._failure = error
             self._wake_reader()
+        self._answered.set()
 
     def _note(self, text: str) -> None:
         with self._lock:
@@ -261,4 +272,6 @@ def open_source(connector: Connector, row_type: Any, read_options: ReadOptions) 
     """The reader of an `mqtt://` connector."""
     address = broker_address(connector)
     check_filter(f"{connector.kind}:{connector.path}", address.topic)
-    return MqttReader(connector, address, row_type, read_options.origin)
+    reader = MqttReader(connector, address, row_type, read_options.origin)
+    reader.wait_for_subscription(SUBSCRIBE_WAIT_S)
+    return reader

@@ -281,6 +281,30 @@ def test_a_broker_that_refuses_is_reported(tmp_path: Path, monkeypatch: pytest.M
         there.writer.close()
 
 
+def test_messages_after_the_opening_of_a_reader_arrive(broker: Broker) -> None:
+    """A user submits, sees that the application runs, and publishes; without a session the broker remembers nothing."""
+    url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text"
+    there, first = Writer(url, str, "probe"), Reader(f"{url}&session=none", str)
+    first.subscribed(there)
+    first.reader.close()
+    for number in range(20):
+        here = Reader(f"{url}&session=none", str)
+        there.writer.write([f"row {number}"])
+        here.until(lambda here=here: [row for row in here.rows if row != "probe"])
+        assert here.rows[-1] == f"row {number}"
+        here.reader.close()
+    there.writer.close()
+
+
+def test_opening_a_reader_does_not_wait_long_for_a_broker_that_is_away(broker: Broker) -> None:
+    broker.stop()
+    began = time.monotonic()
+    reader: Any = open_source(parse_connector(f"mqtt://127.0.0.1:{broker.port}/n"), Reading)
+    assert time.monotonic() - began < 30
+    assert not reader.wait_for_subscription(0)
+    reader.close()
+
+
 def test_a_link_reports_its_status(broker: Broker, tmp_path: Path) -> None:
     reader: Any = open_source(parse_connector(f"mqtt://127.0.0.1:{broker.port}/t"), Reading)
     deadline = time.monotonic() + 60
