@@ -358,6 +358,16 @@ EXPERIMENTS = {
             package=PLACEMENT,
         ),
         Experiment(
+            "mopa-hosts",
+            "Do hosts that see only their neighbours find placements as good as a central search, with few messages?",
+            "Rizou et al., algorithm 1, fig. 3 and 4",
+            x="nodes",
+            y=("messages_mean",),
+            unit="messages",
+            series=("start",),
+            package=PLACEMENT,
+        ),
+        Experiment(
             "placement-throughput",
             "How much throughput does a placement give for the processors that it reserves?",
             "Ecker et al., tables 2 and 3, fig. 6 to 8",

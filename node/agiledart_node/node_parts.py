@@ -1,5 +1,7 @@
 """Parts of one node, created in order and connected with each other."""
 
+from functools import partial
+
 from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
@@ -158,8 +160,9 @@ class NodeParts:
         about = self.context, self.records
         self.plan_solver = PlanSolver(self.context)
         self.submissions.planning.solve = SubmissionPlans(self.plan_solver).solve
-        self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, self.surveying.loads)
-        self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, self.surveying.loads)
+        loads = partial(self.surveying.loads, wants_round_trips=True)
+        self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, loads)
+        self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, loads)
         self.replacement_service = ReplacementService(
             *about, self.recovery_service, self.changes, self.surveying, self.plan_solver
         )

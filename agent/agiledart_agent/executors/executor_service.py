@@ -155,11 +155,10 @@ class ExecutorService:
         self._broken: dict[str, tuple[int, str]] = {}  # last reported failure of each application that failed here
         # why the latest snapshots of these instances failed
         self._unsaved: dict[tuple[str, int, InstanceName], str] = {}
-        self._taps = Taps()
+        self._taps, self._planner = Taps(), PlannerProcess(str(settings.state_dir))
         self._tasks: set[asyncio.Task[None]] = set()
         self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
         self._pool: ExecutorPool | None = None
-        self._planner = PlannerProcess(str(settings.state_dir))
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:

@@ -19,9 +19,16 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.hosting.hosted_application import report_copy
 from agiledart_node.records.application import RUNNING
+from agiledart_node.records.measured_delays import measured_delays_ms
 from agiledart_node.records.records import Records
 from agiledart_node.records.stage_rules import broken_rule
-from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, NodeCapacity, occupied_nodes, stage_plan_of
+from agiledart_node.recovery.change_plans import (
+    InsufficientNodeCapacity,
+    NodeCapacity,
+    best_place,
+    occupied_nodes,
+    stage_plan_of,
+)
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.recovery.register_bootstrap import copy_of
 from agiledart_node.user_commands.scaling_advice import stage_states
@@ -266,7 +273,7 @@ class Autoscaler:
     async def _other_place(self, run: RunId, proposal: Proposal) -> Peer:
         """Return the node for an instance that is slow, or behind a full link.
 
-        It is the one with the most capacity that rules allow, and not its host.
+        It is the best one that rules allow, and not its host; see `best_place`.
 
         Raises:
             CommandRefused: there is none.
@@ -276,19 +283,26 @@ class Autoscaler:
         stage = plan.stage_named(proposal.stage)
         here = value.plan.stage(str(stage.index))[index].host.node
         loads = await self._loads(list(self._context.known()), self._context.config.report_timeout_ns)
+        delays = measured_delays_ms(loads)
         nodes = [
-            NodeCapacity(peer, _free_capacity(load), load.is_draining, labels=load.labels)
+            NodeCapacity(
+                peer,
+                _free_capacity(load),
+                load.is_draining,
+                labels=load.labels,
+                delays_ms={other: delay for (one_end, other), delay in delays.items() if one_end == peer.node},
+            )
             for peer, load in loads.values()
         ]
         occupied = occupied_nodes(value, plan, nodes)
         free = [
-            (node.free, node.peer)
+            node
             for node in nodes
             if node.peer.node != here and node.free > 0 and not broken_rule(plan, stage, index, node.traits, occupied)
         ]
         if not free:
             raise CommandRefused(f"No other node has room for instance {proposal.slow_instance} of {proposal.stage}.")
-        return max(free, key=lambda pair: (pair[0], -int(pair[1].node)))[1]
+        return best_place(plan, stage, index, sorted(free, key=lambda node: node.peer.node), occupied).peer
 
     def _obstacle(self, run: RunId, coordinator: Coordinator) -> str:
         if coordinator.progress.since is not None:

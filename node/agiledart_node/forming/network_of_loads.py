@@ -13,6 +13,7 @@ from agiledart_kernel.coordinates import Coordinate
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.display_names import display_names
+from agiledart_node.records.measured_delays import measured_delays_ms
 from agiledart_node.wire.formation_messages import NodeLoad
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.problem.network_view import FigureSource, LinkFigures, SpacePosition, TableNetwork
@@ -60,16 +61,7 @@ def network_of_loads(loads: Loads, unfit: Unfit | None = None, *, keeps_unknown:
 
 def _links(loads: Loads) -> dict[tuple[NodeId, NodeId], LinkFigures]:
     """Return measured links, both directions alike; where both ends measured, the mean counts."""
-    measured: dict[tuple[NodeId, NodeId], list[int]] = {}
-    for node, (_, load) in loads.items():
-        for trip in load.round_trips:
-            if trip.node in loads and trip.node != node:
-                measured.setdefault((min(node, trip.node), max(node, trip.node)), []).append(trip.rtt_us)
-    links = {}
-    for (a, b), trips in measured.items():
-        figures = LinkFigures(round(sum(trips) / len(trips) / 2_000, 4), source=FigureSource.MEASURED)
-        links[a, b] = links[b, a] = figures
-    return links
+    return {pair: LinkFigures(delay, source=FigureSource.MEASURED) for pair, delay in measured_delays_ms(loads).items()}
 
 
 def _unknown_links(

@@ -11,7 +11,8 @@ A user's mistake raises `TopologyError` or `CommandRefused`, whose text says wha
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from math import inf
 
 import msgspec
 
@@ -41,6 +42,7 @@ class NodeCapacity:
         is_closed: whether it is drained, or is leaving, and so accepts no instances.
         executors: number of executors to which a run may grow there; 0: unknown.
         labels: abilities that its user gave it.
+        delays_ms: node → measured one-way delay to it; the node itself is missing.
     """
 
     peer: Peer
@@ -48,6 +50,7 @@ class NodeCapacity:
     is_closed: bool = False
     executors: int = 0
     labels: tuple[str, ...] = ()
+    delays_ms: Mapping[NodeId, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -110,8 +113,9 @@ def _place(
 ) -> Peer:
     """Return the node for one more instance, and take it from the free capacity.
 
-    First comes a host of the stage where the instance may have an executor of its own, then another node with one. Failing both,
-    it goes where the fewest instances share an executor. Nodes that a rule of the application forbids are passed over.
+    First comes a host of the stage where the instance may have an executor of its own, then another node with one: that with the
+    least delay to the stage's neighbours. Failing both, it goes where the fewest instances share an executor. Nodes that a rule of
+    the application forbids are passed over.
     """
     here = Counter(peer.node for peer in hosts)
 
@@ -120,7 +124,10 @@ def _place(
         return max(0.0, (here[candidate.peer.node] + 1) / candidate.executors - 1) if candidate.executors else 0.0
 
     forbidden = ""
-    for capacity in sorted(capacities, key=lambda candidate: (shared(candidate), not here[candidate.peer.node])):
+    for capacity in sorted(
+        capacities,
+        key=lambda node: (shared(node), not here[node.peer.node], detour_ms(plan, stage, len(hosts), node, occupied)),
+    ):
         if free[capacity.peer.node] > 0:
             rule = broken_rule(plan, stage, len(hosts), capacity.traits, occupied)
             if not rule:
@@ -145,6 +152,38 @@ def occupied_nodes(
             known = traits.get(peer.node) or NodeTraits(peer.node, peer.name or peer.node.short, peer.zone, peer.host)
             occupied[stage.index, index] = known
     return occupied
+
+
+def detour_ms(
+    plan: StagePlan, stage: Stage, index: int, node: NodeCapacity, occupied: Mapping[tuple[int, int], NodeTraits]
+) -> float:
+    """Return the sum of the delays between a node and the neighbours of an instance; infinite: one of them is not known.
+
+    Args:
+        occupied: (stage, index) → node of all instances.
+    """
+    adjacent = [
+        *(edge.source for edge in plan.incoming(stage.index)),
+        *(edge.target for edge in plan.outgoing(stage.index)),
+    ]
+    hosts = [
+        occupied[other, number].node
+        for other in adjacent
+        for number in range(plan.stages[other].parallelism)
+        if (other, number) in occupied and (other, number) != (stage.index, index)
+    ]
+    return sum(0.0 if host == node.peer.node else node.delays_ms.get(host, inf) for host in hosts)
+
+
+def best_place(
+    plan: StagePlan,
+    stage: Stage,
+    index: int,
+    nodes: Sequence[NodeCapacity],
+    occupied: Mapping[tuple[int, int], NodeTraits],
+) -> NodeCapacity:
+    """Return the node with the least delay to the neighbours of an instance; among equals that with the most free capacity."""
+    return min(nodes, key=lambda node: (detour_ms(plan, stage, index, node, occupied), -node.free))
 
 
 def moved(
@@ -259,7 +298,8 @@ def immovable_stages(value: RegisterValue, node: NodeId) -> list[str]:
 def drained(value: RegisterValue, node: NodeId, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
     """Return the plan without the instances on a node that may move, all in one barrier; None when there are none.
 
-    Whole instances go to the node with the most free capacity.
+    Whole instances go to the node with the least delay to their neighbours; where no delay is known, to that with the most free
+    capacity.
 
     Raises:
         CommandRefused: no other node has capacity.
@@ -293,11 +333,11 @@ def _with_room(
     free: Mapping[NodeId, int],
     occupied: Mapping[tuple[int, int], NodeTraits],
 ) -> NodeCapacity:
-    """Return the node with the most free capacity that rules allow an instance. Raises InsufficientNodeCapacity."""
+    """Return the best node for an instance that rules allow; see `best_place`. Raises InsufficientNodeCapacity."""
     rules = {other.peer.node: broken_rule(plan, stage, number, other.traits, occupied) for other in others}
     able = [other for other in others if free[other.peer.node] > 0 and not rules[other.peer.node]]
     if able:
-        return max(able, key=lambda capacity: free[capacity.peer.node])
+        return best_place(plan, stage, number, [replace(node, free=free[node.peer.node]) for node in able], occupied)
     forbidden = next(
         (f" A rule forbids {other.name}: {rule}." for other in others if (rule := rules[other.peer.node])), ""
     )

@@ -21,6 +21,7 @@ from agiledart_kernel.permissions import Principal
 from agiledart_node.context.idempotent_replies import IdempotentReplies
 from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
 from agiledart_node.records.command_verifier import CommandVerifier
+from agiledart_node.records.measured_delays import measured_delays_ms
 from agiledart_node.records.permission_checks import check
 from agiledart_node.records.records import Records
 from agiledart_node.recovery.change_plans import (
@@ -151,6 +152,7 @@ class ChangeRequests:
             if len(asked) < MAX_ASKED:
                 asked.setdefault(peer.node, peer)
         loads = await self._loads(list(asked.values()), self._context.config.report_timeout_ns)
+        delays = measured_delays_ms(loads)
         return [
             NodeCapacity(
                 peer,
@@ -158,6 +160,7 @@ class ChangeRequests:
                 load.is_draining,
                 load.max_executors,
                 load.labels,
+                {other: delay for (here, other), delay in delays.items() if here == peer.node},
             )
             for peer, load in (loads[node] for node in asked if node in loads)
         ]

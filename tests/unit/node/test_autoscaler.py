@@ -97,7 +97,7 @@ class World:
 
     async def _loads(self, peers: list[Any], timeout: int) -> dict[Any, tuple[Any, NodeLoad]]:
         free = {
-            peer.node: SimpleNamespace(is_draining=False, capacity=8, operators=8 - n, labels=())
+            peer.node: SimpleNamespace(is_draining=False, capacity=8, operators=8 - n, labels=(), round_trips=())
             for n, peer in enumerate(peers)
         }
         return {peer.node: (peer, cast(NodeLoad, free[peer.node])) for peer in peers}

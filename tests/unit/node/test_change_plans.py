@@ -15,7 +15,9 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.recovery.change_plans import NodeCapacity, drained, immovable_stages, moved, scaled, stage_plan_of
+from agiledart_node.recovery.change_requests import plan_for
 from agiledart_node.recovery.run_status import changes_of
+from agiledart_node.wire.change_messages import MOVE, ChangeRequest
 from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.attempts.generation_change import plan_fault
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId, Voter
@@ -104,6 +106,27 @@ def test_instances_of_a_new_generation_keep_the_policy_of_their_stage() -> None:
         LossPolicy.WAIT,
         LossPolicy.WAIT,
     ]
+
+
+def test_an_instance_that_must_leave_goes_where_its_neighbours_are_near() -> None:
+    """areas runs between trips on pi0 and top on pi1: pi4 is far from both; pi3 is near and has less room."""
+    far = NodeCapacity(PI[4], 9, delays_ms={PI[0].node: 80.0, PI[1].node: 80.0})
+    near = NodeCapacity(PI[3], 2, delays_ms={PI[0].node: 3.0, PI[1].node: 3.0})
+    assert hosts(drained(value(), PI[2].node, [far, near], "drain"), "1") == ["pi1", "pi3"]
+    unmeasured = [NodeCapacity(PI[4], 9), NodeCapacity(PI[3], 2)]
+    assert hosts(drained(value(), PI[2].node, unmeasured, "drain"), "1") == ["pi1", "pi4"], "most room"
+    assert hosts(scaled(value(), "areas", 3, [far, near], "a user"), "1") == ["pi1", "pi2", "pi3"]
+
+
+def test_several_moves_of_a_plan_give_each_stage_one_new_generation() -> None:
+    before = value()
+    wishes = [ChangeRequest(MOVE, "areas.0", node=PI[4].node), ChangeRequest(MOVE, "areas.1", node=PI[3].node)]
+    plan = plan_for(before, wishes, room(pi3=1, pi4=1), "placement")
+    assert plan is not None
+    assert hosts(plan, "1") == ["pi4", "pi3"]
+    assert [(change.stage, change.generation) for change in plan.changes] == [("1", 2)]
+    with pytest.raises(CommandRefused, match="pi3 has room for 0 more"):
+        plan_for(before, wishes, room(pi3=0, pi4=1), "placement")
 
 
 def test_instances_that_would_share_an_executor_are_spread_over_nodes() -> None:
