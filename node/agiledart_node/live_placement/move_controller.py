@@ -1,11 +1,13 @@
 """Decisions about moves of a run's instances: a machine without I/O, one for each run, at its coordinator.
 
 A move must end a broken constraint, or gain 5 % of the objective and more, within 600 s, than it costs. A run has at most one move
-a minute. A move that was dropped or rolled back delays the next one by 1, 2, 4 … 32 looks. A stage that a user has moved stays.
+a minute, and two in ten minutes; further ones only end broken constraints. A move that was dropped or rolled back delays the next
+one by 1, 2, 4 … 32 looks. A stage that a user has moved stays.
 
 Source: spec of placement §10, "Moves".
 """
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +27,10 @@ REST_NS: Final = 60 * SECOND
 
 HORIZON_S: Final = 600.0
 """Time within which a move must gain more than it costs."""
+
+MAX_MOVES: Final = 2
+"""Moves of a run within `HORIZON_S`; further ones only to end a broken constraint. Each was to pay within this time, so more of
+them show that the network changes faster than moves can pay."""
 
 LEAST_GAIN: Final = 0.05
 """Least gain, as a share of the objective."""
@@ -112,6 +118,8 @@ class MoveController:
         self.mode = mode
         self._seen: Mapping[str, float] = {}
         self._started_ns: int | None = None
+        self._done_ns: deque[int] = deque(maxlen=MAX_MOVES)
+        """Starts of the last moves that took place."""
         self._is_moving = False
         self._looks_to_wait = self._next_delay = 0
         self.moves = 0
@@ -156,8 +164,8 @@ class MoveController:
             return MoveDecision(ADVISE, f"it would {_gain_text(best)}, waits: {obstacle}", best)
         if self._is_moving:
             return MoveDecision(NOTHING, "its own move is under way", best)
-        if self._started_ns is not None and now_ns - self._started_ns < REST_NS:
-            return MoveDecision(ADVISE, f"it would {_gain_text(best)}, waits: one move a minute", best)
+        if rest := self._rest(now_ns, best):
+            return MoveDecision(ADVISE, f"it would {_gain_text(best)}, waits: {rest}", best)
         if self._looks_to_wait:
             self._looks_to_wait -= 1
             more = self._looks_to_wait + 1
@@ -165,6 +173,13 @@ class MoveController:
                 ADVISE, f"it would {_gain_text(best)}, waits for {more} looks after a failed move", best
             )
         return MoveDecision(MOVE, f"it {_gain_text(best, 's')}", best)
+
+    def _rest(self, now_ns: int, best: MoveProposal) -> str:
+        """Return why a move must wait because of those before it; empty: it need not."""
+        if self._started_ns is not None and now_ns - self._started_ns < REST_NS:
+            return "one move a minute"
+        is_full = len(self._done_ns) == MAX_MOVES and now_ns - self._done_ns[0] < HORIZON_S * SECOND
+        return f"{MAX_MOVES} moves in {HORIZON_S / 60:.0f} minutes" if is_full and not best.ends_violation else ""
 
     def started(self, now_ns: int) -> None:
         """Note that a move was started."""
@@ -176,6 +191,8 @@ class MoveController:
         self._is_moving = False
         self._seen = {}
         if is_done:
+            if self._started_ns is not None:
+                self._done_ns.append(self._started_ns)
             self._next_delay = self._looks_to_wait = 0
         else:
             self._next_delay = min(MAX_DELAY_LOOKS, max(1, 2 * self._next_delay))

@@ -49,6 +49,21 @@ def test_a_move_that_does_not_pay_is_none(fields: dict[str, float], why: str) ->
     assert (decision.action, decision.why) == (NOTHING, why)
 
 
+def test_a_network_that_swings_faster_than_moves_can_pay_gets_two_moves_in_ten_minutes() -> None:
+    controller, started = MoveController(ON), []
+    for look in range(40):
+        now = look * LOOK
+        decision = controller.decide(now, {}, [proposal()])
+        if decision.action == MOVE:
+            started.append(look)
+            controller.started(now)
+            controller.finished(is_done=True)
+    assert started == [0, 2, 20, 22]
+    waiting = controller.decide(23 * LOOK + 60 * SECOND, {}, [proposal()])
+    assert (waiting.action, waiting.why) == (ADVISE, "it would gain 59% of 58, waits: 2 moves in 10 minutes")
+    assert controller.decide(40 * LOOK, {}, [proposal(ends_violation=True)]).action == MOVE
+
+
 def test_only_the_share_counts_where_a_cost_has_no_unit() -> None:
     assert MoveController(ON).decide(0, {}, [proposal(gained=None, cost=None)]).action == MOVE
 
