@@ -80,7 +80,8 @@ def _here(config_file: str | None) -> list[DoctorFinding]:
         if settings.metrics:
             findings.append(machine_checks.check_port("metrics port", *split_address(settings.metrics), pid))
         findings += machine_checks.check_state_directory(settings.state_dir)
-        findings.append(machine_checks.check_confinement(settings.confine))
+        confinement = machine_checks.check_confinement(settings.confine)
+        findings += [confinement, machine_checks.check_interpreter(confinement.level == machine_checks.OK)]
         findings.append(machine_checks.check_forking(settings.fork_executors))
         findings += machine_checks.check_token_files([Path.home(), Path.cwd(), settings.state_dir.parent])
     return [

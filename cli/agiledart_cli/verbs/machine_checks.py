@@ -9,7 +9,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -144,6 +144,28 @@ def check_confinement(wanted: bool, landlock_version: int | None = None) -> Doct
         advice = "run Linux 6.2 or newer"
         return DoctorFinding(name, WATCH, "cannot read this agent's keys, but can empty their files", advice)
     return DoctorFinding(name, OK, f"cannot reach this agent's keys and records (Landlock {supported_version})")
+
+
+def check_interpreter(is_confined: bool, folders: Iterable[Path] | None = None) -> DoctorFinding:
+    """Check whether this user, as whom users' code runs, may change the Python that runs next.
+
+    Args:
+        is_confined: users' code reads these folders and cannot write there.
+        folders: of Python and its modules; None: those of this process.
+    """
+    from agiledart_executor.user_code.confinement import code_folders
+
+    known = code_folders() if folders is None else folders
+    writable = [str(folder) for folder in known if folder.is_dir() and os.access(folder, os.W_OK)]
+    name = "interpreter"
+    if not writable:
+        return DoctorFinding(name, OK, "the agent's user cannot change it")
+    text = (
+        f"the agent's user may write into {writable[0]}{f' and {len(writable) - 1} more' if len(writable) > 1 else ''}"
+    )
+    if is_confined:
+        return DoctorFinding(name, OK, f"{text}; users' code cannot")
+    return DoctorFinding(name, WATCH, f"{text}, and so may users' code", "install it as another user, or as root")
 
 
 def check_forking(wanted: bool, reason: str | None = None) -> DoctorFinding:

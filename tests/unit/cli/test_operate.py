@@ -365,6 +365,17 @@ def test_doctor_checks_that_user_code_cannot_read_the_keys(wanted: bool, version
     assert bool(found.suggestion) == (level != machine_checks.OK)
 
 
+@pytest.mark.parametrize(("is_confined", "level"), [(True, OK), (False, WATCH)])
+def test_doctor_says_whether_the_agents_user_may_change_its_python(
+    tmp_path: Path, is_confined: bool, level: str
+) -> None:
+    found = machine_checks.check_interpreter(is_confined, [tmp_path, tmp_path / "absent"])
+    assert (found.name, found.level) == ("interpreter", level)
+    assert f"may write into {tmp_path}" in found.text
+    assert bool(found.suggestion) == (level == WATCH)
+    assert machine_checks.check_interpreter(False, []).level == OK
+
+
 @pytest.mark.parametrize(
     ("wanted", "reason", "level", "why"),
     [
