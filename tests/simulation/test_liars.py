@@ -1,0 +1,62 @@
+"""Liars: who has no vote changes nothing of a run, whatever it sends; a voter may end its own run, and invents no row."""
+
+import re
+
+import pytest
+
+from agiledart_recovery.register.voter_trust import VoterTrust
+from tests.simulation.lying_nodes import KINDS, LyingRun
+
+ENDS_EARLY = re.compile(r"L1: not finished in the end: .*|V8: \d+ rows were read, \d+ are committed, 0 of them twice.*")
+"""Outcomes that a lying voter can cause: the run does not end, or ends before all rows are committed."""
+
+
+def lied(seed: int, role: str) -> LyingRun:
+    """Play a hostile run with a liar. Return it."""
+    run = LyingRun(seed, role)
+    run.run()
+    assert sum(run.lies.values()) > 0 or role == "host", "there may be no host without a vote"
+    return run
+
+
+@pytest.mark.parametrize("role", ["outsider", "host"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_liar_without_a_vote_changes_no_result(seed: int, role: str) -> None:
+    run = lied(seed, role)
+    assert run.ledger.violations == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["outsider", "host"])
+@pytest.mark.parametrize("first", range(4, 51, 8))
+def test_liars_without_a_vote_change_no_results(first: int, role: str) -> None:
+    for seed in range(first, min(first + 8, 51)):
+        assert lied(seed, role).ledger.violations == [], f"seed {seed}"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("role", ["outsider", "host"])
+@pytest.mark.parametrize("first", range(51, 1_051, 50))
+def test_liars_without_a_vote_change_no_results_deeper(first: int, role: str) -> None:
+    for seed in range(first, first + 50):
+        assert lied(seed, role).ledger.violations == [], f"seed {seed}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_a_lying_voter_ends_its_run_at_most(seed: int) -> None:
+    """Voters hold no evidence of the rows, so an early end is believed, as one that an agent writes into the record is."""
+    strange = [line for line in lied(seed, "voter").ledger.violations if not ENDS_EARLY.fullmatch(line)]
+    assert strange == []
+
+
+def test_all_lies_are_tried() -> None:
+    run = lied(3, "outsider")
+    assert set(run.lies) == set(KINDS)
+
+
+@pytest.mark.soak
+def test_the_lies_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that believes everybody loses rows, or does not end."""
+    monkeypatch.setattr(VoterTrust, "believes", lambda *_: True)
+    assert any(lied(seed, "outsider").ledger.violations for seed in (1, 2))
