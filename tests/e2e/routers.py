@@ -30,12 +30,16 @@ class Site(NamedTuple):
         network: first three numbers of its addresses.
         keeps_ports: the router gives connections the port that they have inside.
         rejects: it answers strangers with RST instead of silence.
+        layers: routers in a row, such as a provider's in front of the home's own.
+        forgets: seconds after which it forgets a connection that is idle; 0: as the kernel does.
     """
 
     hosts: int = 1
     network: str = "192.168.1"
     keeps_ports: bool = False
     rejects: bool = False
+    layers: int = 1
+    forgets: int = 0
 
 
 class Routers:
@@ -77,17 +81,33 @@ class Routers:
             self._make_site(number, site)
 
     def _make_site(self, number: int, site: Site) -> None:
-        router = f"r{number}"
-        self._add(router)
-        self._plug(router, "out", "sw", f"r{number}", self.outside(number))
-        ip("-n", self.space(router), "link", "add", "inner", "type", "bridge")
-        ip("-n", self.space(router), "addr", "add", f"{site.network}.1/24", "dev", "inner")
-        ip("-n", self.space(router), "link", "set", "inner", "up")
+        """Make the routers of a site, the outermost first, and its hosts behind the innermost."""
+        switch = "sw"
+        for layer in range(1, site.layers + 1):
+            router = self._router(number, layer)
+            is_last = layer == site.layers
+            network = site.network if is_last else f"100.64.{10 * number + layer}"
+            self._add(router)
+            address = self.outside(number) if layer == 1 else f"100.64.{10 * number + layer - 1}.2"
+            self._plug(router, "out", switch, f"r{number}", address)
+            if layer > 1:
+                ip("-n", self.space(router), "route", "add", "default", "via", f"100.64.{10 * number + layer - 1}.1")
+            ip("-n", self.space(router), "link", "add", "inner", "type", "bridge")
+            ip("-n", self.space(router), "addr", "add", f"{network}.1/24", "dev", "inner")
+            ip("-n", self.space(router), "link", "set", "inner", "up")
+            self._translate(router, site)
+            switch = router
         for host in range(1, site.hosts + 1):
             name = f"s{number}.{host}"
             self._add(name)
-            self._plug(name, "eth0", router, f"h{host}", self.address(name))
+            self._plug(name, "eth0", switch, f"h{host}", self.address(name))
             ip("-n", self.space(name), "route", "add", "default", "via", f"{site.network}.1")
+
+    def _router(self, number: int, layer: int = 1) -> str:
+        return f"r{number}" if layer == 1 else f"r{number}.{layer}"
+
+    def _translate(self, router: str, site: Site) -> None:
+        """Let a router translate addresses of connections from inside, and let no others in."""
         self._run(router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         random = "" if site.keeps_ports else " fully-random"
         verdict = "reject with tcp reset" if site.rejects else "drop"
@@ -98,8 +118,20 @@ class Routers:
                 iifname "out" ct state established,related accept; iifname "out" meta l4proto tcp {verdict}; iifname "out" drop; }}
               chain to_router {{ type filter hook input priority filter;
                 iifname "out" ct state established,related accept; iifname "out" meta l4proto tcp {verdict}; }}
+              chain strict {{ type filter hook forward priority filter - 1;
+                ct state invalid drop; oifname "out" tcp flags & (syn | ack) != syn ct state new drop; }}
             }}"""
         subprocess.run([*self.enter(router), "nft", "-f", "-"], input=rules.encode(), check=True, capture_output=True)
+        if site.forgets:
+            self._run(router, "sysctl", "-qw", f"net.netfilter.nf_conntrack_tcp_timeout_established={site.forgets}")
+
+    def change_outside(self, site: int, address: str) -> None:
+        """Give a site's router another outside address, as providers do; it forgets all connections."""
+        router = self.space(self._router(site))
+        ip(
+            "-n", router, "addr", "flush", "dev", "out"
+        )  # the kernel then forgets what was translated to the old address
+        ip("-n", router, "addr", "add", f"{address}/24", "dev", "out")
 
     def _add(self, name: str) -> None:
         ip("netns", "add", self.space(name))
@@ -155,5 +187,7 @@ def brought_up(open_hosts: int, *sites: Site) -> Iterator[Routers]:
     except subprocess.CalledProcessError as error:
         made.remove()
         pytest.skip(f"NOT RUN: no emulated routers here ({error.stderr.decode().strip()})")
-    yield made
-    made.remove()
+    try:
+        yield made
+    finally:
+        made.remove()

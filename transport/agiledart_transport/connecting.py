@@ -60,6 +60,7 @@ async def connect(
     via: Via | None = None,
     ticket: bytes = b"",
     proxy: str = "",
+    punched: socket.socket | None = None,
     timeout: float = HELLO_TIMEOUT_SECONDS,
     wall_seconds: Callable[[], float] = time.time,
 ) -> Link:
@@ -73,6 +74,7 @@ async def connect(
         via: connect through this relay, which has agreed to lead to `address`.
         ticket: of a process behind the port at `address`, which is another one's.
         proxy: HOST:PORT of an HTTP proxy that leads to other networks.
+        punched: a connection to that node that is open already.
         timeout: seconds for TCP, TLS and HELLO together.
 
     Raises:
@@ -82,13 +84,15 @@ async def connect(
         ValueError: `address` has another form.
     """
     host, port = parse_address(address)
-    opened: socket.socket | None = None
     link = Link(service, dialled=True, wall_seconds=wall_seconds)
+    opened = punched
     mine = for_service(hello, service)
     handler = LinkHandler(on_frame, on_closed, on_writable, before, after, on_echo)
     try:
         async with asyncio.timeout(timeout):
-            if via is not None:
+            if opened is not None:
+                link.is_punched = True
+            elif via is not None:
                 opened = await open_connection(via.host, via.port, preface(via.ticket), proxy)
                 link.relay = via.name or via.host
             else:

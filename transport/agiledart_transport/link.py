@@ -174,8 +174,9 @@ class Link(asyncio.BufferedProtocol):
         peer: the verified peer; set before any owner sees the link.
         service: the logical port that this link is for.
         relay: the relay through which it goes, for people; empty: direct.
+        is_punched: both ends have opened it at one moment.
         dialled: did this process open it?
-        remote: the peer's socket address as text; local_port: of this end; 0: the socket has none.
+        remote: the peer's socket address as text; local: host and port of this end.
         detail: why it closed, as text, when `closed`.
         writable: does the link take data without piling it up?
         has_more: while a frame is delivered: have more frames arrived behind it?
@@ -188,8 +189,8 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
         self.number = next(_numbers)
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
-        self.local_port = 0
-        self.relay = ""
+        self.local = ("", 0)
+        self.relay, self.is_punched = "", False
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
         self.cork: Cork | None = None
@@ -224,8 +225,8 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def kind(self) -> str:
-        """Return how it leads to the peer: `direct`, or `relayed`."""
-        return "relayed" if self.relay else "direct"
+        """Return how it leads to the peer: `direct`, `relayed`, or `punched` through routers at both ends."""
+        return "relayed" if self.relay else "punched" if self.is_punched else "direct"
 
     @property
     def closed(self) -> bool:
@@ -395,7 +396,7 @@ class Link(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        self.local_port = own[1] if isinstance(own, tuple) else 0
+        self.local = (str(own[0]), int(own[1])) if isinstance(own, tuple) else ("", 0)
         self.remote = f"{plain_host(name[0])}:{name[1]}" if isinstance(name, tuple) else str(name or "")
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self.certificate = (tls.getpeercert(binary_form=True) if tls is not None else None) or b""

@@ -159,7 +159,9 @@ class Listener:
                 continue
             self._begin(connection, block_of(host), remote)
 
-    def take(self, connection: socket.socket, relay: str = "", relay_key: str = "") -> None:
+    def take(
+        self, connection: socket.socket, relay: str = "", relay_key: str = "", *, is_punched: bool = False
+    ) -> None:
         """Treat a connection as one that was accepted here: to a relay, or taken by another process.
 
         The caller behind a relay counts against the relay's key: its own address is unknown here.
@@ -167,6 +169,7 @@ class Listener:
         Args:
             relay: name of the relay, for people; empty: the connection comes from the caller itself.
             relay_key: of the relay, as text.
+            is_punched: both ends have opened it at one moment.
         """
         try:
             host, port = connection.getpeername()[:2]
@@ -180,12 +183,18 @@ class Listener:
             self._on_refused("full", relay or format_address(host, port))
             return
         self._begin(
-            connection, f"relay {relay_key}" if relay_key else block_of(host), format_address(host, port), relay
+            connection,
+            f"relay {relay_key}" if relay_key else block_of(host),
+            format_address(host, port),
+            relay,
+            is_punched=is_punched,
         )
 
-    def _begin(self, connection: socket.socket, block: str, remote: str, relay: str = "") -> None:
+    def _begin(
+        self, connection: socket.socket, block: str, remote: str, relay: str = "", *, is_punched: bool = False
+    ) -> None:
         link = Link("", dialled=False, wall_seconds=self._wall_seconds)
-        link.relay = relay
+        link.relay, link.is_punched = relay, is_punched
         seen = "" if relay else remote
         arrival = _Arrival(UnverifiedCaller(block), connection, remote, link, seen, self._loop.create_future())
         self._arrivals[arrival.caller] = arrival

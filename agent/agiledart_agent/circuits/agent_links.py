@@ -4,12 +4,14 @@ import asyncio
 import errno
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.circuits.cost_prober import has_costs_feature
 from agiledart_agent.circuits.dialer import Dialer
+from agiledart_agent.circuits.hole_puncher import HolePuncher
+from agiledart_agent.circuits.peer_dialer import PeerDialer
 from agiledart_agent.circuits.relay_service import CircuitRequirements, HandOver, RelayService
 from agiledart_agent.circuits.reservations import Reservations
 from agiledart_agent.event_log.agent_log import AgentLog
@@ -31,9 +33,13 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.reachability import MAX_FURTHER_ADDRESSES, UNKNOWN_REACHABILITY, Reachability
 from agiledart_node.protocol import NODE_CODEC
-from agiledart_node.reaching.dial_backoff import DialBackoff
-from agiledart_node.reaching.dial_rules import dial_candidates, host_of, is_private, may_dial
-from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, TICKETS_FEATURE, ReachabilityChanged
+from agiledart_node.reaching.dial_rules import host_of, is_private, may_dial
+from agiledart_node.reaching.reachability_messages import (
+    PUNCHING_FEATURE,
+    REACHABILITY_FEATURE,
+    TICKETS_FEATURE,
+    ReachabilityChanged,
+)
 from agiledart_overlay.wire.events import SetCongestion, SetReachability
 from agiledart_shuffle.hop_costs import HopCosts
 from agiledart_shuffle.registry import index_named
@@ -41,19 +47,24 @@ from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.listener import Listener, serve
-from agiledart_transport.outgoing import first_opened, open_connection
-from agiledart_transport.relay_fallback import dial_direct_or_relayed
+from agiledart_transport.outgoing import open_connection
 
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
-DIRECT_SECONDS = 1.0
-"""Time for which only the direct path to a peer is tried."""
 
-DIAL_BACK_SECONDS = 2.0
-"""Time for this agent to dial another one that asks whether it can be reached."""
 
-MAX_PROVEN = 1_024
-"""Peers whose address is remembered as one that led to them."""
+def _not_listening_text(error: OSError, host: str, port: int) -> str:
+    """Describe for users why this agent cannot listen at an address."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return not_own_address_text(host, port)
+    if error.errno == errno.EADDRINUSE:
+        process_name = process_on_port(port)
+        owner_text = f" ({process_name})" if process_name else ""
+        return (
+            f"Port {port} is in use by another process{owner_text}. "
+            f"Give --listen {host}:0 for any free one, or stop the other."
+        )
+    return f"Cannot listen on {host}:{port}: {error.strerror}."
 
 
 class AgentLinks:
@@ -93,8 +104,6 @@ class AgentLinks:
         self._me, self._known_peers = identity.node_id, known_peers
         self._incarnation = identity.incarnation
         self.reach = UNKNOWN_REACHABILITY
-        self._proven: dict[NodeId, str] = {}
-        self._backoff = DialBackoff()
         self.on_seen: Callable[[Peer, str, int], None] = lambda _peer, _address, _port: None
         self.on_caller: Callable[[Peer, str], None] = lambda _peer, _host: None
         self.on_reservations: Callable[[], None] = lambda: None
@@ -114,7 +123,7 @@ class AgentLinks:
             known=known_peers,
             rtt_ns=rtt_ns,
             connect_back=lambda link, asked: self.reservations.connect_back(link, asked),
-            dial_back=self._dial_back,
+            dial_back=self._dialling.dial_back,
             hand_over=hand_over,
             connection=partial(open_connection, proxy=settings.proxy),
             only=settings.relay_names,
@@ -136,6 +145,15 @@ class AgentLinks:
             lambda: self.on_reservations(),
             partial(open_connection, proxy=settings.proxy),
         )
+        self._peer_dialer = PeerDialer(self.relay_service, lambda: self.reach, self._newest)
+        self.hole_puncher = HolePuncher(
+            identity.node_id,
+            lambda peer, message: self.peers.send(peer, message) if self.peers is not None else None,
+            self._connect_mirror,
+            lambda: self.reach,
+            lambda connection: self._listener.take(connection, is_punched=True) if self._listener is not None else None,
+        )
+        self._punching: dict[NodeId, asyncio.Task[None]] = {}
 
     @property
     def address(self) -> str:
@@ -185,26 +203,19 @@ class AgentLinks:
                 on_refused=self._log.refused,
                 on_circuit=self.relay_service.begin,
             )
-        except socket.gaierror:
-            raise OperationFailed(not_own_address_text(host, port)) from None
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                process_name = process_on_port(port)
-                owner_text = f" ({process_name})" if process_name else ""
-                raise OperationFailed(
-                    f"Port {port} is in use by another process{owner_text}. "
-                    f"Give --listen {host}:0 for any free one, or stop the other."
-                ) from None
-            if error.errno == errno.EADDRNOTAVAIL:
-                raise OperationFailed(not_own_address_text(host, port)) from None
-            raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
+            raise OperationFailed(_not_listening_text(error, host, port)) from None
 
     def open(self) -> None:
         """Begin to keep links to the other nodes of the ring."""
         self.peers = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
+        self.peers.on_punch = self.hole_puncher.receive
 
     async def close(self) -> None:
         """Close the links to nodes of the ring, and those of relays."""
+        for task in self._punching.values():
+            task.cancel()
+        await self.hole_puncher.close()
         await self.reservations.close()
         await self.relay_service.close()
         if self.peers is not None:
@@ -251,7 +262,9 @@ class AgentLinks:
         """Return peers with an open link that this agent has dialled without a relay, the nearest first."""
         assert self.peers is not None
         direct = {
-            link.peer.node_id for link in self.peers.links() if link.dialled and not link.relay and not link.closed
+            link.peer.node_id
+            for link in self.peers.links()
+            if link.dialled and link.kind == "direct" and not link.closed
         }
         return tuple(peer for peer in self._nearest_linked() if peer.node in direct)
 
@@ -270,7 +283,7 @@ class AgentLinks:
 
     def may_dial(self, peer: Peer) -> bool:
         """Report whether the address of a peer may be dialled from here."""
-        return may_dial(self._newest(peer), self.reach, is_proven=self._is_proven(peer))
+        return may_dial(self._newest(peer), self.reach, is_proven=self._peer_dialer.is_proven(peer))
 
     def may_dial_node(self, node: NodeId) -> bool:
         """Report whether the address of a node may be dialled from here; a node that is not known may."""
@@ -290,7 +303,7 @@ class AgentLinks:
         async def connect(address: str, via: Via | None) -> Link:
             return await self._dialling.connect(address, "fragments", on_frame, on_closed, expect=peer.node, via=via)
 
-        return await self._dial_by_any_path(peer, connect)
+        return await self._peer_dialer.connect_by_any_path(peer, connect)
 
     async def find_circuits(
         self, target: NodeId, application: str, executor: NodeId, wish: CircuitRequirements
@@ -317,7 +330,7 @@ class AgentLinks:
             is_direct = link.peer.node_id == target and not link.relay
             if is_direct and REACHABILITY_FEATURE in link.peer.hello.features:
                 peer = self._newest(link.peer.as_peer())
-                if peer.reach.holders and not self._is_proven(peer):
+                if peer.reach.holders and not self._peer_dialer.is_proven(peer):
                     return None
                 host, port = parse_address(peer.address)
                 return Via(host, port, executor.to_bytes16(), peer.name or peer.node.short)
@@ -348,31 +361,23 @@ class AgentLinks:
             if self.peers is not None:
                 self.peers.look()
 
-    async def _connect(self, address: str, expect: NodeId | None, via: Via | None = None) -> Link:
+    async def _connect(
+        self, address: str, expect: NodeId | None, via: Via | None = None, punched: socket.socket | None = None
+    ) -> Link:
         assert self.peers is not None
         on_frame, on_echo = self.peers.frame, self.peers.echoed
         link = await self._dialling.connect(
-            address, "overlay", on_frame, self._link_closed, expect=expect, on_echo=on_echo, via=via
+            address, "overlay", on_frame, self._link_closed, expect=expect, on_echo=on_echo, via=via, punched=punched
         )
-        if via is None:
+        if via is None and punched is None:
             peer = link.peer.as_peer()
-            self._note_address(peer, address)
+            self._peer_dialer.note_address(peer, address)
             if link.peer.hello.seen:
-                self.on_seen(peer, link.peer.hello.seen, link.local_port)
+                self.on_seen(peer, link.peer.hello.seen, link.local[1])
         return link
 
     def _is_me(self, link: Link) -> bool:
         return link.peer.node_id == self._me and link.peer.hello.incarnation == self._incarnation
-
-    def _note_address(self, peer: Peer, address: str) -> None:
-        """Remember that an address has led to a peer."""
-        self._proven.pop(peer.node, None)
-        if len(self._proven) >= MAX_PROVEN:
-            del self._proven[next(iter(self._proven))]
-        self._proven[peer.node] = address
-
-    def _is_proven(self, peer: Peer) -> bool:
-        return self._proven.get(peer.node) == peer.address
 
     def _newest(self, peer: Peer) -> Peer:
         """Return a peer with what it said last about its reachability."""
@@ -387,47 +392,44 @@ class AgentLinks:
         async def connect(address: str, via: Via | None) -> Link:
             return await self._connect(address, peer.node, via)
 
-        return await self._dial_by_any_path(peer, connect, directly=directly)
+        if directly and self.hole_puncher.is_due(peer := self._newest(peer)) and self._knows_punching(peer.node):
+            task = self._punching[peer.node] = asyncio.ensure_future(self._punch(peer))
+            task.add_done_callback(lambda done: self._punching.pop(peer.node, None) if done is task else None)
+        return await self._peer_dialer.connect_by_any_path(peer, connect, directly=directly)
 
-    async def _dial_by_any_path(
-        self, peer: Peer, connect: Callable[[str, Via | None], Awaitable[Link]], *, directly: bool = False
-    ) -> Link:
-        peer = self._newest(peer)
-        is_proven = self._is_proven(peer)
+    def _knows_punching(self, node: NodeId) -> bool:
+        """Report whether a peer has a relayed link that a punched one can replace."""
+        links = self.peers.used if self.peers is not None and node not in self._punching else ()
+        return any(
+            link.peer.node_id == node and link.relay and PUNCHING_FEATURE in link.peer.hello.features for link in links
+        )
 
-        candidates = dial_candidates(peer, self.reach, is_proven=is_proven)
-
-        async def direct() -> Link:
-            addresses = self._backoff.usable(candidates, time.monotonic_ns())
-            dials = [partial(self._dial_candidate, connect, address) for address in addresses]
-            return await first_opened(dials, lambda late: late.close("done"))
-
-        async def relayed() -> Link:
-            circuit = await self.relay_service.circuit(peer.node, holders=peer.reach.holders)
-            return await connect(peer.address, circuit)
-
-        if not candidates:
-            if directly:
-                raise ConnectionError(f"{peer.address} is an address of another network")
-            return await relayed()
-        if directly:
-            return await direct()
+    async def _punch(self, peer: Peer) -> None:
+        """Replace the relayed link to a peer by a punched one, if the routers let it pass."""
+        assert self.peers is not None
+        relayed = [link for link in self.peers.used if link.peer.node_id == peer.node and link.relay]
         try:
-            return await dial_direct_or_relayed(direct, relayed, DIRECT_SECONDS, believes_refusal=is_proven)
-        except ConnectionRefusedError as error:
-            if is_proven:
-                raise
-            raise ConnectionError(str(error)) from None  # it says nothing of the peer: another machine may be there
+            link = await self._connect(peer.address, peer.node, punched=await self.hole_puncher.punch(peer))
+        except (OSError, RemoteProtocolError) as error:
+            self._log.info("reach.not_punched", f"  {peer.name or peer.node.short} stays behind a relay: {error}")
+            return
+        self.peers.adopt(link)
+        for old in relayed:
+            old.close("done")
 
-    async def _dial_candidate(self, connect: Callable[[str, Via | None], Awaitable[Link]], address: str) -> Link:
-        """Dial one address of a peer, and remember whether it leads there."""
+    async def _connect_mirror(self, unconnected: socket.socket) -> Link:
+        """Connect a socket to an open member, whose HELLO then says under which address it sees this agent."""
+        members = [peer for peer in self.reached_by_dial() if not peer.reach.holders]
         try:
-            link = await connect(address, None)
-        except BaseException:  # also cancelled: another address has led there earlier
-            self._backoff.failed(address, time.monotonic_ns())
+            if not members:
+                raise ConnectionError("no member is reached by a dial")
+            await asyncio.get_running_loop().sock_connect(unconnected, parse_address(members[0].address))
+        except BaseException:
+            unconnected.close()
             raise
-        self._backoff.worked(address)
-        return link
+        return await self._dialling.connect(
+            members[0].address, "relay", lambda *_: None, lambda *_: None, expect=members[0].node, punched=unconnected
+        )
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """Return a link to the relay service of a peer."""
@@ -442,30 +444,6 @@ class AgentLinks:
             expect=peer.node,
             on_echo=self.reservations.echoed,
         )
-
-    async def _dial_back(self, link: Link, address: str) -> str:
-        """Dial an agent afresh. Return why it did not answer; empty when it did.
-
-        Only an address from which it was seen, or that it gives to all nodes, is dialled: this agent scans no network.
-        """
-        host, seen = host_of(address), host_of(link.remote)
-        if host != seen and (is_private(host) or address != link.peer.hello.address):
-            return "private address" if is_private(host) else "another address"
-        try:
-            async with asyncio.timeout(DIAL_BACK_SECONDS):
-                answered = await self._dialling.connect(
-                    address, "relay", lambda *_: None, lambda *_: None, expect=link.peer.node_id
-                )
-        except TimeoutError:
-            return "no answer"
-        except ConnectionRefusedError:
-            return "refused"
-        except RemoteProtocolError:
-            return "another machine"
-        except (OSError, ValueError):
-            return "unreachable"
-        answered.close("done")
-        return ""
 
     def _take(self, connection: socket.socket, link: Link) -> None:
         """Take a connection to a relay, which has a caller for this agent at its other end."""
@@ -492,7 +470,7 @@ class AgentLinks:
         if not link.relay:
             peer, host = link.peer.as_peer(), host_of(link.remote)
             if host == host_of(peer.address):
-                self._note_address(peer, peer.address)
+                self._peer_dialer.note_address(peer, peer.address)
             self.on_caller(peer, host)
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
         return LinkHandler(links.frame, self._link_closed, on_echo=links.echoed)

@@ -1,5 +1,7 @@
 """`Dialer`: how this agent connects to other nodes. It presents the agent's HELLO and a TLS leaf that never expires in use."""
 
+import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -8,15 +10,20 @@ from agiledart_agent.circuits.relay_messages import COSTS_FEATURE
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code.software_version import software_version
+from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.reachability import Reachability
-from agiledart_node.reaching.reachability_messages import REACHABILITY_FEATURE, TICKETS_FEATURE
+from agiledart_node.reaching.dial_rules import host_of, is_private
+from agiledart_node.reaching.reachability_messages import PUNCHING_FEATURE, REACHABILITY_FEATURE, TICKETS_FEATURE
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import connect
 from agiledart_transport.link import Link
 from agiledart_transport.peer_verifier import PeerVerifier
 from agiledart_transport.tls_contexts import client_context, load_credentials, server_context
+
+DIAL_BACK_SECONDS = 2.0
+"""Time for this agent to dial another one that asks whether it can be reached."""
 
 SEED_SECONDS = 3.0
 """Time to establish a link."""
@@ -56,7 +63,7 @@ class Dialer:
         identity, settings = self._identity, self._settings
         return Hello(
             service="overlay",
-            features=(REACHABILITY_FEATURE, TICKETS_FEATURE, COSTS_FEATURE),
+            features=(REACHABILITY_FEATURE, TICKETS_FEATURE, COSTS_FEATURE, PUNCHING_FEATURE),
             chain=identity.chain,
             incarnation=identity.incarnation,
             name=settings.name,
@@ -81,6 +88,7 @@ class Dialer:
         expect: NodeId | None = None,
         on_echo: Callable[[Link, bytes], None] | None = None,
         via: Via | None = None,
+        punched: socket.socket | None = None,
     ) -> Link:
         """Return a link to a service at an address. Raises as `connect` of the transport does."""
         return await connect(
@@ -94,9 +102,34 @@ class Dialer:
             on_closed=on_closed,
             on_echo=on_echo,
             via=via,
+            punched=punched,
             proxy=self._settings.proxy,
             timeout=SEED_SECONDS,
         )
+
+    async def dial_back(self, link: Link, address: str) -> str:
+        """Dial an agent afresh. Return why it did not answer; empty when it did.
+
+        Only an address from which it was seen, or that it gives to all nodes, is dialled: this agent scans no network.
+        """
+        host, seen = host_of(address), host_of(link.remote)
+        if host != seen and (is_private(host) or address != link.peer.hello.address):
+            return "private address" if is_private(host) else "another address"
+        try:
+            async with asyncio.timeout(DIAL_BACK_SECONDS):
+                answered = await self.connect(
+                    address, "relay", lambda *_: None, lambda *_: None, expect=link.peer.node_id
+                )
+        except TimeoutError:
+            return "no answer"
+        except ConnectionRefusedError:
+            return "refused"
+        except RemoteProtocolError:
+            return "another machine"
+        except (OSError, ValueError):
+            return "unreachable"
+        answered.close("done")
+        return ""
 
     def renew_leaf(self) -> None:
         """Present a fresh TLS leaf before the old one expires. Existing links are not touched."""

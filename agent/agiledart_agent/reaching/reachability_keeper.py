@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from agiledart_agent.circuits.agent_links import DIAL_BACK_SECONDS, AgentLinks
+from agiledart_agent.circuits.agent_links import AgentLinks
+from agiledart_agent.circuits.dialer import DIAL_BACK_SECONDS
 from agiledart_agent.circuits.relay_messages import DialBackAnswer, RequestDialBack
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.host.network_addresses import own_addresses

@@ -17,7 +17,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.reaching.reachability_messages import ReachabilityChanged
+from agiledart_node.reaching.reachability_messages import PunchMessage, ReachabilityChanged
 from agiledart_transport.link import HIGH_WATER_BYTES, Link
 from agiledart_transport.monitored_link import MonitoredLink
 
@@ -62,6 +62,7 @@ class PeerLinks:
         self._reported_use: dict[NodeId, int] = {}
         self._kept: dict[NodeId, MonitoredLink] = {}
         self._closed = False
+        self.on_punch: Callable[[Peer, PunchMessage], None] = lambda _peer, _message: None
         self.dropped: Counter[str] = Counter()
 
     @property
@@ -180,6 +181,8 @@ class PeerLinks:
         if isinstance(message, ReachabilityChanged):
             if link in self._senders:
                 self._senders[link] = sender.with_reach(message.reach)
+        elif isinstance(message, PunchMessage):
+            self.on_punch(sender, message)
         else:
             self._received(sender, message)
 

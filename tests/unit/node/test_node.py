@@ -22,7 +22,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.node import Node
 from agiledart_node.protocol import NODE_CODEC, NodeMessage
-from agiledart_node.reaching.reachability_messages import ReachabilityChanged
+from agiledart_node.reaching.reachability_messages import ReachabilityMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
@@ -52,6 +52,7 @@ from agiledart_node.wire.formation_messages import (
     RequestStop,
     StartFlow,
 )
+from agiledart_node.wire.lease_messages import LeaseMessage
 from agiledart_node.wire.log_list_messages import LogListMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
@@ -134,12 +135,13 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(SecretMessage),
         *get_args(FeedMessage),
         *get_args(LogListMessage),
+        *get_args(LeaseMessage),
         *get_args(RenewalMessage),
         *get_args(ChangeMessage),
         *get_args(DrainMessage),
         *get_args(CheckpointMessage),
         *get_args(QuorumRecoveryMessage),
-        ReachabilityChanged,
+        *get_args(ReachabilityMessage),
     )
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
