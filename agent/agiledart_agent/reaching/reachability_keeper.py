@@ -87,7 +87,7 @@ class ReachabilityKeeper:
         self.outside = ""
         self.results: tuple[DialBackResult, ...] = ()
         self.keeps_ports: bool | None = None
-        self._outside_at = 0.0
+        self._outside_at, self._other_outside = 0.0, ""
         self._callers: set[NodeId] = set()
         self._testers: frozenset[NodeId] = frozenset()
         self._tested_at: float | None = None
@@ -127,6 +127,7 @@ class ReachabilityKeeper:
 
     async def look(self) -> None:
         """Check once."""
+        self._follow_outside()
         reached = [peer for peer in self._links.reached_by_dial() if self._links.knows_reachability(peer.node)]
         testers = choose_testers(reached, self._links.reach)
         if self._is_due(testers):
@@ -244,10 +245,17 @@ class ReachabilityKeeper:
         if host in own_addresses() and (self.outside or not peer.reach.is_open):
             return  # a neighbour in the same network says nothing about others
         is_nearer = is_private(host) and bool(self.outside) and not is_private(self.outside)
-        now = time.monotonic()
-        if host == self.outside or is_nearer or (self.outside and now - self._outside_at < OUTSIDE_SECONDS):
+        if is_nearer:
             return
-        self.outside, self._outside_at = host, now
+        self._other_outside = host if host != self.outside else ""
+        self._follow_outside()
+
+    def _follow_outside(self) -> None:
+        """Take the host that was seen last for the outside one, unless the present one is too new: see `OUTSIDE_SECONDS`."""
+        now = time.monotonic()
+        if not self._other_outside or (self.outside and now - self._outside_at < OUTSIDE_SECONDS):
+            return
+        self.outside, self._other_outside, self._outside_at = self._other_outside, "", now
         self._tested_at = None
         self._publish()
 

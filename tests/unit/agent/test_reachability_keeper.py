@@ -214,6 +214,13 @@ def test_the_outside_host_is_a_public_one_and_does_not_flap() -> None:
         links.on_seen(member(1), "11.0.0.102:40000", 50000)
         links.on_seen(member(2), "11.0.0.103:40000", 50000)
         assert keeper.outside == "11.0.0.102", "some routers use several hosts"
+        await keeper.look()
+        assert keeper.outside == "11.0.0.102"
+        keeper._outside_at -= 2 * module.OUTSIDE_SECONDS
+        await keeper.look()
+        assert keeper.outside == "11.0.0.103", (
+            "what was seen last counts once the former host is old: no further dial may come"
+        )
 
     play(links, scenario)
 
