@@ -1,6 +1,8 @@
 """An executor's credentials are renewed while it runs: before its grant or its certificate ends, for the same key."""
 
+import asyncio
 import math
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +15,16 @@ from cryptography.hazmat.primitives import serialization
 
 from agiledart_agent.executors.executor_credentials import EXECUTOR_GRANT_HOURS, ExecutorCredentials
 from agiledart_agent.identity.identity import Identity, make_executor_pass
+from agiledart_executor.programs import accepted_links
+from agiledart_executor.programs.accepted_links import AcceptedLinks
 from agiledart_executor.routes.data_routes import DataRoutes
 from agiledart_executor.wire.agent_messages import CredentialsRenewed
+from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import verify_chain
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.certificates import LEAF_DAYS, check_signature, verify_peer_certificate
-from agiledart_transport.tls_contexts import client_context
+from agiledart_transport.tls_contexts import TlsCredentials, client_context
 from tests.unit.agent.test_identity import founder
 
 DAY = 86_400
@@ -109,3 +114,47 @@ def test_an_executor_presents_its_renewed_grant_on_new_links(desk: Desk, monkeyp
     ways.renewed(after, said.credentials)
     assert loaded == [ways._tls]
     assert ways._hello == after
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Return an accepted connection and its other end."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        caller = socket.create_connection(listening.getsockname())
+        accepted, _ = listening.accept()
+    accepted.setblocking(False)
+    return accepted, caller
+
+
+def test_the_first_link_is_taken_with_the_newest_credentials(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = cast(Any, None)
+    made: list[object] = []
+
+    def noting(credentials: TlsCredentials) -> ssl.SSLContext:
+        made.append(credentials)
+        return client_context(credentials)
+
+    monkeypatch.setattr(accepted_links, "server_context", noting)
+
+    async def scenario() -> None:
+        own, agent = NodeId(7), "127.0.0.1:9464"
+        configuration = cast(
+            Any,
+            SimpleNamespace(credentials=desk.papers.credentials, node_id=own, agent_address=agent, host="127.0.0.1"),
+        )
+        links = AcceptedLinks(configuration, nothing, nothing, nothing, nothing)
+        early, first = tcp_pair(), tcp_pair()
+        links.take(early[0])
+        assert early[0].fileno() == -1, "it takes no links yet"
+        assert ExecutorAddress.parse(await links.open(has_own_port=False)) == ExecutorAddress(agent, own, at_agent=True)
+        desk.renew(desk.processes, later(desk, 29) + 3 * DAY)
+        (said,) = desk.one.told
+        links.renewed(said.credentials)
+        assert made == [], "an application in one executor has no links, so it needs no TLS"
+        links.take(first[0])
+        assert made == [said.credentials]
+        assert links.listener is not None
+        await links.listener.close()
+        for end in (early[1], first[1]):
+            end.close()
+
+    asyncio.run(scenario())
