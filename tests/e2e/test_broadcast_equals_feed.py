@@ -137,8 +137,12 @@ def test_the_broadcast_state_equals_the_feed(shown: ShownState, kill: Callable[[
     assert not faults, faults
     assert rows_of_feed(shown.host) == published
     wait_for(lambda: shown.rows() == published, 120.0, "the state equals the feed")
-    state = msgspec.json.decode(cli("status", "shown", "-o", "json", *shown.at).stdout)
-    assert state["state"] == "running"
+
+    def is_running() -> bool:
+        status = msgspec.json.decode(cli("status", "shown", "-o", "json", *shown.at).stdout)
+        return bool(status["state"] == "running")
+
+    wait_for(is_running, 120.0, "the application runs")
 
 
 def rows_of_feed(agent: AgentProcess) -> Rows:

@@ -1,6 +1,8 @@
 """Operators on tables of the same pipeline: below those that the check lets pass, Spark sees the edge; measured on Spark itself."""
 
+import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -50,28 +52,48 @@ def queried():
 
 
 def test_operators_that_pass_the_check_keep_the_edge(tmp_path: Path) -> None:
-    inputs, project = tmp_path / "inputs", tmp_path / "project"
-    inputs.mkdir()
-    (project / "transformations").mkdir(parents=True)
-    text = SOURCE.format(folder=inputs)
+    text = ""
     for name, operator in STREAMS.items():
         text += f'\n@dp.table\ndef {name}():\n    return spark.readStream.table("bronze"){operator}\n'
     for name, operator in VIEWS.items():
         text += f'\n@dp.materialized_view\ndef {name}():\n    return spark.read.table("bronze"){operator}\n'
-    (project / "transformations" / "tables.py").write_text(text + QUERY)
+    with contextlib.closing(Driver(new_project(tmp_path, text))) as driver:
+        for update in range(2):
+            add_rows(tmp_path, update)
+            driver.ask("update")
+            check_counts(driver, ("bronze", *STREAMS, *VIEWS), 10 * (update + 1))
+
+
+def test_tables_of_sql_are_refreshed_with_what_they_read(tmp_path: Path) -> None:
+    project = new_project(tmp_path, QUERY)
     (project / "transformations" / "more.sql").write_text(SQL)
+    with contextlib.closing(Driver(project)) as driver:
+        for update, refreshed in enumerate(((), ("bronze",))):
+            add_rows(tmp_path, update)
+            # A refresh reads bronze's input again: a stream below it that is not refreshed, too, would have its rows twice.
+            driver.ask("update", *refreshed)
+            check_counts(driver, ("bronze", "sql_stream", "sql_view", "queried"), 10 * (update + 1))
+
+
+def new_project(folder: Path, text: str) -> Path:
+    """A project whose table bronze reads the files of `folder/inputs`, with more tables."""
+    inputs, project = folder / "inputs", folder / "project"
+    inputs.mkdir()
+    (project / "transformations").mkdir(parents=True)
+    (project / "transformations" / "tables.py").write_text(SOURCE.format(folder=inputs) + text)
     (project / "spark-pipeline.yml").write_text(
         "name: edges\nstorage: unused\nlibraries:\n  - glob:\n      include: transformations/**\n"
         'configuration:\n  spark.sql.shuffle.partitions: "1"\n'
     )
     (project / LOGS_FILE).write_text('[logs]\nsink = "none"\nidentityFile = "none"\n')
-    driver = Driver(project)
-    names = ("bronze", *STREAMS, *VIEWS, "sql_stream", "sql_view", "queried")
-    for update in range(3):
-        rows = [json.dumps({"n": update * 10 + number, "at": "2013-01-07 08:00:00"}) for number in range(10)]
-        (inputs / f"{update}.json").write_text("\n".join(rows))
-        # A refresh reads bronze's input again: a stream below it that is not refreshed, too, would have its rows twice.
-        driver.ask("update", *(("bronze",) if update == 2 else ()))
-        counts = {name: driver.ask("sql", f"select count(*) from {name}")[0][0] for name in names}
-        assert set(counts.values()) == {10 * (update + 1)}, counts
-    driver.close()
+    return project
+
+
+def add_rows(folder: Path, update: int) -> None:
+    rows = [json.dumps({"n": update * 10 + number, "at": "2013-01-07 08:00:00"}) for number in range(10)]
+    (folder / "inputs" / f"{update}.json").write_text("\n".join(rows))
+
+
+def check_counts(driver: Driver, tables: Sequence[str], rows: int) -> None:
+    counts = {name: driver.ask("sql", f"select count(*) from {name}")[0][0] for name in tables}
+    assert set(counts.values()) == {rows}, counts

@@ -25,8 +25,8 @@ class BlockingTls:
 
     def __init__(self, raw: socket.socket, context: ssl.SSLContext) -> None:
         self._raw = raw
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+        self._encrypted_in, self._encrypted_out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._encrypted_in, self._encrypted_out)
         self._buffer = memoryview(bytearray(READ_BYTES))
         while True:
             try:
@@ -71,14 +71,14 @@ class BlockingTls:
             self._raw.close()
 
     def _send_encrypted(self) -> None:
-        if self._outgoing.pending:
-            self._raw.sendall(self._outgoing.read())
+        if self._encrypted_out.pending:
+            self._raw.sendall(self._encrypted_out.read())
 
     def _take_encrypted(self) -> int:
         """Take what has arrived; return its size, 0 at the end of the connection."""
         count = self._raw.recv_into(self._buffer)
         if count:
-            self._incoming.write(self._buffer[:count])
+            self._encrypted_in.write(self._buffer[:count])
         else:
-            self._incoming.write_eof()
+            self._encrypted_in.write_eof()
         return count
