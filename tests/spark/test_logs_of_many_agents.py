@@ -29,6 +29,8 @@ ADDED = 5
 ROWS = 40
 KILLED = max(1, AGENTS // 5)
 SECONDS = 900.0
+START_SECONDS = 300.0
+"""Longest time until all agents are in the ring; many start at once."""
 
 
 class Numbered(NamedTuple):
@@ -65,7 +67,8 @@ def wait_until_listed(written: Written, logs: int) -> None:
 
 
 def test_a_stream_of_many_logs_goes_on_and_ends_exact(tmp_path: Path) -> None:
-    with mesh(AGENTS) as made, driver(tmp_path) as spark:
+    with mesh(1) as made, driver(tmp_path) as spark:
+        made.add([AgentProcess(f"a{number}", made.folder) for number in range(2, AGENTS + 1)], START_SECONDS)
         by_agent = add_logs(made)
         first, victims = made.agents[0], made.agents[-KILLED:]
         written = Written(first, reader_token(first, tmp_path / "reader.token"), "many-*")
@@ -95,7 +98,7 @@ def test_a_stream_of_many_logs_goes_on_and_ends_exact(tmp_path: Path) -> None:
         assert f"the log many-{victims[0].name}-0 is away; reading goes on without it" in said
         for victim in victims:
             victim.start()
-            victim.ready()
+            victim.ready(START_SECONDS)
         everything = sum(by_agent.values(), Counter())
         wait_for(lambda: is_copied(everything), SECONDS, "the killed agents' rows are copied")
         assert copied(tmp_path / "copy", FILES) == everything
