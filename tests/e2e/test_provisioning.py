@@ -149,6 +149,11 @@ def state(ring: Mesh, name: str = "squares") -> str:
     return str(json.loads(shown.stdout)["state"]) if shown.returncode == 0 else ""
 
 
+def reports(ring: Mesh) -> list[Any]:
+    shown = cli("provision", "status", "-o", "json", "--agent", str(ring.agents[1].state_dir))
+    return list(json.loads(shown.stdout)["gates"])
+
+
 def check_results(folder: Path) -> None:
     lines = (folder / "squares.csv").read_text().split()
     assert [int(line) for line in lines] == [number**2 for number in range(ROWS)]
@@ -158,6 +163,7 @@ def test_a_waiting_application_gets_a_host_which_is_released_at_the_end_of_its_p
     ring: Mesh, gate: Gate, tmp_path: Path
 ) -> None:
     gate.start()
+    gate.until(lambda: reports(ring), 60, "the gate reports")
     submission = submit(ring, tmp_path)
     gate.until(lambda: state(ring) in ("running", "finished"), 120, "squares runs")
     assert len(gate.running()) == 1
@@ -196,6 +202,7 @@ def test_a_killed_gate_leaves_no_host_and_no_unpaid_unit(
 ) -> None:
     moments = random.Random(7)
     gate.start()
+    gate.until(lambda: reports(ring), 60, "the gate reports")
     submission = submit(ring, tmp_path)
     for number in range(5 if is_restarted else 1):
         if number:

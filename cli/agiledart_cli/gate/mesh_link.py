@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from agiledart_control.control_client import ControlClient, connect
+from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.bans import MAX_SECONDS
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 from agiledart_kernel.registrations import closed_token_target
@@ -76,9 +77,17 @@ class MeshLink:
         return connect(self.agent, self.identity)
 
     def network(self) -> str:
-        """Return the network's id, hex."""
+        """Return the network's id, hex. Raises OperationFailed: this identity may not do a gate's work."""
         with self.client() as client:
-            return str(client.ask(Info())["network"])
+            network = str(client.ask(Info())["network"])
+            try:
+                client.ask(Tokens())
+            except CommandRefusedError as error:
+                raise OperationFailed(
+                    f"A gate makes join tokens and drains nodes; this identity may not: {error} Use the agent that founded the "
+                    "network, or an admin's token:  agiledart token create --role admin"
+                ) from None
+        return network
 
     def report_and_look(self, report: bytes, places: int, lease_of_token: dict[str, str]) -> MeshView:
         """Report to the agent, and look at the mesh.
