@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from keyword import iskeyword
+from typing import Any
 
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.query_files import python_code as py
@@ -52,6 +53,9 @@ class ApplicationCode:
 
     Args:
         name: of the application.
+
+    Attributes:
+        steps: names of all steps so far, in order.
     """
 
     name: str
@@ -61,10 +65,16 @@ class ApplicationCode:
     _imports: list[ast.stmt] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     options: dict[str, str] = field(default_factory=dict)
+    steps: list[str] = field(default_factory=list)
     calls_functions: bool = False
 
     def step(self, wanted: str) -> str:
         """Return a name of a step that no other one has."""
+        name = self._unique(wanted)
+        self.steps.append(name)
+        return name
+
+    def _unique(self, wanted: str) -> str:
         number, name = 1, wanted
         while name in self._names:
             number += 1
@@ -75,7 +85,7 @@ class ApplicationCode:
     def row_class(self, wanted: str, columns: Columns) -> str:
         """Add a class of rows and return its name."""
         base = "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", wanted)) or "Row"
-        name = self.step(f"{base}Row").replace("-", "_")
+        name = self._unique(f"{base}Row").replace("-", "_")
         fields: list[ast.stmt] = [
             ast.AnnAssign(ast.Name(column, ast.Store()), kind.annotation(), simple=1)
             for column, kind in columns.items()
@@ -143,11 +153,16 @@ class ApplicationCode:
         code = py.method(
             py.name("topology"),
             "reference",
-            py.value(self.step(name)),
+            py.value(self._unique(name)),
             py.name(variable),
             rows=py.name("bytes"),
         )
         return self.add(name, code)
+
+    def place(self, step: str, rules: Mapping[str, Any]) -> None:
+        """State which nodes may run a step."""
+        given = {rule: py.value(value) for rule, value in rules.items()}
+        self._body.append(ast.Expr(py.method(py.name("topology"), "place", py.value(step), **given)))
 
     def where(self, relation: Relation, condition: ast.expr, wanted: str) -> Relation:
         """Keep the rows for which a condition is true."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, parse_connector
+from agiledart_dataflow.plan.placement_rules import rules_from
 from agiledart_executor.query_files import python_code as py
 from agiledart_executor.query_files.aggregation import AGGREGATES, WindowAggregates
 from agiledart_executor.query_files.application_code import ApplicationCode, Columns, Relation, is_identifier
@@ -22,7 +23,8 @@ from agiledart_kernel.errors import ConfigurationError
 TOP: Final = ("name", "delivery", "sources", "steps", "sinks")
 SOURCE: Final = ("from", "columns", *SOURCE_OPTIONS)
 VERBS: Final = ("where", "with", "select", "function", "window", "score", "union")
-STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", *VERBS)
+STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", "place", *VERBS)
+PLACE: Final = ("labels", "zone", "on")
 SINK: Final = ("input", "to")
 WINDOW: Final = ("tumbling", "hopping", "every", "session")
 SCORE: Final = ("model", "inputs", "output", "on_error")
@@ -161,11 +163,29 @@ class YamlApplication:
         for extra in ("key", "aggregate", "having", "columns"):
             if extra in parts and extra not in allowed:
                 parts[extra].place.refuse(f"{extra} does not go with {verb}")
+        before = len(self._code.steps)
         if verb == "union":
             relation = self._union(parts["union"], name)
         else:
             relation = self._of_one_stream(verb, parts, self._input(parts.get("input"), value), name, value)
+        if "place" in parts:
+            self._place(parts["place"], self._code.steps[before:])
         self._define(name, relation, value.place)
+
+    def _place(self, value: YamlValue, steps: list[str]) -> None:
+        """State which nodes may run a step of the file, which may be several of the topology."""
+        parts = value.mapping("place", PLACE)
+        rules: dict[str, Any] = {}
+        for rule, given in parts.items():
+            items = given.items(rule) if isinstance(given.value, list) else [given]
+            texts = [item.text(rule) for item in items]
+            rules[rule] = texts[0] if rule == "zone" else texts
+        for step in steps:
+            try:
+                rules_from(step, [step], **{**_NO_RULES, **rules})
+            except ValueError as error:
+                value.place.refuse(str(error))
+            self._code.place(step, rules)
 
     def _of_one_stream(self, verb: str, parts: Any, relation: Relation, name: str, value: YamlValue) -> Relation:
         if verb == "where":
@@ -383,6 +403,8 @@ class _Refusal:
             )
         return None
 
+
+_NO_RULES: Final[dict[str, Any]] = {"labels": (), "zone": "", "on": (), "together_with": (), "apart_from": ()}
 
 _ONE_KEY: Final = {"key_0": TypedCode(py.literal(0), ColumnType("int", nullable=False))}
 

@@ -6,6 +6,7 @@ from agiledart_dataflow.plan.delivery import DELIVERIES
 from agiledart_executor.query_files.yaml_application import (
     ON_ERROR,
     OPTIONAL,
+    PLACE,
     SCORE,
     SINK,
     SOURCE,
@@ -49,6 +50,10 @@ _TEXTS: dict[str, str] = {
     "output": "Name of the new column; the version of the model is NAME_version.",
     "on_error": "Treatment of a model that is damaged or takes other inputs: fail, or skip it and go on.",
     "union": "Streams with equal columns that become one.",
+    "place": "Nodes that may run the step; a source or sink has its node in from: or to:, such as csv:rooms.csv@label:plant.",
+    "labels": "Labels that a node must have, all of them.",
+    "zone": "Only nodes of this zone.",
+    "on": "Only these nodes.",
     "tumbling": "Length of windows that follow each other.",
     "hopping": "Length of windows that overlap; every: how often one begins.",
     "every": "Time between the beginnings of hopping windows.",
@@ -56,6 +61,7 @@ _TEXTS: dict[str, str] = {
 }
 
 _TEXT = {"type": "string"}
+_TEXTS_OR_ONE = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
 _SPAN = {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|min|m|h|d)\s*)+$"}
 _NAME = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]*$"}
 _EXPRESSIONS = {
@@ -77,8 +83,10 @@ _KINDS: dict[str, Any] = {
     "select": _EXPRESSIONS,
     "aggregate": _EXPRESSIONS,
     "function": {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9_]*\.py:[A-Za-z][A-Za-z0-9_]*$"},
-    "key": {"oneOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]},
+    "key": _TEXTS_OR_ONE,
     "union": {"type": "array", "items": _TEXT, "minItems": 2},
+    "labels": _TEXTS_OR_ONE,
+    "on": _TEXTS_OR_ONE,
     "inputs": {"type": "array", "items": _TEXT, "minItems": 1},
     "output": _NAME,
     "on_error": {"enum": list(ON_ERROR)},
@@ -93,6 +101,7 @@ def yaml_schema() -> dict[str, Any]:
     step = _object(STEP)
     step["oneOf"] = [{"required": [verb]} for verb in VERBS]
     step["properties"]["window"] = {**_object(WINDOW), "description": _TEXTS["window"], "minProperties": 1}
+    step["properties"]["place"] = {**_object(PLACE), "description": _TEXTS["place"], "minProperties": 1}
     step["properties"]["score"] = {**_object(SCORE), "description": _TEXTS["score"], "required": ["model", "inputs"]}
     document = _object(TOP)
     document["required"] = ["sources", "sinks"]
@@ -115,7 +124,7 @@ def yaml_schema() -> dict[str, Any]:
 
 def _object(names: tuple[str, ...]) -> dict[str, Any]:
     """Return the schema of a mapping with these keys."""
-    structured = ("sources", "steps", "sinks", "window", "score")
+    structured = ("sources", "steps", "sinks", "window", "score", "place")
     return {
         "type": "object",
         "additionalProperties": False,

@@ -250,3 +250,29 @@ def test_mistakes_about_models_have_a_place(tmp_path: Path, score: str, message:
     text = fault(tmp_path, f"{SOURCES}steps:\n  - {{name: m, score: {score}}}\n{SINKS}", "query.yaml")
     assert message in text
     assert re.match(r"query\.yaml:7:\d+: ", text), text
+
+
+def test_steps_state_their_nodes(tmp_path: Path) -> None:
+    steps = """
+  - {where: celsius > 0, place: {zone: hall}}
+  - {name: mean, window: {tumbling: 1m}, aggregate: {m: AVG(celsius)}, place: {labels: [gpu, fast], on: pi1}}
+"""
+    topology = loaded(tmp_path, f"{SOURCES}steps:\n{steps}{SINKS}", "query.yaml")()
+    rules = {step.name: dict(step.options).get("place", "") for step in topology.steps}
+    assert "hall" in rules["step1"]
+    assert {name for name, rule in rules.items() if "gpu" in rule and "pi1" in rule} == {
+        "mean-prepare",
+        "mean-window",
+        "mean",
+    }
+    assert rules["r"] == rules["result"] == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("{label: gpu}", "Did you mean labels?"), ("{labels: [a b]}", "a b"), ("[gpu]", "place is a mapping")],
+)
+def test_mistakes_about_nodes_have_a_place(tmp_path: Path, place: str, message: str) -> None:
+    text = fault(tmp_path, f"{SOURCES}steps:\n  - {{where: celsius > 0, place: {place}}}\n{SINKS}", "query.yaml")
+    assert message in text
+    assert re.match(r"query\.yaml:7:\d+: ", text), text
