@@ -134,7 +134,7 @@ METRICS: tuple[MetricDeclaration, ...] = (
         "Seconds by which this clock is ahead of the median of this node's and its neighbours' clocks; below zero: behind."),
     _node("agiledart_overlay_links", lambda node: node.links, "Open links to other agents."),
     _node("agiledart_overlay_linked_peers", lambda node: dict(node.links_by_kind),
-        "Peers with an open link by its kind: direct, or relayed by another agent.", "kind"),
+        "Peers with an open link by its kind: direct, relayed by another agent, or punched through routers.", "kind"),
     _node("agiledart_relay_reservations", lambda node: node.reservations,
         "Relays at which this agent, which only dials out, keeps links for those that want to reach it."),
     _node("agiledart_relay_circuits", lambda node: node.circuits,

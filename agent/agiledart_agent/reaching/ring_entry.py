@@ -10,6 +10,7 @@ from agiledart_agent.ring.join_progress import JoinProgress
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.peer import Peer
+from agiledart_node.reaching.dial_rules import host_of, is_private
 
 SEED_TRIES: Final = 3
 
@@ -50,7 +51,7 @@ class RingEntry:
                 await self._reaching.pause(0.5 * (attempt + 1))
         if seeds and not peers:
             if self._has_token:
-                raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
+                raise OperationFailed(_not_joined_text(seeds, reasons))
             await self._rejoin_monitor.look()
         self._progress.text = "waiting for a relay, since other nodes cannot dial this one"
         await self._reachability.prepare(peers)
@@ -60,3 +61,14 @@ class RingEntry:
                 f"{names} answered; waiting for the node that must admit this one. {self._reachability.text}"
             )
         return tuple(peers)
+
+
+def _not_joined_text(seeds: list[str], reasons: list[str]) -> str:
+    """Describe for users why no member answered, and what would help when all addresses are of one private network."""
+    text = f"Could not join: {'; '.join(reasons)}."
+    if all(is_private(host_of(address)) for address in seeds):
+        text += (
+            " Addresses like these lead there from one network only. Elsewhere, use a token of an agent that others can"
+            " dial, or let the router there pass the port on and start that agent with --advertise."
+        )
+    return text
