@@ -21,9 +21,9 @@ SIGNATURE_BYTES: Final = 64
 SKEW_SECONDS: Final = 300
 """Seconds by which a signer's clock may run ahead of the verifier's."""
 
-Role = Literal["admin", "agent", "submitter", "reader", "writer", "executor"]
+Role = Literal["admin", "agent", "submitter", "reader", "writer", "provisioner", "executor"]
 Use = Literal["act", "invite"]
-ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "writer", "executor")
+ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "writer", "provisioner", "executor")
 OPERATOR_ROLES: Final[tuple[Role, ...]] = ("reader", "submitter", "admin")
 """Roles that the operator of a new agent's machine may get."""
 TOKEN_ROLES: Final[tuple[Role, ...]] = tuple(role for role in ROLES if role != "executor")

@@ -116,7 +116,9 @@ _SUBMITTER: Final[frozenset[Role]] = frozenset(("submitter",))
 _USERS: Final[frozenset[Role]] = frozenset(("admin", "submitter", "reader"))
 _ITSELF: Final[frozenset[Role]] = frozenset(("admin", "agent"))
 """Roles that may end or empty a node: an agent its own, which the node checks (`own_node_refusal`)."""
-_ANYONE: Final[frozenset[Role]] = _USERS | {"agent"}
+_GATE: Final[frozenset[Role]] = frozenset(("admin", "provisioner"))
+"""Roles of a gate. The checks of `gate_token_refusal`, and of nodes, bind a provisioner to the hosts that it has leased."""
+_ANYONE: Final[frozenset[Role]] = _USERS | {"agent", "provisioner"}
 
 VERBS: Final[dict[str, VerbRule]] = {
     "submit": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
@@ -141,16 +143,16 @@ VERBS: Final[dict[str, VerbRule]] = {
     "nodes": VerbRule(VerbSubject.NETWORK, _ANYONE),
     "route": VerbRule(VerbSubject.NETWORK, _ANYONE),
     "info": VerbRule(VerbSubject.NETWORK, _ANYONE),
-    "create token": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "create token": VerbRule(VerbSubject.NETWORK, _GATE),
     "ban": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "bans": VerbRule(VerbSubject.NETWORK, _ANYONE),
-    "tokens": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "tokens": VerbRule(VerbSubject.NETWORK, _GATE),
     "leave": VerbRule(VerbSubject.NETWORK, _ITSELF),
-    "drain": VerbRule(VerbSubject.NETWORK, _ITSELF),
+    "drain": VerbRule(VerbSubject.NETWORK, _ITSELF | _GATE),
     "audit": VerbRule(VerbSubject.NETWORK, _ADMIN),
     "provision": VerbRule(VerbSubject.NETWORK, _ADMIN),
-    "provisioning": VerbRule(VerbSubject.NETWORK, _USERS),
-    "lease": VerbRule(VerbSubject.NETWORK, _ADMIN),
+    "provisioning": VerbRule(VerbSubject.NETWORK, _ANYONE),
+    "lease": VerbRule(VerbSubject.NETWORK, _GATE),
 }
 """Every verb of the control port. `refusal` says what a scope allows besides."""
 
@@ -203,8 +205,28 @@ def refusal_before_lookup(principal: Principal, verb: str, name: str = "") -> st
     return ""
 
 
-def own_node_refusal(principal: Principal, node: NodeId) -> str:
-    """Return why a requester may not empty this node: `role`; empty: it may. An agent's key empties its own node only."""
+MAX_GATE_TOKEN_SECONDS: Final = 900
+
+
+def gate_token_refusal(principal: Principal, role: str, uses: int, seconds: int, operator: str) -> str:
+    """Return why a requester may not have such a token: `role`; empty: it may.
+
+    A provisioner's tokens admit one agent, within 15 minutes, without an operator.
+    """
+    is_for_host = role == "agent" and uses == 1 and seconds <= MAX_GATE_TOKEN_SECONDS and not operator
+    return "role" if principal.role == "provisioner" and not is_for_host else ""
+
+
+def own_node_refusal(principal: Principal, node: NodeId, lease_holder: bytes = b"") -> str:
+    """Return why a requester may not empty this node: `role`; empty: it may.
+
+    An agent's key empties its own node only, a provisioner's the nodes that it has leased.
+
+    Args:
+        lease_holder: key of the gate that has renewed the lease of this node; empty: it is not leased.
+    """
+    if principal.role == "provisioner":
+        return "" if lease_holder and principal.key == lease_holder else "role"
     return "role" if principal.role == "agent" and node_id_of_key(principal.key) != node else ""
 
 

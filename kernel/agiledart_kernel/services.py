@@ -11,7 +11,7 @@ Service = Literal["overlay", "data", "control", "sink_log", "feed", "fragments",
 ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
     "data": ("agent", "executor"),
-    "control": ("admin", "submitter", "reader"),
+    "control": ("admin", "provisioner", "submitter", "reader"),
     "sink_log": ("admin", "agent", "submitter", "reader"),
     "feed": ("admin", "submitter", "writer"),
     "fragments": ("agent",),

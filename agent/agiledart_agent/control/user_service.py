@@ -33,7 +33,7 @@ from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProto
 from agiledart_kernel.grants import Role, decode_link
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import LogOwnership, Principal
+from agiledart_kernel.permissions import LogOwnership, Principal, gate_token_refusal
 from agiledart_node.context.node_context import NotAllowed
 from agiledart_node.node import Node
 from agiledart_node.records.command_verifier import check_signed_command, command_terms, why_refused
@@ -191,7 +191,7 @@ class UserService:
             return
         match command:
             case CreateToken():
-                self._create_token(request, command)
+                self._create_token(request, command, client.principal)
             case ShutDownAgent():
                 self._answer(request, {"leaving": True, "drain": not command.now})
                 self._leave(drain=not command.now)
@@ -257,7 +257,14 @@ class UserService:
         driver = self._parts.driver
         return wall_ms if driver is None else driver.node.clocks.common_ms(wall_ms)
 
-    def _create_token(self, request: int, command: CreateToken) -> None:
+    def _create_token(self, request: int, command: CreateToken, principal: Principal) -> None:
+        if why := gate_token_refusal(principal, command.role, command.uses, command.expires, command.operator):
+            self._refuse(
+                request,
+                "A provisioner makes tokens for one agent, of at most 15 minutes, without an operator.",
+                reason=why,
+            )
+            return
         try:
             token = create_token(
                 self._identity.issuer(),

@@ -85,7 +85,7 @@ class MeshLink:
             except CommandRefusedError as error:
                 raise OperationFailed(
                     f"A gate makes join tokens and drains nodes; this identity may not: {error} Use the agent that founded the "
-                    "network, or an admin's token:  agiledart token create --role admin"
+                    "network, or a token:  agiledart token create --role provisioner"
                 ) from None
         return network
 

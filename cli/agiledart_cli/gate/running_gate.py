@@ -15,7 +15,7 @@ from agiledart_cli.gate.gate_file import GateFile
 from agiledart_cli.gate.gate_report import MAX_DECISIONS, DecisionLine, figures_of
 from agiledart_cli.gate.mesh_link import MeshLink, MeshView
 from agiledart_cli.gate.start_data import StartData
-from agiledart_kernel.errors import AgileDartError
+from agiledart_kernel.errors import AgileDartError, OperationFailed
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, SetTimer, TimerFired
 from agiledart_kernel.randomness import RandomStream
@@ -191,7 +191,10 @@ class RunningGate:
             return self._tokens[lease_id]
         for token, lease in list(self._token_leases.items()):
             if lease == lease_id:
-                self._mesh.revoke_token(token)
+                try:
+                    self._mesh.revoke_token(token)
+                except OperationFailed as error:
+                    self._print(f"an earlier token of {lease_id} goes on for at most 15 minutes: {error}")
         text, token = self._mesh.create_token()
         self._token_leases = {**self._token_leases, token: lease_id}
         self._disk.write_tokens(self._token_leases)

@@ -84,6 +84,7 @@ class NodeDrain:
 
     Attributes:
         state: serving, emptying, drained or leaving, as the module describes.
+        lease_holder: key of the gate that has leased this node; empty: it is not leased.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class NodeDrain:
             verifier,
         )
         self.state = SERVING
+        self.lease_holder = b""
         self._stays = False
         self._number = 0
         self._refusal = ""
@@ -163,7 +165,9 @@ class NodeDrain:
         principal, _ = self._verifier.identify_requester(
             message.signed_command, message.command, Principal(), message.submitter
         )
-        if why := refusal_before_lookup(principal, "drain") or own_node_refusal(principal, self._context.me.node):
+        if why := refusal_before_lookup(principal, "drain") or own_node_refusal(
+            principal, self._context.me.node, self.lease_holder
+        ):
             raise NotAllowed(why, why_not(principal, "drain", why))
 
     def _take(self, message: RequestDrain) -> bool:

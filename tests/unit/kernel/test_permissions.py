@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from agiledart_kernel.node_id import node_id_of_key
 from agiledart_kernel.permissions import (
     REFUSALS,
     VERBS,
@@ -14,8 +15,10 @@ from agiledart_kernel.permissions import (
     VerbSubject,
     feed_read_refusal,
     feed_write_refusal,
+    gate_token_refusal,
     log_write_refusal,
     may,
+    own_node_refusal,
     refusal,
     refusal_before_lookup,
 )
@@ -48,17 +51,18 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("admin", "share"): ALL, ("submitter", "share"): OWNERS,
     ("admin", "forget"): ALL, ("submitter", "forget"): OWNERS,
     ("admin", "secret"): ALL, ("submitter", "secret"): OF_ONES_OWN,
+    ("provisioner", "status"): ALL,
     ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL, ("agent", "status"): ALL,
     ("admin", "logs"): ALL, ("submitter", "logs"): ALL, ("reader", "logs"): ALL,
     ("admin", "explain"): ALL, ("submitter", "explain"): ALL, ("reader", "explain"): ALL,
 }  # fmt: skip
 """(role, verb) → (what the scope covers, whose it is) for which it may; everything else is refused."""
 
+READERS = ("admin", "submitter", "reader")
+
 ABOUT_ALL = {
-    **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader", "agent")},
-    **{
-        (role, "renew"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader", "agent")
-    },
+    **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in (*READERS, "agent", "provisioner")},
+    **{(role, "renew"): ("", "app:taxi", "app:else", "sink:taxi") for role in (*READERS, "agent", "provisioner")},
     **{(role, "secrets"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter")},
     **{
         (role, verb): ("",)
@@ -66,7 +70,11 @@ ABOUT_ALL = {
         for verb in ("nodes", "route", "info", "bans", "feeds", "provisioning")
     },
     ("submitter", "feed"): ("",),
-    **{("agent", verb): ("",) for verb in ("nodes", "route", "info", "bans", "leave", "drain")},
+    **{("agent", verb): ("",) for verb in ("nodes", "route", "info", "bans", "leave", "drain", "provisioning")},
+    **{
+        ("provisioner", verb): ("",)
+        for verb in ("nodes", "route", "info", "bans", "provisioning", "lease", "tokens", "create token", "drain")
+    },
     **{
         ("admin", verb): ("",)
         for verb in ("create token", "leave", "drain", "ban", "audit", "tokens", "feed", "provision", "lease")
@@ -74,7 +82,7 @@ ABOUT_ALL = {
 }
 """(role, verb) → scopes with which it may."""
 
-ROLES = ("admin", "agent", "submitter", "reader", "writer", "executor", "")
+ROLES = ("admin", "agent", "submitter", "reader", "writer", "provisioner", "executor", "")
 UNKNOWN = "shell"
 APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is VerbSubject.APPLICATION]
 
@@ -143,3 +151,26 @@ def test_an_application_reads_feeds_of_its_owner_and_open_ones() -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_no_run_writes_to_the_log_of_a_feed(role: str) -> None:
     assert log_write_refusal(Principal(role, "", ME), "taxi", ME, LogOwnership("usual", "feed:usual", ME)) == "owner"
+
+
+def test_a_provisioner_makes_tokens_for_single_hosts_only() -> None:
+    gate, admin = Principal("provisioner", "", ME), Principal("admin", "", ME)
+    assert gate_token_refusal(gate, "agent", 1, 900, "") == ""
+    for role, uses, seconds, operator in (
+        ("admin", 1, 900, ""),
+        ("submitter", 1, 900, ""),
+        ("provisioner", 1, 900, ""),
+        ("agent", 2, 900, ""),
+        ("agent", 1, 901, ""),
+        ("agent", 1, 900, "submitter"),
+    ):
+        assert gate_token_refusal(gate, role, uses, seconds, operator) == "role"
+        assert gate_token_refusal(admin, role, uses, seconds, operator) == ""
+
+
+def test_a_provisioner_empties_only_nodes_that_it_has_leased() -> None:
+    gate, node = Principal("provisioner", "", ME), node_id_of_key(OTHER)
+    assert own_node_refusal(gate, node, ME) == ""
+    assert own_node_refusal(gate, node, OTHER) == "role"
+    assert own_node_refusal(gate, node) == "role"
+    assert own_node_refusal(Principal("provisioner"), node) == "role", "no key is no holder"

@@ -13,7 +13,7 @@ NET = Authority()
 MAY_DIAL = {
     ("overlay", "agent"),
     ("data", "agent"), ("data", "executor"),
-    ("control", "admin"), ("control", "submitter"), ("control", "reader"),
+    ("control", "admin"), ("control", "provisioner"), ("control", "submitter"), ("control", "reader"),
     ("sink_log", "admin"), ("sink_log", "agent"), ("sink_log", "submitter"), ("sink_log", "reader"), ("fragments", "agent"),
     ("feed", "admin"), ("feed", "submitter"), ("feed", "writer"),
     ("relay", "agent"), ("relay", "executor"),
