@@ -10,7 +10,7 @@ from agiledart_dataflow.runtime.resending import Unacknowledged
 from agiledart_executor.channels.data_links import ChannelSender, DataPort, _IncomingChannel, barrier_mark
 from agiledart_executor.instances.running_instance import InputEnd
 from agiledart_executor.routes.circuit_costs import Circuit
-from agiledart_executor.routes.circuit_selector import CircuitSelector, CircuitState
+from agiledart_executor.routes.circuit_selector import CircuitOpened, CircuitSelector, CircuitState, Effect
 from agiledart_kernel.frames import BARRIER, PUNCTUATION_ONLY, DataHeader, FrameKind
 from agiledart_kernel.node_id import NodeId
 from agiledart_shuffle import proposals
@@ -30,6 +30,7 @@ STALE = {
     "step_ms": 4_000,
     "quiet_s": 60,
 }
+LOW = {"kinds": ("low-liar", "cut"), "steps": 4, "nodes": 7, "step_ms": 20_000}
 HELD = {"kinds": ("hold-receiver", "no-direct"), "steps": 20, "step_ms": 8_000}
 SLOW = {"kinds": ("slow-operator",), "steps": 20, "step_ms": 4_000}
 _out_of_order = DataPort._out_of_order
@@ -190,7 +191,22 @@ def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ChannelEnds, "work", worked)
 
 
+def promises_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Rows take a promised path as soon as its circuit is open, whatever it is measured to cost."""
+    opened = CircuitSelector._opened
+
+    def wrong(self: CircuitSelector, event: CircuitOpened, now: int) -> list[Effect]:
+        effects = opened(self, event, now)
+        taken = self.circuits.get(event.circuit)
+        if self._trial.is_open and event.relay and taken is not None and taken is not self.used:
+            return [*effects, *self._move(taken, "better", now)]
+        return effects
+
+    patch.setattr(CircuitSelector, "_opened", wrong)
+
+
 ROUTES_MUTANTS = [
+    Mutant("a promise is believed", promises_are_believed, "routes", LOW, complaint="P9"),
     Mutant("doubles not dropped", doubles_are_taken, "routes", BREAKS),
     Mutant("acknowledged before it is taken", told_before_it_is_taken, "routes", complaint="P6"),
     Mutant("window not sent again", the_window_stays_behind, "routes", BREAKS, complaint="P7"),

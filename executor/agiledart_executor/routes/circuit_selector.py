@@ -334,8 +334,8 @@ class CircuitSelector:
         has_one = any(other.relay == opened.relay and other is not self.used for other in self.circuits.values())
         if self._abandoned or not is_wanted or has_one or len(self.circuits) >= PLACES:
             return [CloseCircuit(opened.circuit)]
-        is_other_path = self._trial.is_open and bool(opened.relay)  # the same first relay may lead by other relays now
-        if self.used is not None and self.used.relay == opened.relay and self.used.asked is None and not is_other_path:
+        is_same = self.used is not None and self.used.relay == opened.relay and self.used.asked is None
+        if is_same and not (self._trial.is_open and opened.relay):  # in a trial the relay may lead by other relays now
             return [CloseCircuit(opened.circuit)]  # the circuit in use has answered meanwhile
         circuit = self._take(opened.circuit, opened.relay, now, opened.took_ns)
         if self.used is None or not self.used.is_silent(now):
@@ -345,7 +345,7 @@ class CircuitSelector:
         return self._move(circuit, "silent", now)
 
     def _promised(self, cost: float, now: int) -> list[Effect]:
-        if self.used is not None and self._trial.promised(cost, self.costs.of(self.used, now, self._rate()), now):
+        if self.used and self._trial.promised(cost, self.costs.of(self.used, now, self._rate()), now):
             self._better_since = now
         return []
 
@@ -366,6 +366,8 @@ class CircuitSelector:
     def _go_on(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         used, state = self.used, self.state(now)
+        if state is not CircuitState.WORKS:
+            self._trial.interrupt()
         if state in (CircuitState.SILENT, CircuitState.DOWN):
             if self.since is None:
                 assert used is not None
@@ -453,8 +455,8 @@ class CircuitSelector:
             return
         self._direct_at = now + self._spread(BACK_NS)
         if self._home_since is not None:
-            proven = now - self._home_since >= PROVEN_NS
-            self._trust_ns = TRUST_NS if proven else min(LONG_TRUST_NS, max(DOUBTED_TRUST_NS, 2 * self._trust_ns))
+            longer_ns = min(LONG_TRUST_NS, max(DOUBTED_TRUST_NS, 2 * self._trust_ns))
+            self._trust_ns = TRUST_NS if now - self._home_since >= PROVEN_NS else longer_ns
             self._home_since = None
 
     # ---- opening and asking
@@ -507,8 +509,7 @@ class CircuitSelector:
         if self._trial.is_open and self._trial.needs_dial and self._relay_dial is None:
             self._trial.needs_dial = self._looks_again = False
             self._relay_dial = self._dials = self._dials + 1
-            spares = tuple(circuit.relay for circuit in relayed)
-            effects.append(DialCircuit(self._dials, RELAY_DIAL_NS, 1, spares, is_trial=True))
+            effects.append(DialCircuit(self._dials, RELAY_DIAL_NS, 1, tuple(c.relay for c in relayed), is_trial=True))
         elif (
             is_left
             and self._relay_dial is None
@@ -576,8 +577,7 @@ class CircuitSelector:
         return [InspectAt(at)]
 
     def _take(self, number: int, relay: str, now: int, took_ns: int) -> Circuit:
-        taken = {circuit.place for circuit in self.circuits.values()}
-        place = next(place for place in range(PLACES) if place not in taken)
+        place = min(set(range(PLACES)) - {circuit.place for circuit in self.circuits.values()})
         self.costs.begin(place, took_ns)
         circuit = self.circuits[number] = Circuit(number, place, relay, now, now, now, rtt_ns=took_ns // 3)
         return circuit

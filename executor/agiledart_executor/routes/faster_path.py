@@ -78,6 +78,11 @@ class FasterPathTrial:
             self._cost_at_failure = present
             self._next, self._pause = now + self._pause, min(LONG_PAUSE_NS, 2 * self._pause)
 
+    def interrupt(self) -> None:
+        """End a trial because the circuit in use is suspected or lost: other circuits are opened for that reason now."""
+        self.is_open = self.needs_dial = False
+        self._promises = 0
+
     def moved(self, now: int, *, is_return: bool) -> None:
         """Note that rows have moved; `is_return`: back to the direct circuit."""
         self.is_open, self._promises, self._requested_sent = False, 0, -1

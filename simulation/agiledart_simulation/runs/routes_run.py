@@ -3,7 +3,8 @@
 The machines that choose, number frames, rank relays and take tickets are those of agents and executors. Always: P1 rows once
 and in order, P2 watermarks and barriers in their places, P3 no relay twice in a circuit, P4 a ticket is used once, P5 rows
 leave no path that works, nor any while the receiver's process stands still, P6 nothing is acknowledged before it is taken, P8 a
-relay that stalls costs one deadline. In the end: P7 all rows have come, by a path of at most 1.3 times the best one's length.
+relay that stalls costs one deadline, P9 no move to a better path makes it longer. In the end: P7 all rows have come, by a path of
+at most 1.3 times the best one's length.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from agiledart_executor.routes.circuit_selector import (
     Event,
     InspectAt,
     InspectCircuits,
+    PathPromised,
     ProbeEchoed,
+    RequestPromise,
     SendProbe,
     SwitchCircuit,
 )
@@ -32,6 +35,7 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.divergence import COST_MAX
 from agiledart_simulation.paths.channel_ends import ChannelEnds
 from agiledart_simulation.paths.relaying_agents import RelayBooking, RelayingAgents
 from agiledart_simulation.paths.spliced_circuit import SplicedCircuit
@@ -217,6 +221,9 @@ class RoutesRun:
                         probed.upper.send(FrameKind.PROBE, probe.to_bytes(8, "big"))
                 case DialCircuit():
                     self._dial(effect)
+                case RequestPromise():
+                    promised = PathPromised(self._promise())
+                    self.at(self.wires.awake(0, self.now + MILLISECOND), partial(self._step, promised))
                 case SwitchCircuit(circuit):
                     self._move(self.circuits[circuit])
                 case CloseCircuit(circuit):
@@ -226,6 +233,16 @@ class RoutesRun:
                     self.at(self.wires.awake(0, at), partial(self._look_if, at))
                 case AbandonRoute(why):
                     self.complain(f"P7: route abandoned: {why}")
+
+    def _promise(self) -> float:
+        """Return the least cost through a relay, as the neighbours of the sending node announce it."""
+        agent = self.agents.all[0]
+        costs = [
+            cost + agent.exchange.received_cost(relay, self.sink)
+            for relay, cost in agent.costs.items()
+            if relay != self.sink
+        ]
+        return min(costs, default=COST_MAX)
 
     def _look_if(self, at: int) -> None:
         if at == self._looks_at:
@@ -246,6 +263,9 @@ class RoutesRun:
         is_of_will = reason in ("better", "direct again")
         if not is_of_will and not was_lost and not is_stalling and not self.wires.excuses(old.path, self.now):
             self.complain(f"P5: rows left {old.path} for {new.path} ({reason}), and nothing was wrong with it")
+        is_calm = not self._is_troubled(self.used_since) and not self.wires.excuses(old.path, self.now)
+        if reason == "better" and is_calm and self._length(new.path) > self._length(old.path) + SLACK_NS:
+            self.complain(f"P9: rows left {old.path} for {new.path}, which takes longer")
         held = self.wires.since("asleep", self.now, self.sink)
         if held is not None and not was_lost and self.now > held + 2 * SECOND and reason == "silent":
             self.complain(f"P5: rows left {old.path} ({reason}) while the receiver's process stood still")
