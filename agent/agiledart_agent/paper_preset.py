@@ -1,7 +1,7 @@
 """Preset `paper`: agents with the values of the paper, each with its section.
 
-Where the paper leaves a value open, the value of this project stands, and says so. Algorithm 1 (§V) is not in the list: agents do
-not choose circuits by it yet (decisions 0017, 0023).
+Where the paper leaves a value open, the value of this project stands, and says so. Agents choose circuits by Algorithm 1 (§V) with
+the C that the paper found best; a circuit carries rows once it is measured (decision 0045).
 
 Source: [AgileDART]; [Pastry], whose ordinary figures the paper builds on.
 """
@@ -38,6 +38,7 @@ class PresetValue:
 
 SETTINGS: Mapping[str, PresetValue] = {
     "placement_strategy": PresetValue("along_path", "IV-A"),
+    "paths_policy": PresetValue("paper", "V"),
     "scaling_policy": PresetValue("paper", "IV-C"),
     "scaling_interval": PresetValue(5, "IV-C", is_printed=False),
     "fragments": PresetValue("4+2", "IV-D", is_printed=False),

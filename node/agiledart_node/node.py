@@ -285,6 +285,7 @@ class Node:
         self.parts.ended_records.patrol()
         self.parts.lease_keeper.patrol()
         self.autoscaler.look()
+        self.parts.path_renewal.look()
         self.parts.replacement_service.look()
         self._set_patrol()
 

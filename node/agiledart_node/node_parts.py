@@ -6,6 +6,7 @@ from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.autoscaling.autoscaler import Autoscaler
+from agiledart_node.autoscaling.path_renewal import PathRenewal
 from agiledart_node.autoscaling.replacement_service import ReplacementService
 from agiledart_node.banning.ban_commands import BanCommands
 from agiledart_node.context.config import NodeConfig
@@ -163,6 +164,7 @@ class NodeParts:
         loads = partial(self.surveying.loads, wants_round_trips=True)
         self.changes = ChangeRequests(*about, self.recovery_service, self.verifier, loads)
         self.autoscaler = Autoscaler(*about, self.recovery_service, self.changes, loads)
+        self.path_renewal = PathRenewal(*about, self.recovery_service, self.joining)
         self.replacement_service = ReplacementService(
             *about, self.recovery_service, self.changes, self.surveying, self.plan_solver
         )

@@ -101,7 +101,7 @@ class JoinProtocol:
     async def _collect(self, sender: Peer, message: CollectJoins) -> None:
         numbers: dict[int, PeerRequest | None] = {}
         for source in message.sources:
-            if self.soft_state.path_from(message.number, source) is None:
+            if message.are_new or self.soft_state.path_from(message.number, source) is None:
                 number = self._context.requests.number()
                 numbers[number] = None
                 self._waiting.setdefault((message.number, source), []).append(number)
@@ -120,12 +120,15 @@ class JoinProtocol:
             self._collecting[sender.node, message.request] = tree
         self._context.send(sender, tree)
 
-    async def form(self, number: int, wanted: dict[NodeId, tuple[Peer, tuple[Peer, ...]]]) -> Paths:
+    async def form(
+        self, number: int, wanted: dict[NodeId, tuple[Peer, tuple[Peer, ...]]], *, are_new: bool = False
+    ) -> Paths:
         """Return the tree of each sink node, as scheduler.
 
         Args:
             number: of the application.
             wanted: sink node → (its peer, its source nodes).
+            are_new: the paths of now, not those that sinks have recorded.
 
         Raises:
             CommandRefused: sources or sinks cannot be reached, after `join_attempts`.
@@ -136,7 +139,7 @@ class JoinProtocol:
             open_sinks = {sink: pair for sink, pair in sorted(wanted.items()) if sink not in paths}
             if not open_sinks:
                 break
-            missing = await self._attempt(number, open_sinks, paths)
+            missing = await self._attempt(number, open_sinks, paths, are_new=are_new)
         if len(paths) < len(wanted):
             lines = [
                 f"{self._context.names().get(sink, wanted[sink][0].name)} was not reached from {', '.join(names)}"
@@ -148,7 +151,12 @@ class JoinProtocol:
         return tuple(path for sink in sorted(paths) for path in paths[sink])
 
     async def _attempt(
-        self, number: int, wanted: dict[NodeId, tuple[Peer, tuple[Peer, ...]]], paths: dict[NodeId, Paths]
+        self,
+        number: int,
+        wanted: dict[NodeId, tuple[Peer, tuple[Peer, ...]]],
+        paths: dict[NodeId, Paths],
+        *,
+        are_new: bool,
     ) -> dict[NodeId, list[str]]:
         """Send one JOIN from each source to each remaining sink; return the unreached sources by sink."""
         requests = self._context.requests
@@ -157,7 +165,7 @@ class JoinProtocol:
         asked: dict[NodeId, int] = {}
         for sink, (peer, sources) in wanted.items():
             asked[sink] = requests.number()
-            collect = CollectJoins(asked[sink], number, tuple(source.node for source in sources))
+            collect = CollectJoins(asked[sink], number, tuple(source.node for source in sources), are_new)
             questions[asked[sink]] = PeerRequest(peer, collect, JoinTree)
             for source in sources:
                 by_source.setdefault(source.node, (source, []))[1].append(peer)

@@ -33,11 +33,16 @@ class SendJoins(Message, frozen=True, gc=False, tag=50):
 
 
 class CollectJoins(Message, frozen=True, gc=False, tag=51):
-    """Scheduler → sink node: wait for a JOIN of each of these source nodes, then answer with the tree."""
+    """Scheduler → sink node: wait for a JOIN of each of these source nodes, then answer with the tree.
+
+    Args:
+        are_new: wait for JOINs that come from now on, also where one is recorded already.
+    """
 
     request: int
     number: int
     sources: tuple[NodeId, ...]
+    are_new: bool = False
 
 
 class JoinTree(Message, frozen=True, gc=False, tag=52):

@@ -1,5 +1,6 @@
 """Flags over environment over file over default, and every mistake named with where it was made."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,19 @@ def test_the_preset_gives_a_node_the_figures_that_are_shown() -> None:
     assert with_preset(NodeConfig(), "") == NodeConfig()
     assert node_values("", "paper") == {}
     assert "scaling.alpha" not in node_values("paper", "secant"), "an own policy has no score of the paper"
+
+
+def test_how_paths_are_learnt_is_set_in_a_table_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('[paths]\npolicy = "ts4"\nexploration = 0.4\nmemory = 30\n')
+    settings = AgentSettings.load({}, {}, file)
+    assert (settings.paths_policy, settings.paths_exploration, settings.paths_memory) == ("ts4", 0.4, 30)
+    assert AgentSettings.load({"preset": "paper"}, {}).paths_policy == "paper"
+    for setting, value, text in (
+        ("policy", '"plannd"', "Did you mean planned?"),
+        ("exploration", "1.5", "allowed are 0 to 1"),
+        ("memory", "0", "allowed are 1 to 3600"),
+    ):
+        file.write_text(f"[paths]\n{setting} = {value}\n")
+        with pytest.raises(ConfigurationError, match=re.escape(text)):
+            AgentSettings.load({}, {}, file)
