@@ -4,19 +4,18 @@ Tasks stage their rows at the feed's agent; Spark's driver publishes them togeth
 share only the commit messages. So a message names the query, which Spark tells to tasks and not to the driver.
 """
 
-import os
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_sink_log.feed_protocol import StagePart
+from pyspark_agiledart.idle_clients import IdleClients, client_identity, client_key
 from pyspark_agiledart.log_group import report_to_stderr
-from pyspark_agiledart.reader_options import TOKEN_VARIABLE
 from pyspark_agiledart.writer_options import WriterOptions
 from pyspark_agiledart.written_rows import RowWriter
 
@@ -31,6 +30,8 @@ _BATCH: Final = "streaming.sql.batchId"
 """Properties of a task of a stream; Spark sets them for each micro-batch, and keeps the query's id in its checkpoint."""
 
 MAX_ATTEMPT_BITS: Final = 62
+
+_IDLE: "Final[IdleClients[FeedClient]]" = IdleClients()
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _stage(
     """Stage the rows of one task, and return its stage."""
     rows_of, attempt = RowWriter(schema), secrets.randbits(MAX_ATTEMPT_BITS)
     pieces = total = 0
-    with open_feed_client(options) as client:
+    with feed_client(options) as client:
         for arrow in iterator:
             for body, rows in rows_of.pieces(arrow):
                 client.stage(options.feed, batch, (partition, attempt), pieces, rows_of.schema, body, rows)
@@ -130,40 +131,35 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
 
 
 def _publish(options: WriterOptions, batch: tuple[str, int], schema: bytes, staged: Sequence[StagedTask]) -> None:
-    with open_feed_client(options) as client:
+    with feed_client(options) as client:
         client.publish(options.feed, batch, schema, tuple(task.part for task in staged))
 
 
 def _drop(options: WriterOptions, batch: tuple[str, int]) -> None:
     """Drop the stages of a batch that failed. Stages that cannot be dropped now expire at the agent."""
     try:
-        with open_feed_client(options, 1.0) as client:
+        with feed_client(options, 1.0) as client:
             client.drop(options.feed, batch)
     except AgileDartError as error:
         report_to_stderr(f"agiledart: staged rows of {options.feed} stay for a day: {error}")
 
 
-def open_feed_client(options: WriterOptions, agent_timeout_s: float | None = None) -> "FeedClient":
-    """Return a client for the feed of these options; it connects later.
+@contextmanager
+def feed_client(options: WriterOptions, agent_timeout_s: float | None = None) -> "Iterator[FeedClient]":
+    """Lend a client for the feed of these options: one that an earlier task has released, or a new one, which connects later.
 
     Raises `ConfigurationError` without a token, `OperationFailed` for an invalid one.
     """
-    from agiledart_agent.identity.reader_identity import identity_from_token, read_identity
     from agiledart_sink_log.feed_client import FeedClient
 
-    if options.identity_file:
-        identity, addresses = read_identity(Path(options.identity_file).expanduser())
-    else:
-        given = f"@{options.token_file}" if options.token_file else os.environ.get(TOKEN_VARIABLE, "")
-        if not given:
-            raise ConfigurationError(
-                f"Writing to the feed {options.feed} needs a token: make one with  agiledart token create --role writer "
-                f"--scope feed:{options.feed}  , keep it in a file of mode 0600 on every machine of Spark, and name that with "
-                f".option('tokenFile', …), or set {TOKEN_VARIABLE}."
-            )
-        identity, addresses = identity_from_token(given)
-    bootstrap = options.bootstrap or addresses
-    if not bootstrap:
-        raise ConfigurationError("The token names no agent; say one with .option('bootstrap', 'HOST:PORT').")
-    timeout = options.agent_timeout_s if agent_timeout_s is None else agent_timeout_s
-    return FeedClient(bootstrap, identity, timeout, report_to_stderr)
+    key = client_key(options)
+    client = _IDLE.take(key)
+    if client is None:
+        purpose = f"Writing to the feed {options.feed}"
+        identity, bootstrap = client_identity(options, purpose, "writer", f"feed:{options.feed}")
+        client = FeedClient(bootstrap, identity, report=report_to_stderr)
+    client.agent_timeout_s = options.agent_timeout_s if agent_timeout_s is None else agent_timeout_s
+    try:
+        yield client
+    finally:
+        _IDLE.give(key, client)

@@ -7,12 +7,15 @@ import pytest
 
 from agiledart_agent.identity import reader_identity
 from agiledart_transport.agent_connection import ClientIdentity
-from pyspark_agiledart import connection
-from pyspark_agiledart.connection import IDLE_SECONDS, MAX_IDLE, IdleClients, PooledClient, ReaderIdentity, open_client
+from pyspark_agiledart import connection, feed_writers
+from pyspark_agiledart.connection import PooledClient, open_client
+from pyspark_agiledart.feed_writers import feed_client
+from pyspark_agiledart.idle_clients import IDLE_SECONDS, MAX_IDLE, ClientKey, IdleClients
 from pyspark_agiledart.reader_options import parse_options
+from pyspark_agiledart.writer_options import WriterOptions
 
-YORK: ReaderIdentity = (("a:1",), "", "york", "")
-PORTO: ReaderIdentity = (("a:1",), "", "porto", "")
+YORK: ClientKey = (("a:1",), "", "york", "")
+PORTO: ClientKey = (("a:1",), "", "porto", "")
 
 
 class Client:
@@ -83,3 +86,22 @@ def test_tasks_of_a_process_share_a_client_and_each_has_its_own_timeout(monkeypa
     assert inner.agent_timeout_s == 0.0
     assert open_client(options, 0.0)._client is not inner  # type: ignore[attr-defined]
     assert made == ["@reader.token"] * 2
+
+
+def test_tasks_that_write_to_a_feed_redeem_their_token_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def identity(token: str) -> Any:
+        made.append(token)
+        return ClientIdentity(b"n", b"s", (b"c",)), ("127.0.0.1:1",)
+
+    monkeypatch.setattr(reader_identity, "identity_from_token", identity)
+    monkeypatch.setattr(feed_writers, "_IDLE", IdleClients())
+    options = WriterOptions("prices", token_file="writer.token", agent_timeout_s=7.0)
+    with feed_client(options) as first:
+        assert first.agent_timeout_s == 7.0
+    with feed_client(options, 1.0) as second:
+        assert (second is first, second.agent_timeout_s) == (True, 1.0)
+        with feed_client(options) as beside:
+            assert beside is not second
+    assert made == ["@writer.token"] * 2
