@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,9 @@ def test_each_host_reports_its_checks(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"celsius": 21.5}\n')
     with mesh(2) as made:
 
-        def dry(source: str, sink: str, code: int) -> str:
+        def dry(source: str, sink: str, code: int, *more: str) -> str:
             words = ["--set", f"readings={source}", "--set", f"report={sink}", "--agent", str(made.agents[0].state_dir)]
+            words += more
             done = cli("submit", "--dry-run", "rooms.py:rooms", *words, cwd=tmp_path)
             assert done.returncode == code, done.stdout + done.stderr
             return done.stdout
@@ -54,6 +56,15 @@ def test_each_host_reports_its_checks(tmp_path: Path) -> None:
         assert "rows that are dicts have no columns" in dry(f"jsonl:{tmp_path}/in.jsonl", f"csv:{tmp_path}/o.csv", 1)
         told = dry(f"jsonl:{tmp_path}/in.jsonl", "log:warm", 0)
         assert "rows of one attempt once" in told
+
+        ends = f"jsonl:{tmp_path}/in.jsonl@a2", "log:warm"
+        end = time.monotonic() + 60
+        while "is_warm runs on a" not in (told := dry(*ends, 0, "--placement", "hill_climbing:response")) or (
+            "hill_climbing: response" not in told
+        ):  # the nodes must have measured each other
+            assert time.monotonic() < end, told
+        assert "(hill_climbing:response)" in told
+        dry(*ends, 2, "--placement", "hill_climbing:respons")
 
 
 def test_code_that_does_not_load_is_reported_with_the_node(tmp_path: Path) -> None:
