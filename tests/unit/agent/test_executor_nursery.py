@@ -281,7 +281,7 @@ def test_a_fork_that_the_system_refuses_is_one_clear_error(tmp_path: Path, monke
     ],
     ids=["usable", "ends", "threads", "silent"],
 )
-def test_a_trial_tells_why_executors_cannot_be_forked(
+def test_a_trial_returns_why_executors_cannot_be_forked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reason: str
 ) -> None:
     if program:
