@@ -13,7 +13,7 @@ from agiledart_kernel.instants import SECOND
 STAY: Final = 0.85
 """Share of the present cost below which another circuit's cost must be (hysteresis)."""
 
-STAY_SOON: Final = 0.5
+STAY_SOON: Final = 0.65
 """The same within half a minute of the last move."""
 
 REQUEST_NS: Final = SECOND
