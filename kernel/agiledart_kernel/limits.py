@@ -24,6 +24,9 @@ MAX_LINKS = 512
 MAX_LINKS_OF_KEY = 8
 """Links of one key to one service. An agent needs one; a command line needs one for each command that runs."""
 
+MAX_LINKS_OF_WORKERS = 32
+"""Links of one key to one service of logs or feeds. Spark's worker processes have one each, and all have the key of one token."""
+
 MAX_READERS_FRAME_BYTES = 64 << 10
 """Largest frame of a peer that may not submit: it sends a question, never a bundle."""
 

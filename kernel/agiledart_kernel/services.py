@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Grant, Role
-from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_READERS_FRAME_BYTES
+from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LINKS_OF_WORKERS, MAX_READERS_FRAME_BYTES
 
 Service = Literal["overlay", "data", "control", "sink_log", "feed", "fragments", "relay"]
 
@@ -77,6 +77,11 @@ def check_service_access(service: str, grant: Grant, own: Grant | None = None, *
     is_between_executors = service == "data" and own is not None and own.role == grant.role == "executor"
     if is_between_executors and own is not None and not _is_one_run(own.scope, grant.scope):
         raise Refused("scope", "executors of two applications, or of two owners")
+
+
+def links_of_key(service: str, ordinary: int) -> int:
+    """Return how many links one key may have to a service; `ordinary`: to one that many processes of one user do not share."""
+    return max(ordinary, MAX_LINKS_OF_WORKERS) if service in ("sink_log", "feed") else ordinary
 
 
 def largest_frame(grant: Grant) -> int:

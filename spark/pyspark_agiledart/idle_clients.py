@@ -1,7 +1,7 @@
 """Clients that outlive a task, and the identity with which they are made.
 
-A worker of Spark runs many tasks, one after the other. A new connection costs 7 ms of CPU at both ends, and a token redeemed again
-loses one of its uses. So a client whose task has ended stays for the next one. No client is pickled or used after a fork.
+A worker of Spark runs many tasks, one after the other, and a new connection costs 7 ms of CPU at both ends. So a client whose task
+has ended stays for the next one. No client is pickled or used after a fork.
 """
 
 import os
@@ -17,7 +17,7 @@ from pyspark_agiledart.reader_options import TOKEN_VARIABLE
 if TYPE_CHECKING:
     from agiledart_transport.agent_connection import ClientIdentity
 
-MAX_IDLE: Final = 8
+MAX_IDLE: Final = 4
 """Clients that a process keeps: one for each of its threads that ask agents."""
 
 IDLE_SECONDS: Final = 60.0

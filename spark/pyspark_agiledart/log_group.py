@@ -30,7 +30,7 @@ RETRY_SECONDS: Final = 0.5
 LIST_SECONDS: Final = 10.0
 """Time between two searches for new logs that fit a pattern."""
 
-MAX_CONNECTIONS: Final = 8
+MAX_CONNECTIONS: Final = 4
 """Number of threads, each with a client of its own, that ask logs at the same time. A client connects to each agent once."""
 
 

@@ -88,7 +88,7 @@ def test_tasks_of_a_process_share_a_client_and_each_has_its_own_timeout(monkeypa
     assert made == ["@reader.token"] * 2
 
 
-def test_tasks_that_write_to_a_feed_redeem_their_token_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_write_to_a_feed_share_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def identity(token: str) -> Any:

@@ -28,7 +28,9 @@ from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 CONNECT_SECONDS: Final = 5.0
 
-_PASSING: Final = ("done", "leaving", "crowded", "full", "lost", "slow", "internal", "descriptors", "timeout")
+_PASSING: Final = (
+    *("done", "leaving", "crowded", "full", "too many links", "lost", "slow", "internal", "descriptors", "timeout"),
+)
 """Reasons of agents that close a connection and may take the next one."""
 
 

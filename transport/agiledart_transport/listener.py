@@ -29,6 +29,7 @@ from agiledart_kernel.limits import (
     MAX_UNVERIFIED_OF_ADDRESS,
 )
 from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
+from agiledart_kernel.services import links_of_key
 from agiledart_transport.connecting import SHUTDOWN_SECONDS, format_address
 from agiledart_transport.first_record import first_record
 from agiledart_transport.handshake_slots import HandshakeSlots, UnverifiedCaller, block_of
@@ -48,7 +49,7 @@ class ListenerLimits(NamedTuple):
     Args:
         links: verified links.
         reserved_for_agents: of these, reserved for agents.
-        per_key: of these, of one key to one service.
+        per_key: of these, of one key to one service; more to services of logs and feeds (`links_of_key`).
         unverified: connections in TLS or HELLO, before their peers are verified.
         per_address: of these, from one address.
         pending: connections that have sent too little for TLS, or wait.
@@ -319,8 +320,9 @@ class Listener:
     def _check_limits(self, peer: PeerInfo, service: str) -> None:
         """Raise `Refused` when this peer, or all peers that are no agents, have as many links as they may."""
         limits = self._limits
-        if self._by_key[peer.grant.key, service] >= limits.per_key:
-            raise Refused("too many links", f"{limits.per_key} of this key to {service}")
+        allowed = links_of_key(service, limits.per_key)
+        if self._by_key[peer.grant.key, service] >= allowed:
+            raise Refused("too many links", f"{allowed} of this key to {service}")
         of_others = self._open - self._open_of_agents
         if self._open >= limits.links or (
             peer.grant.role != "agent" and of_others >= limits.links - limits.reserved_for_agents
