@@ -165,7 +165,7 @@ def test_a_relay_is_no_open_proxy() -> None:
         reached = asyncio.Event()
         port = third.sockets[0].getsockname()[1]
         b.relay_service._address_of = lambda *_: f"127.0.0.2:{port}"
-        booking = await r.relay_service._onward(_request(b), b"key")
+        booking, _, _ = await r.relay_service._onward(_request(b), b"key")
         assert (booking.host, booking.port) == ("127.0.0.1", port)
         assert not reached.is_set()
         third.close()
@@ -182,7 +182,7 @@ def _request(target: Relay) -> Any:
 @twin(15)
 def test_a_relay_connects_to_the_agent_of_the_target() -> None:
     async def scenario(a: Relay, r: Relay, b: Relay) -> None:
-        booking = await r.relay_service._onward(_request(b), b"key")
+        booking, _, _ = await r.relay_service._onward(_request(b), b"key")
         assert f"{booking.host}:{booking.port}" == b.listener.address
         assert AddressAnswer(1, b.listener.address).address
 
