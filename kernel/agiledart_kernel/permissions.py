@@ -217,16 +217,16 @@ def gate_token_refusal(principal: Principal, role: str, uses: int, seconds: int,
     return "role" if principal.role == "provisioner" and not is_for_host else ""
 
 
-def own_node_refusal(principal: Principal, node: NodeId, lease_holder: bytes = b"") -> str:
+def own_node_refusal(principal: Principal, node: NodeId, lease_key: bytes = b"") -> str:
     """Return why a requester may not empty this node: `role`; empty: it may.
 
     An agent's key empties its own node only, a provisioner's the nodes that it has leased.
 
     Args:
-        lease_holder: key of the gate that has renewed the lease of this node; empty: it is not leased.
+        lease_key: key of the gate that has renewed the lease of this node; empty: it is not leased.
     """
     if principal.role == "provisioner":
-        return "" if lease_holder and principal.key == lease_holder else "role"
+        return "" if lease_key and principal.key == lease_key else "role"
     return "role" if principal.role == "agent" and node_id_of_key(principal.key) != node else ""
 
 

@@ -39,7 +39,7 @@ class LeaseLine(msgspec.Struct, frozen=True):
     why: str
 
 
-class GateFigures(msgspec.Struct, frozen=True):
+class GateStatus(msgspec.Struct, frozen=True):
     """Report of a gate.
 
     Args:
@@ -79,14 +79,14 @@ def figures_of(
     is_paused: bool,
     fault: str,
     demand: str,
-) -> GateFigures:
+) -> GateStatus:
     """Return the report of a gate; leases that are over for a day are left out of the list."""
     entries = list(ledger.entries.values())
     shown = [entry for entry in entries if not entry.state.is_over or now - entry.ended_ns < 86_400 * SECOND]
     states: dict[str, int] = {}
     for entry in entries:
         states[entry.state.value] = states.get(entry.state.value, 0) + 1
-    return GateFigures(
+    return GateStatus(
         settings.mode,
         provider,
         settings.offer,

@@ -84,7 +84,7 @@ class NodeDrain:
 
     Attributes:
         state: serving, emptying, drained or leaving, as the module describes.
-        lease_holder: key of the gate that has leased this node; empty: it is not leased.
+        lease_key: key of the gate that has leased this node; empty: it is not leased.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class NodeDrain:
             verifier,
         )
         self.state = SERVING
-        self.lease_holder = b""
+        self.lease_key = b""
         self._stays = False
         self._number = 0
         self._refusal = ""
@@ -166,7 +166,7 @@ class NodeDrain:
             message.signed_command, message.command, Principal(), message.submitter
         )
         if why := refusal_before_lookup(principal, "drain") or own_node_refusal(
-            principal, self._context.me.node, self.lease_holder
+            principal, self._context.me.node, self.lease_key
         ):
             raise NotAllowed(why, why_not(principal, "drain", why))
 

@@ -86,7 +86,7 @@ class GateReports:
         self._gates[command.gate] = _Gate(command, self._context.now)
         fresh = await self._fresh_gates()
         others = sorted(name for name, _ in fresh if name != command.gate)
-        leads = await self._leads(command, {(gate, agent) for gate, agent in fresh})
+        leads = await self._is_leading(command, {(gate, agent) for gate, agent in fresh})
         self._context.reply(request, GateOrdersResponse(leads, others, orders))
 
     async def _fresh_gates(self) -> list[tuple[str, Peer]]:
@@ -98,7 +98,7 @@ class GateReports:
             if report.age_ms * 1_000_000 < FRESH_NS
         ]
 
-    async def _leads(self, command: ReportGate, fresh: set[tuple[str, Peer]]) -> bool:
+    async def _is_leading(self, command: ReportGate, fresh: set[tuple[str, Peer]]) -> bool:
         """Return whether this agent holds the slot of a zone, and claim it when its holder is gone or has no gate.
 
         Of several gates beside one agent the first one leads.

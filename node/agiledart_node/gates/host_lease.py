@@ -69,12 +69,12 @@ class LeaseKeeper:
     def _take(self, message: RequestLease) -> None:
         """Renew the lease. Raises CommandRefused: another gate has the node."""
         command, terms, now = message.command, self._terms, self._context.now
-        holder = b""
+        key = b""
         if self._verifier.requires_signatures:
             principal, _ = self._verifier.identify_requester(message.signed_command, command, Principal(), "")
             if why := refusal_before_lookup(principal, "lease"):
                 raise NotAllowed(why, why_not(principal, "lease", why))
-            holder = principal.key
+            key = principal.key
         if terms is None or command.lease_id != terms.lease_id:
             shown = terms.lease_id if terms is not None else "no lease"
             raise CommandRefused(f"{self._context.me.name} shows {shown}, not {command.lease_id}.")
@@ -84,7 +84,7 @@ class LeaseKeeper:
         if command.gate != self._gate and silent < terms.silence_ns:
             raise CommandRefused(f"{self._gate} has renewed {terms.lease_id} {silent // SECOND} s ago.")
         self._gate, self._entry, self._renewed = command.gate, command.entry, now
-        self._drain.lease_holder = holder
+        self._drain.lease_key = key
         if not self._is_accepted:
             self._is_accepted = True
             self._drain.begin_to_serve()

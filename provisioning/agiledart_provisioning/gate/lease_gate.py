@@ -26,7 +26,6 @@ from agiledart_provisioning.gate.gate_messages import (
     NodeSeen,
     ProviderHost,
     ReleaseAnswered,
-    ReleaseHost,
     ReleaseWanted,
     RenewHost,
     SetPaused,
@@ -226,23 +225,6 @@ class LeaseGate(LeaseActions):
         for host in result.young:
             self._book_stranger(host, now)
 
-    def _with_begin(self, entry: LeaseEntry, created_ns: int, now: int) -> LeaseEntry:
-        """Return the entry, whose units begin when the provider has made the host: a lost call may have made it earlier."""
-        if created_ns >= entry.began_ns:
-            return entry
-        earlier = changed(entry, began_ns=created_ns)
-        earlier = changed(earlier, units=max(entry.units, self._started(earlier, now)))
-        self._write(earlier)
-        return earlier
-
-    def _release_again(self, entry: LeaseEntry, now: int) -> None:
-        """Repeat a release whose host is still listed; the units that it has started cost."""
-        if now - self._memory.released_at.get(entry.lease_id, 0) < self.settings.list_soon_ns:
-            return
-        self._memory.released_at[entry.lease_id] = now
-        units = max(entry.units, self._started(entry, now))
-        self._write(changed(entry, units=units), ReleaseHost(entry.lease_id, entry.host_id))
-
     def _repeat(self, entry: LeaseEntry, now: int) -> None:
         """Repeat a lost call. Give the lease up when it is not needed, or when the limit does not pay for a double."""
         booked = self.ledger.spent(now) + self.ledger.reserved(now)
@@ -308,34 +290,6 @@ class LeaseGate(LeaseActions):
             return
         self._decide("orphan", host.host_name, "it has no live lease")
         self._write_release(f"{host.host_name.removeprefix(self.prefix)}-{host.host_id}", host, now, "it is an orphan")
-
-    def _book_stranger(self, host: ProviderHost, now: int) -> None:
-        """Book a host without a live lease that is not yet released as an orphan: it costs, and may vanish before that."""
-        ledger, lease_id = self.ledger, host.host_name.removeprefix(self.prefix)
-        entry = ledger.by_host(host.host_id) or ledger.entries.get(lease_id)
-        if entry is None or entry.host_id not in ("", host.host_id):
-            entry = LeaseEntry(
-                f"{lease_id}-{host.host_id}", self.name, host.host_name, self.settings.offer, self.settings.price,
-                self.settings.btu_ns, host.created_ns, LeaseState.FAILED, units=0, host_id=host.host_id, ended_ns=now,
-            )  # fmt: skip
-        if not entry.host_id:
-            entry = changed(entry, host_id=host.host_id, began_ns=host.created_ns)
-        if entry.state.is_over and (units := self._started(entry, now)) > entry.units:
-            self._write(changed(entry, units=units, why="it has no live lease, and costs"))
-
-    def _write_release(self, lease_id: str, host: ProviderHost, now: int, why: str) -> None:
-        """Release a host without a live lease; where the ledger has its ended lease, that one is opened again."""
-        settings = self.settings
-        entry = self.ledger.by_host(host.host_id) or LeaseEntry(
-            lease_id, self.name, host.host_name, settings.offer, settings.price, settings.btu_ns, host.created_ns,
-            units=0, host_id=host.host_id,
-        )  # fmt: skip
-        units = max(entry.units, self._started(entry, now))
-        self._memory.released_at[entry.lease_id] = now
-        self._write(
-            changed(entry, state=LeaseState.RELEASING, units=units, ended_ns=0, why=why),
-            ReleaseHost(entry.lease_id, host.host_id),
-        )
 
     def _on_released(self, event: ReleaseAnswered, now: int) -> None:
         entry = self.ledger.by_host(event.host_id)

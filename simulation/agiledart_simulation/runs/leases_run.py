@@ -75,6 +75,11 @@ class GateProcess:
         self.known_tokens: set[str] = set()
         self.valid_tokens: dict[str, set[str]] = {}
 
+    @property
+    def is_down(self) -> bool:
+        """Return whether its process does not run."""
+        return self.machine is None
+
 
 def _settings(random: RandomStream) -> GateSettings:
     btu_ns, price = random.choice((10, 15, 30)) * MINUTE, 1_000_000
@@ -83,6 +88,15 @@ def _settings(random: RandomStream) -> GateSettings:
         "act", hosts, random.choice((2 * hosts, 8, 20, 60)) * price, "small", price, btu_ns, capacity=4,
         window_ns=max(btu_ns // 20, 80 * SECOND),
     )  # fmt: skip
+
+
+def _adopter(node: ModelNode | None, gates: list[GateProcess], since: int) -> GateProcess | None:
+    """Return the gate that should adopt a host, because the host's own gate has been silent `since`."""
+    if node is None or node.is_banned or node.shows != node.lease_id or node.renewed_ns > since:
+        return None
+    alive = [gate for gate in gates if not gate.is_down]
+    is_owned = any(gate.name == node.gate for gate in alive)
+    return None if is_owned or not alive else alive[0]
 
 
 class LeasesRun:
@@ -159,12 +173,8 @@ class LeasesRun:
         start = gate.starts
         for effect in gate.machine.step(event, self.now):
             self._carry_out(gate, effect)
-            if gate.starts != start or self._is_down(gate):
+            if gate.starts != start or gate.is_down:
                 return
-
-    @staticmethod
-    def _is_down(gate: GateProcess) -> bool:
-        return gate.machine is None
 
     def _answer(self, gate: GateProcess, after_ns: int, event: Event) -> None:
         start = gate.starts
@@ -399,18 +409,8 @@ class LeasesRun:
             last = host.created_ns if node is None else max(host.created_ns, node.renewed_ns)
             if self.now - last > self.settings.btu_ns + SELF_END_NS + MINUTE:
                 self.complain(f"L6: {host.host_id} of a silent gate has not ended itself")
-            adopter = self._adopter(node)
+            adopter = None if self.network.is_parted else _adopter(node, self.gates, self.now - self.settings.gone_ns)
             self.checker.check_neglect(host, None if adopter is None else adopter.disk, self.now)
-
-    def _adopter(self, node: ModelNode | None) -> GateProcess | None:
-        """Return the gate that should adopt a host, because the host's own gate has been silent."""
-        if node is None or node.is_banned or node.shows != node.lease_id:
-            return None
-        if self.now - node.renewed_ns < self.settings.gone_ns:
-            return None
-        alive = [gate for gate in self.gates if gate.machine is not None]
-        is_owned = any(gate.name == node.gate for gate in alive)
-        return None if is_owned or not alive or self.network.is_parted else alive[0]
 
     # ---- faults
 

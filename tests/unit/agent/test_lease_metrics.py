@@ -26,7 +26,7 @@ def test_leases_costs_and_decisions_of_a_gate_are_shown() -> None:
     assert shown["agiledart_provision_decisions_total"] == {("g0", "lease"): 3}
 
 
-def test_what_is_no_report_is_left_out() -> None:
+def test_invalid_reports_are_left_out() -> None:
     many = b'{"states": {' + b",".join(b'"s%d": 1' % number for number in range(40)) + b"}}"
     assert samples(b"[]", b"", b'{"cost": -1}', many)["agiledart_lease_cost_total"] == {}
 

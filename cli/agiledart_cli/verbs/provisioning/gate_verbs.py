@@ -47,7 +47,8 @@ def run(
       agiledart provision run gate.toml
       agiledart provision run gate.toml --agent pi1:7400 --identity ops
 
-    The gate gives its orders with your identity: an admin's, or one of the role `provisioner`. Its mode is `advise` until the file says `act`.
+    The gate gives its orders with your identity: an admin's, or one of the role `provisioner`.
+    Its mode is `advise` until the file says `act`.
     """
     from agiledart_cli.gate.gate_file import EXAMPLE, read_gate_file
 
