@@ -28,7 +28,7 @@ LOSS, DEAD, FULL = 0.02, 0.05, 0.2
 
 RANDOM_KNOWN, NEAREST_KNOWN = 54, 32
 RESEND_NS: Final = SECOND // 2
-SETTLE_NS: Final = 5 * SECOND
+CALM_NS: Final = 5 * SECOND
 """Time without a change of position after which a host looks for nodes."""
 
 LEAST_GAIN: Final = 0.05
@@ -159,7 +159,7 @@ class MopaWorld:
             self._at(later, partial(self._step, name))
         if distance(before, machine.at) > 0 or self._changed[name] is None:
             self._changed[name] = self.now
-            self._at(self.now + SETTLE_NS, partial(self._settled, name, self.now))
+            self._at(self.now + CALM_NS, partial(self._came_to_rest, name, self.now))
 
     def _send(self, name: int, other: int, news: PositionNews[tuple[int, ...]]) -> None:
         self.counts.messages += 1
@@ -182,7 +182,7 @@ class MopaWorld:
             self._scheduled[name] = True
             self._at(self.now + int(self._draw.uniform() * MAX_PAUSE_NS), partial(self._step, name))
 
-    def _settled(self, name: int, since: int) -> None:
+    def _came_to_rest(self, name: int, since: int) -> None:
         """Look for nodes near the position, and ask the coordinator for a place."""
         if self._changed[name] != since:
             return  # it has moved again
@@ -196,11 +196,11 @@ class MopaWorld:
                 walk.failed(node)
             else:
                 walk.answered(node, near_acquaintances(point, self.nodes.known(node)))
-        found = [node for node in walk.best() if not self.nodes.is_dead[node]]
+        answered = [node for node in walk.best() if not self.nodes.is_dead[node]]
         true = self.nodes.living_nearest(point, ACQUAINTANCES)
-        self.counts.recalls.append(len(set(found) & set(true)) / len(true))
+        self.counts.recalls.append(len(set(answered) & set(true)) / len(true))
         self.counts.questions.append(walk.questions)
-        self._candidates[name] = tuple(found)
+        self._candidates[name] = tuple(answered)
         self._place(name)
 
     def _place(self, name: int) -> None:
@@ -211,7 +211,7 @@ class MopaWorld:
             return
         self._wishes[name] = target
         for moves in ({name: target}, self._wishes):
-            wanted = {who: node for who, node in moves.items() if node != self.hosts[who]}
+            wanted = {operator: node for operator, node in moves.items() if node != self.hosts[operator]}
             if wanted and self._usage_with(wanted) < self.usage() * (1 - LEAST_GAIN):
                 self._move(wanted)
                 return

@@ -34,8 +34,8 @@ RATE_WEIGHT: Final = 0.3
 RATE_CHANGE: Final = 0.1
 """Relative change of the averaged rate of a link that is a reason to compute anew."""
 
-SETTLE_TRIGGERS: Final = 2
-"""Triggers without a move after which the position counts as settled."""
+CALM_TRIGGERS: Final = 2
+"""Triggers without a move after which the position counts as calm."""
 
 MAX_PULLS: Final = 32
 """Pulls in one message."""
@@ -60,7 +60,7 @@ class NeighbourLink(Generic[Name]):
 
     Attributes:
         rate: bytes or rows per second.
-        is_free: the neighbour may move, so it is told of moves.
+        is_free: the neighbour may move, so it hears of moves.
         at: its point; None: not known yet; at_ns: since when.
         pulls: that it reported; None: none yet.
         average: of measured rates.
@@ -98,9 +98,9 @@ class MopaInstance(Generic[Name]):
     _union_ns: int = 0
 
     @property
-    def is_settled(self) -> bool:
+    def is_calm(self) -> bool:
         """Return whether a move of its host may follow."""
-        return not self._is_due and self.triggers_at_rest >= SETTLE_TRIGGERS
+        return not self._is_due and self.triggers_at_rest >= CALM_TRIGGERS
 
     def received(self, neighbour: Name, news: PositionNews[Name], now: int) -> None:
         """Take the position of a neighbour."""
