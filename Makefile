@@ -8,7 +8,7 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate clean bytecode
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages clean bytecode
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads 
 
 soak-path: $(STAMP) ## the taxi job for an hour: does memory grow?
 	@$(PY) -m benchmarks.soak_path $(ARGS)
+
+packages: $(STAMP) ## wheel, sdist and the Debian package of this distribution, in dist/
+	@$(PY) -m hatchling build -d dist >/dev/null && deploy/deb/build.sh dist && ls dist
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

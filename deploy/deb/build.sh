@@ -59,5 +59,5 @@ sed -e "s/@VERSION@/$version-1~$release/; s/@ARCH@/$arch/; s/@SIZE@/$size/; s/@P
 (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' md5sum) >"$root/DEBIAN/md5sums"
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 deb=$out/agiledart_$version-1~${release}_$arch.deb
-dpkg-deb --root-owner-group -Zzstd -z10 --build "$root" "$deb" >/dev/null
+dpkg-deb --root-owner-group -Zxz -z1 --build "$root" "$deb" >/dev/null
 echo "$deb"
