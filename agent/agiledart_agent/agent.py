@@ -497,11 +497,9 @@ class Agent:
 
     def _join_failed(self, effect: JoinFailed) -> None:
         counter = self._settings.state_dir / "incarnation"
-        remedy = (
-            f" Stop the other agent; if there is none:  rm {counter}*   and start again."
-            if "incarnation" in effect.reason
-            else ""
-        )
+        remedy = self.reachability.probable_cause_text
+        if "incarnation" in effect.reason:
+            remedy = f" Stop the other agent; if there is none:  rm {counter}*   and start again."
         failure = OperationFailed(f"Could not join the ring: {effect.reason}.{remedy}")
         if not self.joined.done():
             self.joined.set_exception(failure)

@@ -166,6 +166,11 @@ def _pieces(parts: Sequence[bytes | memoryview]) -> Iterator[memoryview]:
             yield view[start : start + _PART_BYTES]
 
 
+def kind_of(link: "Link") -> str:
+    """Return how a link leads to its peer: `direct`, `relayed`, or `punched` through routers at both ends."""
+    return "relayed" if link.relay else "punched" if link.is_punched else "direct"
+
+
 class Link(asyncio.BufferedProtocol):
     """One end of a connection. Made by `connect` and `serve`; all attributes are for reading.
 
@@ -189,8 +194,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
         self.number = next(_numbers)
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
-        self.local = ("", 0)
-        self.relay, self.is_punched = "", False
+        self.local, self.relay, self.is_punched = ("", 0), "", False
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
         self.cork: Cork | None = None
@@ -222,11 +226,6 @@ class Link(asyncio.BufferedProtocol):
         return f"<Link {'to' if self.dialled else 'from'} {name} {self.remote} {self.service} {self._reason or 'open'}>"
 
     # -------------------------------------------------------------------------------------------------- for the owner
-
-    @property
-    def kind(self) -> str:
-        """Return how it leads to the peer: `direct`, `relayed`, or `punched` through routers at both ends."""
-        return "relayed" if self.relay else "punched" if self.is_punched else "direct"
 
     @property
     def closed(self) -> bool:

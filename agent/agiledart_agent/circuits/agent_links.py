@@ -45,7 +45,7 @@ from agiledart_shuffle.hop_costs import HopCosts
 from agiledart_shuffle.registry import index_named
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import format_address, parse_address
-from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer, kind_of
 from agiledart_transport.listener import Listener, serve
 from agiledart_transport.outgoing import open_connection
 
@@ -264,7 +264,7 @@ class AgentLinks:
         direct = {
             link.peer.node_id
             for link in self.peers.links()
-            if link.dialled and link.kind == "direct" and not link.closed
+            if link.dialled and kind_of(link) == "direct" and not link.closed
         }
         return tuple(peer for peer in self._nearest_linked() if peer.node in direct)
 
@@ -433,14 +433,13 @@ class AgentLinks:
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """Return a link to the relay service of a peer."""
-        relay_service = self.relay_service
         if not self.may_dial(peer):
             raise ConnectionError(f"{peer.address} is an address of another network")
         return await self._dialling.connect(
             peer.address,
             "relay",
-            relay_service.frame,
-            lambda link, reason: relay_service.closed(link),
+            self.relay_service.frame,
+            lambda link, reason: self.relay_service.closed(link),
             expect=peer.node,
             on_echo=self.reservations.echoed,
         )

@@ -53,7 +53,7 @@ from agiledart_node.wire.commands import (
 )
 from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import UserRequest
-from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, kind_of
 
 
 class AgentParts(Protocol):
@@ -322,7 +322,7 @@ class UserService:
     def _kinds_of_links(self) -> dict[str, dict[str, str]]:
         """Return node id → kind and relay of the link to that node."""
         links = self._parts.links.used if self._parts.links is not None else ()
-        return {link.peer.node_id.hex: {"kind": link.kind, "relay": link.relay} for link in links}
+        return {link.peer.node_id.hex: {"kind": kind_of(link), "relay": link.relay} for link in links}
 
     def _keys_of_nodes(self) -> dict[str, str]:
         """Return node id → key, for the nodes that have proven their key to us."""
@@ -354,7 +354,7 @@ class UserService:
             scheduled=node.schedulers.served if node is not None else None,
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
-            links_by_kind=Counter(link.kind for link in links.used) if links is not None else {},
+            links_by_kind=Counter(kind_of(link) for link in links.used) if links is not None else {},
             reservations=len(parts.reachability.relays),
             alone=bool(parts.rejoin_monitor.alone),
             clock_off_seconds=(node.clocks.skew_ms(node.me.node) or 0) / 1_000 if node is not None else None,

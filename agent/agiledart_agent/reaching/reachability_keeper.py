@@ -197,7 +197,8 @@ class ReachabilityKeeper:
         if self.is_open:
             return f"other nodes reach this one at {self._links.address}"
         relays = ", ".join(self.relays)
-        through = f"they reach it through {relays}" if relays else "no relay leads to it"
+        allowed = f"; agent.relays allows only {', '.join(self._only)}" if self._only else ""
+        through = f"they reach it through {relays}" if relays else f"no relay leads to it{allowed}"
         if self.is_open is None:
             return f"not known whether other nodes can dial this one; {through}"
         ports = {True: ", and its router keeps ports", False: ", and its router changes ports", None: ""}[
@@ -212,6 +213,11 @@ class ReachabilityKeeper:
         """Names of the relays at which this agent has reservations."""
         names = {peer.node: peer.name or peer.node.short for peer in self._known()}
         return tuple(names.get(node, node.short) for node in self._links.reservations.holders)
+
+    @property
+    def probable_cause_text(self) -> str:
+        """Describe why this agent could not join, when no node can reach it; otherwise empty."""
+        return f" Probable cause: {self.text}." if self.is_behind_router and not self.relays else ""
 
     def document(self) -> dict[str, object]:
         """Return for `doctor` what is known, and the text for people."""

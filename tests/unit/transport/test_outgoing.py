@@ -13,8 +13,9 @@ from agiledart_transport.outgoing import CANDIDATE_SECONDS, ProxyError, first_op
 
 
 async def after(seconds: float, result: str) -> str:
-    """A dial that takes this long; a result that begins with "!" is an error."""
-    await asyncio.sleep(seconds)
+    """A dial that answers at once, or never; a result that begins with "!" is an error."""
+    if seconds:
+        await asyncio.Event().wait()  # it never answers
     if result.startswith("!"):
         raise ConnectionRefusedError(result)
     return result
