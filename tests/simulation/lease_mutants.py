@@ -107,11 +107,6 @@ def adopted_units_not_booked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseGate, "_unbooked", lambda self, record, now: 0)
 
 
-def strangers_not_booked(patch: pytest.MonkeyPatch) -> None:
-    """A host of a lost call costs nothing until it is released as an orphan."""
-    patch.setattr(LeaseGate, "_book_stranger", lambda self, host, now: None)
-
-
 def begin_of_the_last_call(patch: pytest.MonkeyPatch) -> None:
     """Units begin with the last call, though an earlier one has made the host."""
     patch.setattr(LeaseGate, "_with_begin", lambda self, entry, created_ns, now: entry)
@@ -126,7 +121,6 @@ LEASE_MUTANTS = (
     Mutant("adopts beyond its limit", adopts_beyond_its_limit, "leases", complaint="L3"),
     Mutant("former gate ends the record", former_gate_ends_the_record, "leases", complaint="L10", seeds=300),
     Mutant("adopted units not booked", adopted_units_not_booked, "leases", complaint="L7", seeds=300),
-    Mutant("strangers not booked", strangers_not_booked, "leases", complaint="L7", seeds=300),
     Mutant("begin of the last call", begin_of_the_last_call, "leases", complaint="L7", seeds=500),
     Mutant("orphans left", orphans_left, "leases", complaint="L6"),
 )

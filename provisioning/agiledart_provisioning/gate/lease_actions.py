@@ -159,23 +159,6 @@ class LeaseActions:
         units = max(entry.units, self._started(entry, now))
         self._write(changed(entry, units=units), ReleaseHost(entry.lease_id, entry.host_id))
 
-    def _book_stranger(self, host: ProviderHost, now: int) -> None:
-        """Book a host without a live lease that is not yet released as an orphan: it costs, and may vanish before that.
-
-        Its time as an orphan counts from its creation.
-        """
-        ledger, lease_id = self.ledger, host.host_name.removeprefix(self.prefix)
-        entry = ledger.by_host(host.host_id) or ledger.entries.get(lease_id)
-        if entry is None or entry.host_id not in ("", host.host_id):
-            entry = LeaseEntry(
-                f"{lease_id}-{host.host_id}", self.name, host.host_name, self.settings.offer, self.settings.price,
-                self.settings.btu_ns, host.created_ns, LeaseState.FAILED, units=0, host_id=host.host_id, ended_ns=host.created_ns,
-            )  # fmt: skip
-        if not entry.host_id:
-            entry = changed(entry, host_id=host.host_id, began_ns=host.created_ns, ended_ns=host.created_ns)
-        if entry.state.is_over and (units := self._started(entry, now)) > entry.units:
-            self._write(changed(entry, units=units, why="it has no live lease, and costs"))
-
     def _write_release(self, lease_id: str, host: ProviderHost, now: int, why: str) -> None:
         """Release a host without a live lease; where the ledger has its ended lease, that one is opened again."""
         settings = self.settings

@@ -222,8 +222,6 @@ class LeaseGate(LeaseActions):
             self._release_double(entry, host, now)
         for host in result.orphans:
             self._release_orphan(host, now)
-        for host in result.young:
-            self._book_stranger(host, now)
 
     def _repeat(self, entry: LeaseEntry, now: int) -> None:
         """Repeat a lost call. Give the lease up when it is not needed, or when the limit does not pay for a double."""

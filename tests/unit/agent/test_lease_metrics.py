@@ -2,7 +2,7 @@
 
 from agiledart_agent.metrics.gate_figures import gate_figures
 from agiledart_agent.metrics.lease_metrics import METRICS
-from agiledart_agent.metrics.metric_declarations import NodeFigures, Scrape
+from agiledart_agent.metrics.metric_declarations import Figure, NodeFigures, Scrape
 from agiledart_node.wire.lease_messages import GateReport
 
 REPORT = b"""{"mode": "act", "spent": 0.9, "max_spend": 1.0, "paid_s": 240, "cost": 1.5, "fault": "",
@@ -10,7 +10,7 @@ REPORT = b"""{"mode": "act", "spent": 0.9, "max_spend": 1.0, "paid_s": 240, "cos
 "decisions": {"lease": 3}, "leases": []}"""
 
 
-def samples(*reports: bytes) -> dict[str, dict[tuple[str, ...], float]]:
+def samples(*reports: bytes) -> dict[str, dict[tuple[str, ...], Figure]]:
     gates = gate_figures([GateReport(f"g{number}", "", 5, report) for number, report in enumerate(reports)])
     scrape = Scrape(NodeFigures(gates=gates), *[None] * 8)  # type: ignore[arg-type]
     return {metric.name: dict(metric.read(scrape)) for metric in METRICS}

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_kernel.instants import SECOND
+from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.pending_requests import PendingRequests
@@ -28,7 +28,7 @@ class Leased:
             Any,
             SimpleNamespace(
                 me=plans.PI[2], config=NodeConfig(lease=terms), now=0, is_draining=False, is_leaving=False,
-                requests=PendingRequests(RandomStream(1), 1, 8), send=lambda peer, message: self.sent.append(message),
+                requests=PendingRequests(RandomStream(1), Duration(1), 8), send=lambda peer, message: self.sent.append(message),
                 emit=self.effects.append, drop=lambda reason: None,
             ),
         )  # fmt: skip
