@@ -24,6 +24,7 @@ _TIMES = {
     "orphan": "orphan_ns",
     "start_timeout": "start_ns",
     "silence": "gone_ns",
+    "settle": "settle_ns",
 }
 _KEYS = (
     *("name", "mode", "zone", "labels", "max_hosts", "max_spend", "policy", "high", "grace", "agent", "identity"),
@@ -120,7 +121,12 @@ def _checked(document: Mapping[str, Any]) -> GateFile:
         1,
         btu_ns,
         whole("provider", provider, "capacity", 8),
-        **{"round_ns": round_ns, "window_ns": max(btu_ns // 20, round_ns + 20 * SECOND), **times},
+        **{
+            "settle_ns": 30 * SECOND,
+            "round_ns": round_ns,
+            "window_ns": max(btu_ns // 20, round_ns + 20 * SECOND),
+            **times,
+        },
     )
     return GateFile(
         name,

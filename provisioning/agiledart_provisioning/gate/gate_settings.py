@@ -46,7 +46,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     start_ns: int = 300 * SECOND
     first_back_off_ns: int = 60 * SECOND
     last_back_off_ns: int = 1_800 * SECOND
-    settle_ns: int = 30 * SECOND
+    settle_ns: int = 0
     gone_ns: int = 300 * SECOND
 
     def validate(self) -> None:
