@@ -64,7 +64,7 @@ def test_operators_that_pass_the_check_keep_the_edge(tmp_path: Path) -> None:
             check_counts(driver, ("bronze", *STREAMS, *VIEWS), 10 * (update + 1))
 
 
-def test_tables_of_sql_are_refreshed_with_what_they_read(tmp_path: Path) -> None:
+def test_a_refresh_reaches_tables_of_sql(tmp_path: Path) -> None:
     project = new_project(tmp_path, QUERY)
     (project / "transformations" / "more.sql").write_text(SQL)
     with contextlib.closing(Driver(project)) as driver:
