@@ -61,7 +61,7 @@ def received(tls: BlockingTls, size: int) -> bytes:
     return bytes(whole[:at])
 
 
-def test_large_bodies_arrive_in_order(dial: Dial) -> None:
+def test_long_messages_arrive_in_order(dial: Dial) -> None:
     body = os.urandom(SIZE)
 
     def echo(peer: ssl.SSLSocket) -> None:
