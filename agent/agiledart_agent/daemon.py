@@ -99,7 +99,7 @@ def _remembered(settings: AgentSettings, identity: Identity, log: AgentLog) -> l
     return remembered
 
 
-class Membership(NamedTuple):
+class StartingMembership(NamedTuple):
     """Network of an agent that starts.
 
     Args:
@@ -113,7 +113,7 @@ class Membership(NamedTuple):
     operator: OperatorIdentity
 
 
-def _network(settings: AgentSettings, identity: Identity, log: AgentLog, remembered: list[str]) -> Membership:
+def _network(settings: AgentSettings, identity: Identity, log: AgentLog, remembered: list[str]) -> StartingMembership:
     """Join a network, create one, or go on in one. Raises Refused while the clock is behind."""
     if settings.join:
         token = parse_token(read_token(settings.join))
@@ -130,14 +130,14 @@ def _network(settings: AgentSettings, identity: Identity, log: AgentLog, remembe
             if identity.network != token.network or not _is_member(identity):
                 raise  # otherwise a service restarts with the token of its first day
         seeds = [*token.addresses, *(a for a in remembered if a not in token.addresses)]
-        return Membership(seeds, False, operator_of(identity, token))
+        return StartingMembership(seeds, False, operator_of(identity, token))
     if identity.network:
         identity.check_membership()
-        return Membership(remembered, False, operator_of(identity, None))
+        return StartingMembership(remembered, False, operator_of(identity, None))
     _check_new(settings, identity)
     log.info("network.new", f"No network known in {settings.state_dir}: starting a new one.")
     identity.create_network()
-    return Membership([], True, operator_of(identity, None))
+    return StartingMembership([], True, operator_of(identity, None))
 
 
 def _check_new(settings: AgentSettings, identity: Identity) -> None:
@@ -186,7 +186,7 @@ async def _main(
     identity: Identity,
     log: AgentLog,
     supervisor: ServiceManager,
-    membership: Membership,
+    membership: StartingMembership,
 ) -> int:
     began = time.monotonic()
     loop = asyncio.get_running_loop()
@@ -208,7 +208,7 @@ async def _main(
             _greet(agent, settings, identity, log, time.monotonic() - began, is_new_network=membership.is_new_network)
             supervisor.notify("READY=1", f"STATUS=links on {agent.address}")
             gc.collect()
-            gc.freeze()  # what start-up made stays for good; the collector need not examine it again
+            gc.freeze()  # objects of the start-up stay for good; the collector need not examine them again
             await asyncio.wait({signals.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
             drain = agent.leave_asked.result() if agent.leave_asked.done() else signals.end.result()
         else:

@@ -81,7 +81,7 @@ def test_a_banned_token_admits_no_node(ring: Mesh) -> None:
     assert ring.token not in newcomer.log.read_text()
 
 
-def test_a_user_without_the_right_to_ban_is_told_whom_to_ask(ring: Mesh) -> None:
+def test_ban_refusal_names_the_admins(ring: Mesh) -> None:
     founder, other, _ = ring.agents
     token = ring.folder / "submitter.token"
     token.write_text(cli("token", "create", "--role", "submitter", "--agent", str(founder.state_dir)).stdout.strip())

@@ -1,4 +1,4 @@
-"""What the users of an agent's socket may do: on the founder everything, on a node that joined what its token says."""
+"""Rights of the users of an agent's socket: on the founder everything, on a node that joined what its token says."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -108,9 +108,9 @@ async def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, A
     except ValueError:
         pass  # a name
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    found = dict.fromkeys((info[0], info[4]) for info in infos)
-    of_first = [row for row in found if row[0] == infos[0][0]]
-    others = [row for row in found if row[0] != infos[0][0]]
+    addresses = dict.fromkeys((info[0], info[4]) for info in infos)
+    of_first = [row for row in addresses if row[0] == infos[0][0]]
+    others = [row for row in addresses if row[0] != infos[0][0]]
     in_turn = chain.from_iterable(zip_longest(of_first, others))
     return [row for row in in_turn if row is not None][:MAX_CANDIDATES]
 

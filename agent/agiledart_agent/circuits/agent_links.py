@@ -178,8 +178,8 @@ class AgentLinks:
         if self._settings.advertise or self.mapped_address:
             return self._settings.further_addresses
         host, port = split_address(self._listener.address)
-        found = [own for own in own_addresses() if ":" in own and not is_private(own)] if host == "::" else []
-        return tuple(format_address(own, port) for own in found if format_address(own, port) != self.address)[
+        public = [own for own in own_addresses() if ":" in own and not is_private(own)] if host == "::" else []
+        return tuple(format_address(own, port) for own in public if format_address(own, port) != self.address)[
             :MAX_FURTHER_ADDRESSES
         ]
 

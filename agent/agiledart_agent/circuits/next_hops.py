@@ -1,4 +1,4 @@
-"""Next hops of circuits by ω + J: what users see of them, and when a relay leads to another relay instead of the target."""
+"""Next hops of circuits by ω + J: their costs for users, and a relay's choice of another relay instead of the target."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple

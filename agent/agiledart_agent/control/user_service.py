@@ -362,7 +362,7 @@ class UserService:
             scaling_instances=node.autoscaler.instances() if node is not None else (),
             placement_objectives=node.parts.replacement_service.objectives() if node is not None else (),
             placements_wanted=node.parts.replacement_service.wanted() if node is not None else (),
-            placement_gaps=tuple(node.parts.plan_solver.bound_distances.items()) if node is not None else (),
+            placement_bound_distances=tuple(node.parts.plan_solver.bound_distances.items()) if node is not None else (),
             placement_moves=tuple(node.parts.replacement_service.moves.items()) if node is not None else (),
             planner_seconds=node.parts.plan_solver.seconds if node is not None else 0.0,
             plans=dict(node.parts.plan_solver.outcomes) if node is not None else {},

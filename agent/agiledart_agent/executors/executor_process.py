@@ -1,4 +1,4 @@
-"""One executor process of this node: what runs in it, and the requests that it has to answer."""
+"""One executor process of this node, its instances, and the requests that it has to answer."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Identity of an agent's operator: the person who runs its machine and uses its control socket.
+"""Identity of an agent's operator, a person at its machine who uses its control socket.
 
 The agent's own key hosts; it commands nothing for users (decision 0018). At the socket the operator's key signs, and owns
 what is submitted there.

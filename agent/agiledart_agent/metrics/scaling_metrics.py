@@ -118,7 +118,7 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _of_applications("agiledart_placement_gap",
         "Distance of an application's last plan to the bound that no placement can beat, as a share; reported by the agent whose "
         "planner made it. Absent where the strategy has no bound.",
-        lambda node: node.placement_gaps),
+        lambda node: node.placement_bound_distances),
     MetricDeclaration("agiledart_placement_moves_total", "counter",
         "Moves of an application's stages that its coordinator started by itself.", ("app",),
         lambda scrape: [((app,), float(count)) for app, count in scrape.node.placement_moves]),

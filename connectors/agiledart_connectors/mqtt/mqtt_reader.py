@@ -41,8 +41,8 @@ OTHER_TOPIC: Final = "topic"
 """Reason of a message of another topic, which came by another client's subscription."""
 
 SUBSCRIBE_WAIT_S: Final = 1.0
-"""Longest time that opening takes for the broker's answer. A reader that is open has its subscription, unless the broker is away:
-what is published from then on is not lost."""
+"""Longest time that opening takes for the broker's answer. A reader that is open has its subscription, unless the broker is away.
+Messages that are published from then on are not lost."""
 
 MAX_WAITING_BYTES: Final = 8 << 20
 MAX_WAITING: Final = 2 * MAX_UNACKNOWLEDGED

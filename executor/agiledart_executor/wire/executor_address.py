@@ -8,7 +8,7 @@ _AT_AGENT = "agent"
 
 
 class ExecutorAddress(NamedTuple):
-    """Where an executor takes data links. Its text is HOST:PORT/ID, with `/agent` behind it for the agent's port.
+    """Address at which an executor takes data links. Its text is HOST:PORT/ID, with `/agent` behind it for the agent's port.
 
     Args:
         address: HOST:PORT.

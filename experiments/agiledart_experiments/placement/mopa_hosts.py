@@ -28,7 +28,7 @@ SIZES: dict[int, tuple[int, int]] = {226: (20, 300), 10_000: (10, 100)}
 STARTS = ("rates redrawn", "all at the sink")
 
 
-class _Trial:
+class _HostTrial:
     """One tree before and after its rates were redrawn."""
 
     def __init__(self, nodes: MopaNodes, draw: RandomStream) -> None:
@@ -83,7 +83,7 @@ def run(settings: Settings) -> ExperimentReport:
         for number in range(many if settings.is_paper else few):
             if number % 20 == 0:
                 settings.progress(f"{count} nodes: tree {number + 1}")
-            trials.append(_Trial(nodes, draw))
+            trials.append(_HostTrial(nodes, draw))
         rows += [_row(nodes, count, start, trials, draw) for start in STARTS]
     goals = []
     for row in rows:
@@ -102,7 +102,7 @@ def run(settings: Settings) -> ExperimentReport:
     )
 
 
-def _row(nodes: MopaNodes, count: int, start: str, trials: list[_Trial], draw: RandomStream) -> Row:
+def _row(nodes: MopaNodes, count: int, start: str, trials: list[_HostTrial], draw: RandomStream) -> Row:
     counts: list[MopaCounts] = []
     to_central, to_exact, springs = [], [], []
     for trial in trials:

@@ -56,7 +56,8 @@ class PathRenewal:
     def look(self) -> None:
         """Begin a renewal for each run whose hosts changed, or whose paths are old. A new run was joined when it was formed."""
         now = self._context.now
-        runs = {run: each for run, each in self._recovery_service.machine.coordinators.items() if coordinates(each)}
+        coordinators = self._recovery_service.machine.coordinators
+        runs = {run: coordinator for run, coordinator in coordinators.items() if coordinates(coordinator)}
         for run in tuple(self._joined):
             if run not in runs:
                 del self._joined[run]

@@ -171,7 +171,7 @@ class NodeConfig:
         )
 
     def placement_choice(self, asked: str) -> PlacementChoice:
-        """Return strategy and objective of an application: what its user asked for, else this node's settings."""
+        """Return strategy and objective of an application: those that its user asked for, else this node's settings."""
         try:
             choice = parse_choice(asked, LIVE_OBJECTIVES, allows_any_package=True)
         except ConfigurationError:  # from an agent that did not check it

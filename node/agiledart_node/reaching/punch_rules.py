@@ -33,7 +33,7 @@ def is_punchable(address: str) -> bool:
 
 
 class PunchRules:
-    """When one node punches, and for whom. Of two nodes, the one with the smaller id asks.
+    """Decisions of a node about punching: its time and its peer. Of two nodes, the one with the smaller id asks.
 
     Args:
         me: this node.

@@ -244,7 +244,9 @@ def _with_plan(capacity: NodeCapacity, before: Plan, after: Plan) -> NodeCapacit
 
 def _one(value: RegisterValue, request: ChangeRequest, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
     if request.kind == SCALE:
-        open_to_more = [replace(each, free=0) if each.peer.node == request.node else each for each in capacities]
+        open_to_more = [
+            replace(capacity, free=0) if capacity.peer.node == request.node else capacity for capacity in capacities
+        ]
         return scaled(value, request.stage, request.number, open_to_more, reason)
     if request.kind == MOVE:
         return moved(value, request.stage, _target(request, capacities), reason, capacities)

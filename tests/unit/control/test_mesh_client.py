@@ -1,4 +1,4 @@
-"""The mesh from Python: what it asks, what it returns, how it refuses."""
+"""The mesh from Python: its requests, answers and refusals."""
 
 import asyncio
 import threading

@@ -24,7 +24,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 def claimed(address: str, agent: str = "192.0.2.1:9464") -> str:
-    """What the agent makes of a claim."""
+    """Address that the agent makes of a claim."""
     anything = cast(Any, None)
     process = ExecutorProcess("taxi", 1, 0, anything, anything, own_node=EXECUTOR, agent_address=agent)
     return process.address_at(address)

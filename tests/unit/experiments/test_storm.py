@@ -1,4 +1,4 @@
-"""Storm beside AgileDART: what it needs is named, its topologies compile, its files are where it looks for them."""
+"""Storm beside AgileDART: missing programs are named, its topologies compile, and its files are in their places."""
 
 import shutil
 import subprocess

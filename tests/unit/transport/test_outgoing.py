@@ -22,7 +22,7 @@ async def after(seconds: float, result: str) -> str:
 
 
 def play(*dials: tuple[float, str]) -> tuple[str, list[str], float]:
-    """What was opened, what was discarded, and after how many seconds."""
+    """Opened and discarded connections, and the seconds that they took."""
     discarded: list[str] = []
     began = time.monotonic()
     opened = asyncio.run(first_opened([partial(after, *dial) for dial in dials], discarded.append))
@@ -80,7 +80,7 @@ def test_ipv4_addresses_of_a_socket_for_both_families_are_plain() -> None:
 
 
 async def through_proxy(answer: bytes, use: Callable[[socket.socket], Awaitable[bytes]]) -> tuple[bytes, bytes]:
-    """What the proxy was asked, and what came of a connection to 11.0.0.7:9464 through it."""
+    """The request to the proxy, and the result of a connection to 11.0.0.7:9464 through it."""
     asked = bytearray()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
