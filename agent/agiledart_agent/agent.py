@@ -165,10 +165,6 @@ class Agent:
         self._renewal = MembershipRenewer(
             identity, self._verifier, self._registrar.admit, log, self._feed, self._membership_renewed
         )
-        self._stored_bans = StoredSet(settings.state_dir / "bans", MAX_BANS * MAX_SIGNED_COMMAND_BYTES)
-        self._stored_ends = StoredSet(settings.state_dir / "ended", ENDED_BYTES + 5 * MAX_RECORDS + 8)
-        self._stored_members = StoredSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
-        self._registrar.members.read(self._stored_members.entries())
         self.driver: Driver | None = None
         self._agent_links = AgentLinks(
             settings, identity, self._registrar, log, self._feed, self.known_peers, self._rtt_ns,
@@ -199,8 +195,7 @@ class Agent:
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self._agent_links.find_circuits, self._agent_links.may_dial_node, self._agent_links.know_tickets,
-            self.relay_service.next_hops.to, feed_fetches, self.sink_logs.note_logs, self._log_ownership_proofs,
+            self._agent_links, feed_fetches, self.sink_logs.note_logs, self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
@@ -219,8 +214,12 @@ class Agent:
         self._left = asyncio.Event()
 
     def _keep_state(self) -> None:
-        """Open the stores of run state on this disk: fragments of other nodes, and checkpoints that outlive their runs."""
+        """Open the stores on this disk: bans, ends, members, fragments of other nodes, checkpoints that outlive their runs."""
         state_dir = self._settings.state_dir
+        self._stored_bans = StoredSet(state_dir / "bans", MAX_BANS * MAX_SIGNED_COMMAND_BYTES)
+        self._stored_ends = StoredSet(state_dir / "ended", ENDED_BYTES + 5 * MAX_RECORDS + 8)
+        self._stored_members = StoredSet(state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
+        self._registrar.members.read(self._stored_members.entries())
         self.fragments = FragmentService(
             self.me.node,
             state_dir,

@@ -94,14 +94,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[li
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
 @pytest.mark.parametrize("target", APPLICATIONS, ids=lambda target: target.partition(":")[2])
-def test_five_agents_give_what_one_process_gives(
+def test_five_agents_give_the_rows_of_one_process(
     target: str, parallelism: int, five: Mesh, expected: dict[str, list[list[list[str]]]], tmp_path: Path
 ) -> None:
     run_on(five, target, parallelism, tmp_path, expected, columns=False)
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_columns_give_what_rows_give(
+def test_columns_and_rows_give_the_same_results(
     parallelism: int, five: Mesh, expected: dict[str, list[list[list[str]]]], tmp_path: Path
 ) -> None:
     run_on(five, "agiledart_examples.urban_sensing:urban_sensing", parallelism, tmp_path, expected, columns=True)

@@ -263,7 +263,7 @@ def test_a_thousand_applications_in_one_zone_make_twenty_schedulers() -> None:
     assert counts == {49: 1, 50: 1, 51: 2, 1000: 20}
 
 
-def test_a_network_of_one_node_says_that_its_scheduler_is_full() -> None:
+def test_a_full_scheduler_of_one_node_is_named_in_the_refusal() -> None:
     town = Town(1, 1, limit=2)
     town.runs(town.submit(0, "a1"), town.submit(1, "a1"))
     request = town.submit(2, "a1")

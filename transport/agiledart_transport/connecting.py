@@ -43,6 +43,13 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+async def _opened(address: str, via: Via | None, ticket: bytes, proxy: str) -> socket.socket:
+    if via is not None:
+        return await open_connection(via.host, via.port, preface(via.ticket), proxy)
+    host, port = parse_address(address)
+    return await open_connection(host, port, preface(ticket) if ticket else b"", proxy)
+
+
 async def connect(
     address: str,
     *,
@@ -83,20 +90,16 @@ async def connect(
         OSError: no node listens there, it is unreachable, timed out (TimeoutError), or the connection was lost.
         ValueError: `address` has another form.
     """
-    host, port = parse_address(address)
+    parse_address(address)
     link = Link(service, dialled=True, wall_seconds=wall_seconds)
     opened = punched
     mine = for_service(hello, service)
     handler = LinkHandler(on_frame, on_closed, on_writable, before, after, on_echo)
     try:
         async with asyncio.timeout(timeout):
-            if opened is not None:
-                link.is_punched = True
-            elif via is not None:
-                opened = await open_connection(via.host, via.port, preface(via.ticket), proxy)
-                link.relay = via.name or via.host
-            else:
-                opened = await open_connection(host, port, preface(ticket) if ticket else b"", proxy)
+            link.is_punched = punched is not None
+            link.relay = (via.name or via.host) if via is not None and punched is None else ""
+            opened = punched or await _opened(address, via, ticket, proxy)
             await _begin_tls(link, opened, context, timeout)
             if proxy and via is None:
                 link.remote = address  # the socket's other end is the proxy

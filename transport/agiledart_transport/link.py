@@ -212,9 +212,8 @@ class Link(asyncio.BufferedProtocol):
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._deferred_frame: tuple[int, bytes] | None = None  # a frame that the owner deferred
-        self._paused = self._delivering = False
+        self._paused = self._delivering = self.has_more = False
         self._going_on = False  # between `resume_reading` and the iteration in which frames are delivered again
-        self.has_more = False
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._writable_event = asyncio.Event()
         self._writable_event.set()

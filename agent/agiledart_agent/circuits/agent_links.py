@@ -128,14 +128,7 @@ class AgentLinks:
             connection=partial(open_connection, proxy=settings.proxy),
             only=settings.relay_names,
             here=lambda: (settings.name, self._local_address),
-            costs=HopCosts(
-                identity.node_id,
-                index_named(
-                    settings.paths_policy, settings.paths_exploration, RandomStream(identity.incarnation, "paths")
-                ),
-                settings.paths_memory * SECOND,
-                time.monotonic_ns(),
-            ),
+            costs=_hop_costs(settings, identity),
             neighbours=self._probed_neighbours,
         )
         self.reservations = Reservations(
@@ -485,3 +478,13 @@ class AgentLinks:
 
     def _lost(self, node: NodeId, refused: bool) -> None:
         self._feed(LinkLost(node, refused))
+
+
+def _hop_costs(settings: AgentSettings, identity: Identity) -> HopCosts:
+    draws = RandomStream(identity.incarnation, "paths")
+    return HopCosts(
+        identity.node_id,
+        index_named(settings.paths_policy, settings.paths_exploration, draws),
+        settings.paths_memory * SECOND,
+        time.monotonic_ns(),
+    )

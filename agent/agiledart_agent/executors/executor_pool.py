@@ -326,9 +326,8 @@ class ExecutorPool:
 
     def _check_application_ended(self, application: str, version: int) -> None:
         others = (*self._running.values(), *self._ending.values())
-        if all((executor.application, executor.version) != (application, version) for executor in others) and all(
-            key[:2] != (application, version) for key in self._starting
-        ):
+        runs = [(executor.application, executor.version) for executor in others] + [key[:2] for key in self._starting]
+        if (application, version) not in runs:
             self._events.application_ended(application, version)
 
     def _lost(self, executor: ExecutorProcess, why: str) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_agent.circuits.next_hops import HopRecord
-from agiledart_agent.circuits.relay_service import CircuitRequirements
+from agiledart_agent.circuits.agent_links import AgentLinks
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog, PrintedLines
 from agiledart_agent.executors.bare_process import LaunchError
@@ -31,6 +30,7 @@ from agiledart_agent.executors.log_write_checks import add_owner, log_write_refu
 from agiledart_agent.executors.planner_process import PlannerProcess
 from agiledart_agent.executors.protected_paths import protected_paths, root_refusal
 from agiledart_agent.executors.quotas import Quotas, user_code_bounds
+from agiledart_agent.executors.relay_search import RelaySearch
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
 from agiledart_agent.executors.work_owners import WorkOwners
@@ -48,13 +48,9 @@ from agiledart_executor.wire.agent_messages import (
     CodeCheckRequest,
     CodeCheckResult,
     DeclineCheckpoint,
-    FindRelays,
-    HopFigures,
     InstanceFailure,
     InstanceName,
     PreviousStateStored,
-    RelayOffer,
-    RelaysFound,
 )
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -62,7 +58,6 @@ from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import Grant
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Event, Failed
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.signed_commands import parse_signed_command
 from agiledart_node.wire.effects import (
     CheckCode,
@@ -95,8 +90,6 @@ from agiledart_node.wire.events import (
 )
 from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
 from agiledart_node.wire.secret_messages import KeepSecret, ReadSecrets
-from agiledart_shuffle.proposals import COST_MOST
-from agiledart_transport.circuits import Via
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
@@ -110,10 +103,7 @@ class ExecutorService:
         verifier: of strangers at an executor's data port; an executor has no cryptography library.
         admit: raises `Refused` unless a key that joined by a token is registered.
         feed: takes events for the node.
-        circuits: relayed paths to an executor of another agent; raises OSError.
-        may_dial: whether the address of a node may be dialled from here.
-        know_tickets: whether all these nodes reach executors at their agents' ports.
-        hops_to: next hops of circuits to a node, through relays of these names alone if there are any.
+        links: links of this agent, for relays of executors.
         feed_fetches: rows of feeds, for executors.
         note_logs: called when instances have started: a sink may just have begun a log.
         ownership_proofs: owners of such logs.
@@ -131,10 +121,7 @@ class ExecutorService:
         verifier: LocalPeerVerifier,
         admit: Callable[[Grant, Hello], Awaitable[None]],
         feed: Callable[[Event], None],
-        circuits: Callable[[NodeId, str, NodeId, CircuitRequirements], Awaitable[tuple[Via, ...]]],
-        may_dial: Callable[[NodeId], bool],
-        know_tickets: Callable[[Iterable[NodeId]], bool],
-        hops_to: Callable[[NodeId, tuple[str, ...]], tuple[HopRecord, ...]],
+        links: AgentLinks,
         feed_fetches: FeedFetches,
         note_logs: Callable[[], None],
         ownership_proofs: LogOwnershipProofs,
@@ -142,9 +129,8 @@ class ExecutorService:
         application_ended: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._feed, self._circuits, self._may_dial, self._feed_fetches = feed, circuits, may_dial, feed_fetches
-        self._know_tickets = know_tickets
-        self._hops_to = hops_to
+        self._feed, self._links, self._feed_fetches = feed, links, feed_fetches
+        self._relay_search = RelaySearch(links)
         self._note_logs, self._ownership_proofs = note_logs, ownership_proofs
         self._count_snapshot, self._application_ended = count_snapshot, application_ended
         self._secrets = SecretStore(settings.state_dir, identity.key)
@@ -190,7 +176,7 @@ class ExecutorService:
                 rows_requested=lambda asked, app, answer: self._spawn(
                     self._feed_fetches.fetch(asked, self._credentials.owner_of(app), answer)
                 ),
-                relays_requested=lambda asked, app, answer: self._spawn(self._find_relays(asked, app, answer)),
+                relays_requested=lambda asked, app, answer: self._spawn(self._relay_search.find(asked, app, answer)),
                 application_ended=self._application_ended,
             ),
             lambda app, version, number, part: self._credentials.configure(
@@ -318,7 +304,7 @@ class ExecutorService:
                 plan_name=effect.plan_name,
                 waits=waits,
                 by_epoch=part.by_epoch,
-                has_own_port=not self._know_tickets(peer.node for peer in part.nodes),
+                has_own_port=not self._links.know_tickets(peer.node for peer in part.nodes),
             )
         except (LaunchError, AgileDartError, OSError) as error:
             self._fail(effect.request, error)
@@ -500,20 +486,6 @@ class ExecutorService:
         else:
             self._feed(Completed(effect.request, None))
 
-    async def _find_relays(self, asked: FindRelays, application: str, answer: Callable[[RelaysFound], None]) -> None:
-        if not asked.most:
-            hops = self._hops_to(asked.agent, asked.by) if asked.with_hops else ()
-            figures = tuple(_figures_of(hop) for hop in hops)
-            answer(RelaysFound(asked.request, may_dial=self._may_dial(asked.agent), hops=figures))
-            return
-        try:
-            requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted, asked.direct)
-            relays = await self._circuits(asked.agent, application, asked.executor, requirements)
-        except OSError as error:
-            answer(RelaysFound(asked.request, refused=str(error)))
-        else:
-            answer(RelaysFound(asked.request, tuple(RelayOffer(*relay) for relay in relays)))
-
     # ---- taps and logs for users
 
     def _read_tap(self, pool: ExecutorPool, effect: ReadTap) -> None:
@@ -528,10 +500,3 @@ class ExecutorService:
         self._feed(
             Completed(effect.request, tuple(LogLine(number, int(at * 1000), "", text) for number, at, text in lines))
         )
-
-
-def _figures_of(hop: HopRecord) -> HopFigures:
-    most = float(COST_MOST)
-    return HopFigures(
-        hop.name, not hop.is_target, min(most, hop.omega), hop.attempts, min(most, hop.to_go), hop.reason, hop.relays
-    )

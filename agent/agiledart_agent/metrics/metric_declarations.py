@@ -104,7 +104,8 @@ class NodeFigures:
         scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it
             coordinates.
         placement_objectives: (application, value of the objective) of applications that it coordinates, where figures are
-            known; placements_wanted: (application, 1: a move is wanted and not made; 0); placement_bound_distances: (application, share).
+            known; placements_wanted: (application, 1: a move is wanted and not made; 0); placement_bound_distances:
+            (application, share).
         placement_moves: (application, number of moves started here); planner_seconds: that searches took;
             plans: number of questions to the planner, by outcome.
         gates: figures of the gates beside this agent.

@@ -24,7 +24,7 @@ _TIMES = {
     "orphan": "orphan_ns",
     "start_timeout": "start_ns",
     "silence": "gone_ns",
-    "settle": "settle_ns",
+    "settle": "after_join_ns",
 }
 _KEYS = (
     *("name", "mode", "zone", "labels", "max_hosts", "max_spend", "policy", "high", "grace", "agent", "identity"),
@@ -122,7 +122,7 @@ def _checked(document: Mapping[str, Any]) -> GateFile:
         btu_ns,
         whole("provider", provider, "capacity", 8),
         **{
-            "settle_ns": 30 * SECOND,
+            "after_join_ns": 30 * SECOND,
             "round_ns": round_ns,
             "window_ns": max(btu_ns // 20, round_ns + 20 * SECOND),
             **times,

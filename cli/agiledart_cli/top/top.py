@@ -11,12 +11,12 @@ from dataclasses import asdict
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import output_option, paint, print_json, wants_colour
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.top.top_sample import TopSnapshot, compare, take_sample
 from agiledart_cli.top.top_view import KEYS, SORTS, TextLine, picture
+from agiledart_cli.verb_connection import connect
 from agiledart_control.control_client import ControlClient
 
 FIRST_SECONDS = 1.0

@@ -184,7 +184,7 @@ def _reader(
             print_message(f"reading {first}, of the first sink; --sink names another")
         yield options | ({"tokenFile": str(Path(token_file).expanduser().absolute())} if token_file else {}), [first]
     else:
-        from agiledart_cli.agent_connection import connect
+        from agiledart_cli.verb_connection import connect
         from agiledart_control.reader_token import write_reader_token
 
         with connect(agent, identity) as client, tempfile.TemporaryDirectory(prefix="agiledart-") as folder:

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.application_view import (
     print_applications,
     print_retained,

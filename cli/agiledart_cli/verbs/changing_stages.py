@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.known_names import APPLICATION, NODE, STAGE
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, output_option, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.wait_reporter import of_application, of_node, waits_reported
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import AUTO_NODE, DrainNode, MoveStage, ScaleStage

@@ -9,11 +9,11 @@ from typing import Any
 import click
 import msgspec
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.failure_costs import PROMISES, with_costs
 from agiledart_cli.known_names import APPLICATION, STAGE
 from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, duration, output_option, paint, print_json, print_table
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.application_view import BEGUN_STATES, waiting_text
 from agiledart_cli.verbs.explain_plan import explain_plan
 from agiledart_cli.verbs.placement.explained_placement import placement

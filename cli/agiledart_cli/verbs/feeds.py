@@ -2,9 +2,9 @@
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, GOOD, count, output_option, print_json, print_message, print_table, when
+from agiledart_cli.verb_connection import connect
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document

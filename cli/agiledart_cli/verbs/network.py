@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import (
     BAD,
@@ -23,6 +22,7 @@ from agiledart_cli.output import (
     print_message,
     print_table,
 )
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.access.join_tokens import time_span
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS

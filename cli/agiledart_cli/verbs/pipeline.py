@@ -101,7 +101,7 @@ def init(
 
 
 def _reader_token(agent: str | None, identity: str | None, sink: str) -> str:
-    from agiledart_cli.agent_connection import connect
+    from agiledart_cli.verb_connection import connect
     from agiledart_node.wire.commands import CreateToken
 
     with connect(agent, identity) as client:

@@ -5,7 +5,6 @@ from typing import Any
 import click
 import msgspec
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED, USAGE
 from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import (
@@ -16,6 +15,7 @@ from agiledart_cli.options import (
     set_option,
 )
 from agiledart_cli.output import BAD, output_option, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.application_view import all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
 from agiledart_cli.verbs.silent_inputs import waiting_input_texts

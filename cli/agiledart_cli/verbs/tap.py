@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.known_names import APPLICATION, STEP
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, count, per_second, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_control.control_client import ControlClient
 from agiledart_control.polling import FINAL_STATES, tap_responses
 from agiledart_kernel.errors import ConfigurationError

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.output import print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.application_view import waiting_text
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import AgileDartError

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import output_option, print_json, print_message
 from agiledart_cli.signals import unwound_by_signals
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.web.mesh_watcher import MeshWatcher
 from agiledart_cli.web.page_requests import PageRequests
 from agiledart_cli.web.page_server import PageServer

@@ -84,9 +84,9 @@ class GateReports:
             )
         orders = known.orders if known is not None else []
         self._gates[command.gate] = _Gate(command, self._context.now)
-        fresh = await self._fresh_gates()
-        others = sorted(name for name, _ in fresh if name != command.gate)
-        leads = await self._is_leading(command, {(gate, agent) for gate, agent in fresh})
+        gates = await self._fresh_gates()
+        others = sorted(name for name, _ in gates if name != command.gate)
+        leads = await self._holds_zone(command, set(gates))
         self._context.reply(request, GateOrdersResponse(leads, others, orders))
 
     async def _fresh_gates(self) -> list[tuple[str, Peer]]:
@@ -98,7 +98,7 @@ class GateReports:
             if report.age_ms * 1_000_000 < FRESH_NS
         ]
 
-    async def _is_leading(self, command: ReportGate, fresh: set[tuple[str, Peer]]) -> bool:
+    async def _holds_zone(self, command: ReportGate, fresh: set[tuple[str, Peer]]) -> bool:
         """Return whether this agent holds the slot of a zone, and claim it when its holder is gone or has no gate.
 
         Of several gates beside one agent the first one leads.

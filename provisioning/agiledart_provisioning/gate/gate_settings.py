@@ -26,7 +26,7 @@ class GateSettings(msgspec.Struct, frozen=True):
         orphan_ns: age at which a host without a live lease is released.
         start_ns: a host that has not joined by then is ended.
         first_back_off_ns, last_back_off_ns: pause after a failure; it doubles with each failure in a row.
-        settle_ns: after a host has joined no further one is leased for this time: the work that waits needs time to start there.
+        after_join_ns: pause after a host has joined, before the next lease: the waiting work needs time to start there.
         gone_ns: silence of a gate after which another one adopts its hosts.
     """
 
@@ -46,7 +46,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     start_ns: int = 300 * SECOND
     first_back_off_ns: int = 60 * SECOND
     last_back_off_ns: int = 1_800 * SECOND
-    settle_ns: int = 0
+    after_join_ns: int = 0
     gone_ns: int = 300 * SECOND
 
     def validate(self) -> None:

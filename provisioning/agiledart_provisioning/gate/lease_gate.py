@@ -321,7 +321,7 @@ class LeaseGate(LeaseActions):
 
     def _on_node(self, entry: LeaseEntry, node: NodeSeen, now: int) -> None:
         if entry.state is LeaseState.STARTING:
-            self._failures, self._no_lease_before = 0, now + self.settings.settle_ns
+            self._failures, self._no_lease_before = 0, now + self.settings.after_join_ns
             self._decide("joined", entry.lease_id, node.node)
             self._write(changed(entry, state=LeaseState.JOINED, node=node.node))
         elif entry.state is LeaseState.DRAINING and node.is_empty and not node.instances and self._may_go(entry, now):

@@ -31,11 +31,12 @@ class SlowDesk(ExecutorService):
         )
         self.told: list[Any] = []
         applications = SimpleNamespace(started=len, ended=lambda *_: None)
-        anything = cast(Any, SimpleNamespace(key=None, node_id=NodeId(7), applications=applications))
+        known = {"key": None, "node_id": NodeId(7), "applications": applications, "know_tickets": lambda _: False}
+        anything = cast(Any, SimpleNamespace(**known))
         nobody = cast(Any, print)
         super().__init__(
             cast(Any, settings), anything, anything, anything, anything,
-            nobody, self.told.append, nobody, nobody, nobody, nobody, nobody, nobody,
+            nobody, self.told.append, anything, nobody, nobody,
             LogOwnershipProofs(folder, NodeId(7), nobody), nobody, nobody,
         )  # fmt: skip
         self.go = asyncio.Event()

@@ -96,7 +96,7 @@ def test_one_connection_comes_of_two_ends_that_connect_at_one_moment(monkeypatch
     play(scenario)
 
 
-def test_an_end_without_a_member_that_sees_it_says_so() -> None:
+def test_an_end_without_an_observer_reports_it() -> None:
     async def scenario(left: End, right: End) -> None:
         right.is_seen = False
         with pytest.raises(ConnectionError, match="n2 does not punch"):

@@ -219,7 +219,7 @@ def test_the_outside_host_is_a_public_one_and_does_not_flap() -> None:
         keeper._outside_at -= 2 * module.OUTSIDE_SECONDS
         await keeper.look()
         assert keeper.outside == "11.0.0.103", (
-            "what was seen last counts once the former host is old: no further dial may come"
+            "the latest sight counts once the former host is old: no further dial may come"
         )
 
     play(links, scenario)

@@ -366,9 +366,7 @@ def test_doctor_checks_that_user_code_cannot_read_the_keys(wanted: bool, version
 
 
 @pytest.mark.parametrize(("is_confined", "level"), [(True, OK), (False, WATCH)])
-def test_doctor_says_whether_the_agents_user_may_change_its_python(
-    tmp_path: Path, is_confined: bool, level: str
-) -> None:
+def test_doctor_reports_a_writable_interpreter(tmp_path: Path, is_confined: bool, level: str) -> None:
     found = machine_checks.check_interpreter(is_confined, [tmp_path, tmp_path / "absent"])
     assert (found.name, found.level) == ("interpreter", level)
     assert f"may write into {tmp_path}" in found.text
@@ -383,14 +381,14 @@ def test_doctor_says_whether_the_agents_user_may_change_its_python(
         (False, None, OK, "agent.fork_executors is false"),
     ],
 )
-def test_doctor_says_why_executors_are_not_forked(wanted: bool, reason: str | None, level: str, why: str) -> None:
+def test_doctor_reports_the_cause_without_a_nursery(wanted: bool, reason: str | None, level: str, why: str) -> None:
     found = machine_checks.check_forking(wanted, reason)
     text = f"each starts an interpreter of its own, for more time and memory: {why}"
     assert (found.name, found.level, found.text) == ("executors", level, text)
     assert bool(found.suggestion) == (level == WATCH)
 
 
-def test_doctor_says_that_executors_are_forked() -> None:
+def test_doctor_reports_a_usable_nursery() -> None:
     found = machine_checks.check_forking(True, "")
     assert (found.level, found.text, found.suggestion) == (OK, "are forked from one process", "")
 

@@ -72,7 +72,7 @@ def test_the_drop_in_is_that_of_the_how_to() -> None:
     assert settings(DROP_IN_TEXT) == settings((ROOT / "deploy/systemd/join-token.conf").read_text())
 
 
-def test_without_the_unit_the_refusal_says_what_to_install(tmp_path: Path) -> None:
+def test_the_refusal_without_a_unit_names_the_package(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match=r"There is no agiledart\.service"):
         Setup(tmp_path, lambda words: None).run(None)
 

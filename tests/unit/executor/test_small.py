@@ -23,7 +23,7 @@ FORBIDDEN = (
 )
 
 
-def test_a_worker_loads_only_what_it_needs() -> None:
+def test_a_worker_loads_no_unneeded_module() -> None:
     script = "import sys, agiledart_executor.programs.worker; print(*sorted(m for m in sys.modules if '.' not in m))"
     ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     loaded = ran.stdout.split()

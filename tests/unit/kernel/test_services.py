@@ -39,13 +39,13 @@ def may_enter(service: str, grant: Grant, own: Grant | None = None, *, serves: b
 
 @pytest.mark.parametrize("service", ROLES_BY_SERVICE)
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_enters_a_service_exactly_if_the_table_says_so(service: str, role: Role) -> None:
+def test_roles_enter_services_by_the_table(service: str, role: Role) -> None:
     assert may_enter(service, grant_of(role)) == ((service, role) in MAY_DIAL)
 
 
 @pytest.mark.parametrize("service", ROLES_BY_SERVICE)
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_answers_at_a_service_exactly_if_the_table_says_so(service: str, role: Role) -> None:
+def test_roles_answer_at_services_by_the_table(service: str, role: Role) -> None:
     assert may_enter(service, grant_of(role), serves=True) == ((service, role) in MAY_SERVE)
 
 

@@ -260,7 +260,7 @@ def test_stages_of_runs_coordinated_elsewhere_are_not_scaled(why: str) -> None:
     assert len(world.asked) == (why == "refused")
 
 
-def test_a_node_that_stops_leading_discards_its_autoscaling_memory() -> None:
+def test_a_former_coordinator_discards_its_autoscaling_memory() -> None:
     world = World()
     world.interval()
     world.leads = False

@@ -77,7 +77,7 @@ def test_neighbours_that_attract_each_other_do_not_swap_places_for_ever() -> Non
     assert sent <= 8
 
 
-def test_a_neighbour_hears_at_most_every_two_seconds_and_only_of_moves() -> None:
+def test_neighbours_get_moves_only_and_at_most_every_two_seconds() -> None:
     machine = instance(A, (0.0, 0.0, 0.0), {B: (1.0, True, (0.0, 0.0, 0.0)), C: (5.0, False, (10.0, 0.0, 0.0))})
     assert machine.step(0)[B].at == (10.0, 0.0, 0.0)
     machine.links[C].at = (20.0, 0.0, 0.0)

@@ -47,7 +47,7 @@ def test_a_failed_candidate_costs_nothing_and_the_error_is_that_of_the_first() -
         play((0.0, "!one"), (0.0, "!two"))
 
 
-def test_a_name_with_addresses_of_both_families_leads_to_the_one_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answering_address_of_both_families_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name of ::1 and 127.0.0.1, where only IPv4 listens."""
 
     async def play() -> tuple[str, int]:
@@ -66,7 +66,7 @@ def test_a_name_with_addresses_of_both_families_leads_to_the_one_that_answers(mo
     assert asyncio.run(play()) == ("127.0.0.1", 0)
 
 
-def test_a_refused_dial_says_so() -> None:
+def test_a_refused_dial_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ConnectionRefusedError, match="Connection refused"):

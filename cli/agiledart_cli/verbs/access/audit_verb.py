@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, GOOD, count, output_option, plural, print_json, print_message, print_table, when
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.access.join_tokens import time_span
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.text import harmless_document

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import (
@@ -21,6 +20,7 @@ from agiledart_cli.output import (
     print_message,
     print_table,
 )
+from agiledart_cli.verb_connection import connect
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
 from agiledart_kernel.errors import ConfigurationError
@@ -142,7 +142,7 @@ def create(
     \b
     Example:
       agiledart token create --uses 1 --expires 10m
-      agiledart token create --operator none       (the new agent hosts; nobody commands there)
+      agiledart token create --operator none       (the new agent hosts and takes no commands)
       agiledart token create --role submitter --output submitter.token
       agiledart token create --role submitter --quota applications=2 --quota memory_mb=1024 --output guest.token
     """

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, WATCH, duration, output_option, plural, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_control.errors import NoAgentError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import ListApplications, RenewUserMembership, ShareApplication

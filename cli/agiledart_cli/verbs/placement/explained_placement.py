@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, WATCH, milliseconds, output_option, paint, print_json, print_table
+from agiledart_cli.verb_connection import connect
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import ExplainPlacement
 

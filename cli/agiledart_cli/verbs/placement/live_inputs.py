@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.output import WATCH, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.forming.network_of_loads import LIVE
 from agiledart_node.wire.commands import ExplainPlacement, Nodes

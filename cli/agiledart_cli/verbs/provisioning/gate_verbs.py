@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import (
     BAD,
@@ -23,6 +22,7 @@ from agiledart_cli.output import (
     print_message,
     print_table,
 )
+from agiledart_cli.verb_connection import connect
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.lease_messages import OrderGate, ShowProvisioning

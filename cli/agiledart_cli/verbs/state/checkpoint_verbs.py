@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, count, output_option, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.application_view import print_checkpoints, print_retained
 from agiledart_cli.verbs.applications import KEEP_SECONDS
 from agiledart_cli.verbs.state.export_file import fetched

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.known_names import APPLICATION
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import GOOD, WATCH, output_option, paint, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document

@@ -3,10 +3,10 @@
 import click
 import msgspec
 
-from agiledart_cli.agent_connection import connect
 from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import agent_options, not_empty, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import output_option, print_json, print_message
+from agiledart_cli.verb_connection import connect
 from agiledart_cli.verbs.application_view import print_plan
 from agiledart_cli.verbs.state.checkpoint_transfer import checkpoint_file, matched, print_matched, upload
 from agiledart_control.submission import SUBMIT_SECONDS, make_submission, name_of
