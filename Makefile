@@ -8,7 +8,7 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages clean bytecode
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages docs clean bytecode
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads 
 
 soak-path: $(STAMP) ## the taxi job for an hour: does memory grow?
 	@$(PY) -m benchmarks.soak_path $(ARGS)
+
+docs: $(STAMP) ## the documentation as a site, in site/ (installs mkdocs-material)
+	@$(VENV)/bin/pip install -q --disable-pip-version-check 'mkdocs-material>=9.6,<10'
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet && echo site/index.html
 
 packages: $(STAMP) ## wheel, sdist and the Debian package of this distribution, in dist/
 	@$(PY) -m hatchling build -d dist >/dev/null && deploy/deb/build.sh dist && ls dist
