@@ -74,6 +74,35 @@ def test_a_voter_reads_and_writes_the_register(leader: Leader) -> None:
     assert held(leader) == later
 
 
+@probe(4)
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_node_that_is_no_voter_coordinates_no_run(leader: Leader, is_over: bool) -> None:
+    coordinator = leader.machine.coordinators[RUN]
+    before = leader.state()
+    for _ in range(2):
+        said = leader.hear(THIEF, wire.LeaderAnnounced(RUN, ballot(THIEF), is_over))
+        assert THIEF.node not in {each.to.node for each in said}
+        leader.hear(THIEF, wire.VotersKnown(RUN, held(leader).attempt, joined(held(leader)).voters))
+    assert leader.state() == before
+    assert coordinator.is_coordinating
+    assert not coordinator.is_over
+
+
+@twin(4)
+def test_a_voter_follows_another_one_and_a_new_one_that_a_held_one_names(leader: Leader) -> None:
+    coordinator = leader.machine.coordinators[RUN]
+    voter = peer(4)
+    leader.hear(voter, wire.LeaderAnnounced(RUN, ballot(voter)))
+    assert (coordinator.leads, coordinator.leader) == (False, voter)
+    later, new = away(leader)
+    announced = wire.LeaderAnnounced(RUN, ballot(new, 10))
+    assert questions(leader.hear(new, announced)) == {NodeId(4), NodeId(5)}
+    assert coordinator.leader == voter
+    leader.hear(peer(5), wire.VotersKnown(RUN, later.attempt, later.voters))
+    leader.hear(new, announced)
+    assert coordinator.leader == new
+
+
 @probe(5)
 @pytest.mark.parametrize("forged", [thieving, joined])
 @pytest.mark.parametrize("with_reset", [True, False])
@@ -139,6 +168,22 @@ def test_without_a_majority_of_the_held_voters_the_values_word_counts(leader: Le
         leader.machine.step(HostLost(NodeId(number)), ZERO)
     leader.hear(new, wire.Reset(RUN, ballot(new), later))
     assert leader.machine.participants[RUN].attempt == later.attempt
+
+
+@probe(4)
+def test_a_slot_with_dead_voters_takes_no_value_of_a_stranger(leader: Leader) -> None:
+    before = leader.state()
+    for number in (4, 5):
+        leader.machine.step(HostLost(NodeId(number)), ZERO)
+    between = leader.state()
+    for message in (
+        wire.Prepare(RUN, ballot(THIEF)),
+        wire.Accept(RUN, Stamp(ballot(THIEF), 1), joined(held(leader))),
+        wire.LeaderAnnounced(RUN, ballot(THIEF), is_over=True),
+    ):
+        leader.hear(THIEF, message)
+    assert leader.state() == between
+    assert before[3] == between[3], "the slot"
 
 
 @probe(4)

@@ -1,6 +1,7 @@
 """Liars: a node without a vote changes no result of a run; a voter may end its own run, and invents no row."""
 
 import re
+from typing import Final
 
 import pytest
 
@@ -19,11 +20,25 @@ def lied(seed: int, role: str) -> LyingRun:
     return run
 
 
-@pytest.mark.parametrize(
-    ("seed", "role"), [(1, "outsider"), (2, "outsider"), (3, "outsider"), (1, "host"), (2, "host")]
-)
+STOPPED: Final = {
+    (
+        4,
+        "outsider",
+    ): "a host whose held voters are dead enters a later attempt, and the coordinator reads the register for ever",
+    (3, "host"): "the liar is a voter for a while, and other voters name it later; the rest as above",
+    (
+        8,
+        "host",
+    ): "a restarted host holds no value, and believes the first one: rows are committed that its sink does not hold",
+}
+"""Seeds and roles of liars that still change a result, with the reason. Decision 0037 has them among what is not closed."""
+
+
+@pytest.mark.parametrize("role", ["outsider", "host"])
+@pytest.mark.parametrize("seed", range(1, 9))
 def test_a_liar_without_a_vote_changes_no_result(seed: int, role: str) -> None:
-    """Seeds in which voters stay to be asked. Decision 0037 says what a liar can do where they do not."""
+    if (seed, role) in STOPPED:
+        pytest.skip(STOPPED[seed, role])
     assert lied(seed, role).ledger.violations == {}
 
 
@@ -43,5 +58,5 @@ def test_all_lies_are_tried() -> None:
 @pytest.mark.soak
 def test_the_lies_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that believes everybody loses rows, or does not end."""
-    monkeypatch.setattr(VoterTrust, "believes", lambda *_: True)
+    monkeypatch.setattr(VoterTrust, "confirms", lambda *_: True)
     assert any(lied(seed, "outsider").ledger.violations for seed in (1, 2))

@@ -99,7 +99,7 @@ class VotedRuns:
             voter_slot.on_accept(sender, message)
 
     def _slot_for(
-        self, sender: Peer, run: RunId, ballot: Ballot, value: RegisterValue | None = None
+        self, sender: Peer, run: RunId, ballot: Ballot, value: RegisterValue | None = None, *, leads: bool = False
     ) -> VoterSlot | None:
         """Return the voter slot of a run, if there is one and the ballot is the sender's; only the node of a ballot may use it."""
         voter_slot = self.voter_slots.get(run)
@@ -108,28 +108,30 @@ class VotedRuns:
         elif (ballot.node, ballot.incarnation) != (sender.node, sender.incarnation):
             self._ignore(sender, "ballot")
             return None
-        elif not self._may_propose(voter_slot, sender, ballot, value):
+        elif not self._may_propose(voter_slot, sender, ballot, value, leads=leads):
             self._ignore(sender, "voter")
             if ballot.configuration < voter_slot.configuration:
                 voter_slot.refuse(sender, ballot)  # an admin's command proves that the run goes on without it
             return None
         return voter_slot
 
-    def _may_propose(self, voter_slot: VoterSlot, sender: Peer, ballot: Ballot, value: RegisterValue | None) -> bool:
+    def _may_propose(
+        self, voter_slot: VoterSlot, sender: Peer, ballot: Ballot, value: RegisterValue | None, *, leads: bool
+    ) -> bool:
         """Return whether a node may propose values: a voter of the held value may, and a node with a later configuration.
 
         The slot itself verifies the admin's command of a later configuration. A voter that an admin has declared lost may read,
-        and write again what it has read, for so it learns that the run goes on without it.
+        and write again what it has read, for so it learns that the run goes on without it. It may not announce that it leads.
         """
         held = voter_slot.value
         if (
             held is None
             or ballot.configuration > held.configuration
-            or (sender.node in held.left and value in (None, held))
+            or (sender.node in held.left and value in (None, held) and not leads)
         ):
             return True
         trust = self._trusts.of(voter_slot.run)
-        if trust.believes(held, sender.node):
+        if trust.confirms(held, sender.node):
             return True
         trust.ask(held)
         return False
@@ -188,11 +190,8 @@ class VotedRuns:
         return coordinator
 
     def _on_leader_announced(self, sender: Peer, message: messages.LeaderAnnounced) -> None:
-        coordinator = self._coordinator_for(sender, message.run)
-        if coordinator is not None and message.ballot.node != sender.node:
-            self._ignore(sender, "ballot")
-        elif coordinator is not None:
-            coordinator.leadership.on_leader_announced(sender, message)
+        if self._slot_for(sender, message.run, message.ballot, leads=True) is not None:
+            self.coordinators[message.run].leadership.on_leader_announced(sender, message)
 
     def _on_voter_slot_made(self, sender: Peer, message: messages.VoterSlotMade) -> None:
         coordinator = self._coordinator_for(sender, message.run)

@@ -4,7 +4,8 @@ A message that names its sender among the voters proves nothing. Believed are th
 while the voters changed asks them, believes whom one of them names, and asks that one in turn. One answer is enough: a held voter
 that lies could send every message itself, so it gains nothing, and often one voter alone has seen two changes. Where a majority of
 the held voters is dead, by the failure detector, or knows nothing of the run any more, too few are left to ask. Then the value in
-the message decides, as for a node that holds none.
+the message decides for a host, as for a node that holds none: else the run could never use that host again. A voter slot stays
+strict: other voters, among them one in its place, continue the run without its vote.
 """
 
 from typing import Final
@@ -34,9 +35,13 @@ class VoterTrust:
         self._confirmed: dict[NodeId, Peer] = {}
         self._ignorant: dict[NodeId, None] = {}
 
+    def confirms(self, held: RegisterValue, sender: NodeId) -> bool:
+        """Return whether the held value or an answer of its voters names a node among the voters."""
+        return sender == self._context.me.node or held.may_be_sent_by(sender) or sender in self._confirmed
+
     def believes(self, held: RegisterValue, sender: NodeId) -> bool:
-        """Return whether a node may speak for the register, as far as the held value and the answers of its voters show."""
-        if sender == self._context.me.node or held.may_be_sent_by(sender) or sender in self._confirmed:
+        """Return whether a node may speak for the register to a host: it is confirmed, or too few voters are left to ask."""
+        if self.confirms(held, sender):
             return True
         lost = len(held.voters) - len(self._to_ask(held))
         return 2 * lost > len(held.voters)
