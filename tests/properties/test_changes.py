@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agiledart import Topology, col, count, null, tumbling
@@ -54,6 +54,7 @@ def test_changes_do_not_alter_results(case: Case, rows: list[Row], seed: int, fi
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@example(rows=by_time(many_rows(319, 40, 7)), seed=22_853, lives=1)
 @given(rows=ROWS.map(by_time), seed=SEEDS, lives=st.integers(1, 2))
 @settings(max_examples=4, deadline=None)
 def test_rollbacks_beside_changes_do_not_alter_results(case: Case, rows: list[Row], seed: int, lives: int) -> None:

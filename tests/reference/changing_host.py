@@ -309,7 +309,8 @@ class ChangingHost(InlineHost):
         number = self._random.index(len(self.sources))
         source = self.sources[number]
         may_pass = not source.finished or not (self._after or self._has_ended((source.stage, 0)))
-        if may_pass and self._passed[number] < self._epoch and self._random.index(2):
+        is_open = self._epoch > self.committed.epoch  # a committed one may count an ended source as prepared
+        if is_open and may_pass and self._passed[number] < self._epoch and self._random.index(2):
             program = self.programs.get(self._after)
             while self._passed[number] < self._epoch:  # after its end it counted as prepared for a change
                 self._passed[number] += 1
