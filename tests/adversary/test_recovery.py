@@ -178,7 +178,6 @@ def test_a_slot_with_dead_voters_takes_no_value_of_a_stranger(leader: Leader) ->
         leader.machine.step(HostLost(NodeId(number)), ZERO)
     between = leader.state()
     for message in (
-        wire.Prepare(RUN, ballot(THIEF)),
         wire.Accept(RUN, Stamp(ballot(THIEF), 1), joined(held(leader))),
         wire.LeaderAnnounced(RUN, ballot(THIEF), is_over=True),
     ):

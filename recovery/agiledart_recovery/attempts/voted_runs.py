@@ -131,7 +131,8 @@ class VotedRuns:
         ):
             return True
         trust = self._trusts.of(voter_slot.run)
-        if trust.confirms(held, sender.node):
+        only_reads = value is None and not leads
+        if trust.confirms(held, sender.node) or (only_reads and trust.believes(held, sender.node)):
             return True
         trust.ask(held)
         return False
