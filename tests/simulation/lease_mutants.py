@@ -75,6 +75,7 @@ def window_forgotten(patch: pytest.MonkeyPatch) -> None:
             self._drain(self.ledger.entries[entry.lease_id], "it is empty", now + self.settings.window_ns)
 
     patch.setattr(LeaseGate, "_on_node", on_node)
+    patch.setattr(LeaseGate, "_may_go", lambda self, entry, now: True)
 
 
 def adopts_beyond_its_limit(patch: pytest.MonkeyPatch) -> None:
@@ -112,6 +113,14 @@ def begin_of_the_last_call(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaseGate, "_with_begin", lambda self, entry, created_ns, now: entry)
 
 
+def unleased_hosts_not_booked(patch: pytest.MonkeyPatch) -> None:
+    """An orphan costs only from its release on."""
+    patch.setattr(LeaseGate, "_book_unleased", lambda self, hosts, now: None)
+
+
+_LATE = {"kinds": ("listed-late", "lost-after", "vanish")}
+_PARTED = {"kinds": ("kill", "gone", "ring-partition")}
+
 LEASE_MUTANTS = (
     Mutant("call before ledger", call_before_ledger, "leases", complaint="L1"),
     Mutant("lost call repeated at once", lost_call_repeated_at_once, "leases", complaint="L2"),
@@ -119,8 +128,9 @@ LEASE_MUTANTS = (
     Mutant("released with instances", released_with_instances, "leases", complaint="L4"),
     Mutant("window forgotten", window_forgotten, "leases", complaint="L5"),
     Mutant("adopts beyond its limit", adopts_beyond_its_limit, "leases", complaint="L3"),
-    Mutant("former gate ends the record", former_gate_ends_the_record, "leases", complaint="L10", seeds=300),
-    Mutant("adopted units not booked", adopted_units_not_booked, "leases", complaint="L7", seeds=300),
+    Mutant("former gate ends the record", former_gate_ends_the_record, "leases", _PARTED, complaint="L10"),
+    Mutant("adopted units not booked", adopted_units_not_booked, "leases", complaint="L7: h", seeds=50),
     Mutant("begin of the last call", begin_of_the_last_call, "leases", complaint="L7", seeds=500),
-    Mutant("orphans left", orphans_left, "leases", complaint="L6"),
+    Mutant("orphans left", orphans_left, "leases", _LATE, complaint="L6"),
+    Mutant("unleased hosts not booked", unleased_hosts_not_booked, "leases", _LATE, complaint="L7"),
 )

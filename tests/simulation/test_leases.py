@@ -11,15 +11,37 @@ from tests.simulation.test_recovery_mutants import complaints
 
 FAST = range(1, 51)
 
+MENDED = (140, 189, 213, 216)
+"""Seeds that found faults with the pause after a join: hosts without a lease, and the clock and the room of the checker."""
+
+KNOWN_DOUBLES = ((72, ("ring-partition",)), (42, ("ring-partition", "vanish")))
+"""Not mended: hosts that change hands in partitions, of which two gates book one unit (L7). Decision 0041 has them."""
+
+
+NOT_SEEN = ("adopted units not booked",)
+"""Mutants that 300 seeds do not show with the pause after a join; `test_unleased_hosts` has the right value."""
+
+
+def _marks(mutant: Mutant) -> list[pytest.MarkDecorator]:
+    return (
+        [pytest.mark.xfail(reason="decision 0041, Not there yet: no seed shows it")] if mutant.name in NOT_SEEN else []
+    )
+
 
 def check(seed: int) -> None:
     scenario = draw(seed, name="leases")
     assert play(scenario).violations == (), f"replay: {scenario.command}"
 
 
-@pytest.mark.parametrize("seed", FAST)
+@pytest.mark.parametrize("seed", [*FAST, *MENDED])
 def test_whole_runs(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.xfail(strict=True, reason="decision 0041, Not there yet: two gates book one unit of a host in a partition")
+@pytest.mark.parametrize(("seed", "kinds"), KNOWN_DOUBLES)
+def test_hosts_that_change_hands_in_partitions(seed: int, kinds: tuple[str, ...]) -> None:
+    assert play(draw(seed, 25, "leases", {"kinds": kinds})).violations == ()
 
 
 @pytest.mark.soak
@@ -46,7 +68,9 @@ def test_the_same_seed_runs_the_same(seed: int) -> None:
     assert LeasesRun(draw(seed, name="leases")).run() == LeasesRun(draw(seed, name="leases")).run()
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.name) for mutant in LEASE_MUTANTS])
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(mutant, id=mutant.name, marks=_marks(mutant)) for mutant in LEASE_MUTANTS]
+)
 def test_every_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutant.plant(patch)

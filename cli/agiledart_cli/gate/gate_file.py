@@ -121,12 +121,7 @@ def _checked(document: Mapping[str, Any]) -> GateFile:
         1,
         btu_ns,
         whole("provider", provider, "capacity", 8),
-        **{
-            "after_join_ns": 30 * SECOND,
-            "round_ns": round_ns,
-            "window_ns": max(btu_ns // 20, round_ns + 20 * SECOND),
-            **times,
-        },
+        **{"round_ns": round_ns, "window_ns": max(btu_ns // 20, round_ns + 20 * SECOND), **times},
     )
     return GateFile(
         name,

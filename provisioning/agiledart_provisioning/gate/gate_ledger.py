@@ -10,11 +10,16 @@ from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 
 
 class GateLedger:
-    """Entries by lease. Reserves: each live lease may need a further unit for its drain, and a lost call may have made a host."""
+    """Entries by lease. Reserves: each live lease may need a further unit for its drain, and a lost call may have made a host.
+
+    Attributes:
+        unleased: entries, over, whose hosts the last list showed: these run and cost until they are released.
+    """
 
     def __init__(self, settings: GateSettings, entries: Iterable[LeaseEntry] = ()) -> None:
         self._settings = settings
         self.entries = {entry.lease_id: entry for entry in entries}
+        self.unleased: set[str] = set()
 
     def live(self) -> list[LeaseEntry]:
         """Return the leases that are not over, the oldest first."""
@@ -36,7 +41,7 @@ class GateLedger:
             for entry in self.entries.values()
             if entry.state is LeaseState.FAILED and not entry.units and now - entry.ended_ns < self._settings.orphan_ns
         )
-        return self._settings.price * (len(self.live()) + doubtful)
+        return self._settings.price * (len(self.live()) + doubtful + len(self.unleased))
 
     def obstacle_to_lease(self, now: int) -> str:
         """Return why no further host may be leased; empty: it may."""
@@ -57,5 +62,10 @@ class GateLedger:
         return self.spent(at) + self.reserved(at) + entry.price <= self._settings.max_spend
 
     def may_book(self, entry: LeaseEntry) -> bool:
-        """Return whether the next unit of a lease is within the limit, though none remains for its drain."""
-        return self.spent(entry.paid_until_ns) + entry.price <= self._settings.max_spend
+        """Return whether the next unit of a lease is within the limit, though none remains for its drain.
+
+        A unit that begins earlier on a host without a lease goes before it: that host is there, and is released later.
+        """
+        at = entry.paid_until_ns
+        begun = sum(1 for lease_id in sorted(self.unleased) if self.entries[lease_id].paid_until_ns <= at)
+        return self.spent(at) + begun * self._settings.price + entry.price <= self._settings.max_spend

@@ -46,7 +46,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     start_ns: int = 300 * SECOND
     first_back_off_ns: int = 60 * SECOND
     last_back_off_ns: int = 1_800 * SECOND
-    after_join_ns: int = 0
+    after_join_ns: int = 30 * SECOND
     gone_ns: int = 300 * SECOND
 
     def validate(self) -> None:

@@ -1,5 +1,6 @@
 """Actions of a gate on its leases: each writes the ledger first, and what follows waits until the entry is durable."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -37,6 +38,7 @@ class GateMemory:
         released_at: last call to end its host.
         forced: it goes as soon as it is empty, and is not extended by will.
         listed: a list has shown its host.
+        repeated: its call was repeated, so it may have two hosts.
     """
 
     lost_since: dict[str, int] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class GateMemory:
     released_at: dict[str, int] = field(default_factory=dict)
     forced: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
+    repeated: set[str] = field(default_factory=set)
 
 
 class LeaseActions:
@@ -61,7 +64,12 @@ class LeaseActions:
         self._requests, self._failures, self._no_lease_before = 0, 0, 0
 
     def _write(self, entry: LeaseEntry, *then: Effect) -> None:
-        """Write an entry; the effects follow once it is durable."""
+        """Write an entry; the effects follow once it is durable. A host that gets a lease is booked there alone."""
+        unleased = self.ledger.entries.get(self._unleased_id(entry.host_name, entry.host_id))
+        if unleased is not None and unleased.lease_id != entry.lease_id and not entry.state.is_over and unleased.units:
+            self.ledger.unleased.discard(unleased.lease_id)
+            paid = over(unleased, LeaseState.ENDED, unleased.ended_ns, f"{entry.lease_id} pays for it", units=0)
+            self._write(changed(paid, host_id=""))
         self.ledger.entries[entry.lease_id] = entry
         self._requests += 1
         self._after_write[self._requests] = (entry, then)
@@ -159,15 +167,33 @@ class LeaseActions:
         units = max(entry.units, self._started(entry, now))
         self._write(changed(entry, units=units), ReleaseHost(entry.lease_id, entry.host_id))
 
-    def _write_release(self, lease_id: str, host: ProviderHost, now: int, why: str) -> None:
-        """Release a host without a live lease; where the ledger has its ended lease, that one is opened again."""
+    def _unleased_id(self, host_name: str, host_id: str) -> str:
+        return f"{host_name.removeprefix(self.prefix)}-{host_id}"
+
+    def _unleased_entry(self, host: ProviderHost) -> LeaseEntry:
+        """Return the entry of a host without a live lease: its ended lease, or one that is over from the beginning."""
         settings = self.settings
-        entry = self.ledger.by_host(host.host_id) or LeaseEntry(
-            lease_id, self.name, host.host_name, settings.offer, settings.price, settings.btu_ns, host.created_ns,
-            units=0, host_id=host.host_id,
+        return self.ledger.by_host(host.host_id) or LeaseEntry(
+            self._unleased_id(host.host_name, host.host_id), self.name, host.host_name, settings.offer, settings.price,
+            settings.btu_ns, host.created_ns, LeaseState.FAILED, units=0, host_id=host.host_id, ended_ns=host.created_ns,
         )  # fmt: skip
+
+    def _book_unleased(self, hosts: Iterable[ProviderHost], now: int) -> None:
+        """Book what the listed hosts without a live lease cost: they cost from their creation, not only once they are released."""
+        self.ledger.unleased.clear()
+        for host in hosts:
+            entry = self._unleased_entry(host)
+            units = max(entry.units, self._started(entry, now))
+            if units > entry.units:
+                self._write(changed(entry, units=units, why=entry.why or "it runs without a lease"))
+            self.ledger.unleased.add(entry.lease_id)
+
+    def _write_release(self, host: ProviderHost, now: int, why: str) -> None:
+        """Release a host without a live lease; where the ledger has its ended lease, that one is opened again."""
+        entry = self._unleased_entry(host)
         units = max(entry.units, self._started(entry, now))
         self._memory.released_at[entry.lease_id] = now
+        self.ledger.unleased.discard(entry.lease_id)
         self._write(
             changed(entry, state=LeaseState.RELEASING, units=units, ended_ns=0, why=why),
             ReleaseHost(entry.lease_id, host.host_id),

@@ -33,7 +33,7 @@ from agiledart_provisioning.gate.gate_messages import (
 )
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.host_comparison import compared
-from agiledart_provisioning.gate.lease_actions import ANSWER_NS, LeaseActions, changed, over
+from agiledart_provisioning.gate.lease_actions import ANSWER_NS, BOOKING_MARGIN_NS, LeaseActions, changed, over
 from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 from agiledart_provisioning.gate.network_state import network_state
 from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
@@ -52,7 +52,7 @@ class LeaseGate(LeaseActions):
         self._policy, self._random = policy, random
         self._view, self._viewed_at = ViewSeen((), leads=False), 0
         self._last_obstacle = ""
-        self._listing_since, self._listed_at, self._has_doubles = 0, 0, False
+        self._listing_since, self._listed_at = 0, 0
         self._handlers: dict[type[Event], Callable[..., None]] = {
             LedgerRead: self._on_ledger,
             TimerFired: self._on_timer,
@@ -112,6 +112,9 @@ class LeaseGate(LeaseActions):
                     self._book(entry, now)
             elif entry.state is not LeaseState.ASKED:
                 self._extend_or_evict(entry, now)
+        for entry in [self.ledger.entries[lease_id] for lease_id in sorted(self.ledger.unleased)]:
+            if now >= entry.paid_until_ns - BOOKING_MARGIN_NS:
+                self._book(entry, now)
         wait = self.settings.list_soon_ns if self._is_unsettled() else self.settings.list_ns
         if now - max(self._listed_at, self._listing_since) >= wait:
             self._list(now)
@@ -192,8 +195,12 @@ class LeaseGate(LeaseActions):
         states = (LeaseState.ASKED, LeaseState.RELEASING)
         return (
             bool(self._memory.missing_since)
-            or self._has_doubles
-            or any(entry.state in states for entry in self.ledger.live())
+            or bool(self.ledger.unleased)
+            or any(
+                entry.state in states
+                or (entry.state is LeaseState.STARTING and entry.lease_id in self._memory.repeated)
+                for entry in self.ledger.live()
+            )
         )
 
     def _on_list_failed(self, event: ListFailed, now: int) -> None:
@@ -206,6 +213,8 @@ class LeaseGate(LeaseActions):
         result = compared(self.ledger, event, self._memory.lost_since, hosts, self.settings, own, now)
         for entry, host in result.answered:
             self._take_host(entry, host, now)
+        doubles = [host for entry, host in result.doubles if host.host_id != entry.host_id]
+        self._book_unleased((*doubles, *result.orphans, *result.young), now)
         for entry in result.repeatable:
             self._repeat(entry, now)
         created = {host.host_id: host.created_ns for host in event.hosts}
@@ -217,7 +226,6 @@ class LeaseGate(LeaseActions):
                 self._release_again(entry, now)
         for entry in result.absent:
             self._on_absent(entry, event.asked_ns, now)
-        self._has_doubles = bool(result.doubles or result.orphans)
         for entry, host in result.doubles:
             self._release_double(entry, host, now)
         for host in result.orphans:
@@ -235,6 +243,7 @@ class LeaseGate(LeaseActions):
         if not is_payable or not self._view.waiting or self.is_paused:
             self._write(over(entry, LeaseState.FAILED, now, "its call was lost, and it is not needed now", units=0))
             return
+        self._memory.repeated.add(entry.lease_id)
         self._decide("repeat", entry.lease_id, "no host of that name is listed")
         self._write(
             changed(entry, began_ns=now, why=entry.why), LeaseHost(entry.lease_id, entry.host_name, entry.offer)
@@ -273,7 +282,7 @@ class LeaseGate(LeaseActions):
         if host.host_id == entry.host_id:
             joined = next(node for node in self._view.nodes if node.lease_id == entry.lease_id)
             self._write(changed(entry, host_id=joined.host_id))
-        self._write_release(f"{entry.lease_id}-{host.host_id}", host, now, "it is a double")
+        self._write_release(host, now, "it is a double")
 
     def _is_drained_first(self, host: ProviderHost) -> bool:
         """Return whether a host without a lease has work; then it is drained, and the next list releases it."""
@@ -287,7 +296,7 @@ class LeaseGate(LeaseActions):
         if self._is_drained_first(host):
             return
         self._decide("orphan", host.host_name, "it has no live lease")
-        self._write_release(f"{host.host_name.removeprefix(self.prefix)}-{host.host_id}", host, now, "it is an orphan")
+        self._write_release(host, now, "it is an orphan")
 
     def _on_released(self, event: ReleaseAnswered, now: int) -> None:
         entry = self.ledger.by_host(event.host_id)
@@ -308,7 +317,7 @@ class LeaseGate(LeaseActions):
                 self._decide("handed over", own.lease_id, f"{record.gate} has adopted it")
                 units = max(0, min(own.units, record.first_unit - own.first_unit))
                 ended = over(own, LeaseState.ENDED, now, f"{record.gate} has adopted it", units=units)
-                self._write(changed(ended, gate=record.gate, term=record.term))
+                self._write(changed(ended, gate=record.gate, term=record.term, host_id=own.host_id or record.host_id))
         for node in event.nodes:
             self._check_token(node, now)
             self._revive(node, now)

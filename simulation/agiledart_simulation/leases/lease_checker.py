@@ -20,7 +20,7 @@ class LeaseChecker:
         self._settings, self._cloud, self._complain = settings, cloud, complain
         self._lost: dict[str, int] = {}
         self._listed_after: set[str] = set()
-        self._unleased_since: dict[str, int] = {}
+        self._unleased: dict[str, tuple[str, int]] = {}
         self._released: set[str] = set()
         self._shown: set[tuple[str, str]] = set()
         self._owners: dict[str, str] = {}
@@ -88,12 +88,19 @@ class LeaseChecker:
                 f"L5: {entry.lease_id} is released {(entry.paid_until_ns - now) / SECOND:.0f} s before its end"
             )
 
-    def check_orphan(self, host: CloudHost, disk: Mapping[str, LeaseEntry], since: int, now: int) -> None:
-        """Check L6: no host is without a live lease for 15 minutes while its gate can see it, at least since `since`."""
-        is_leased = any(entry.host_id == host.host_id and not entry.state.is_over for entry in disk.values())
-        if is_leased:
-            self._unleased_since.pop(host.host_id, None)
-        elif now - max(self._unleased_since.setdefault(host.host_id, now), since) > ORPHAN_NS:
+    def check_orphan(self, host: CloudHost, gate: str, disk: Mapping[str, LeaseEntry], since: int, now: int) -> None:
+        """Check L6: no host is without a live lease for 15 minutes while its gate can see it, at least since `since`.
+
+        A host that another gate has adopted is that gate's from then on; the former gate's silence is checked by L10.
+        """
+        if any(entry.host_id == host.host_id and not entry.state.is_over for entry in disk.values()):
+            self._unleased.pop(host.host_id, None)
+            return
+        owner, began = self._unleased.get(host.host_id, (gate, now))
+        if owner != gate:
+            began = now
+        self._unleased[host.host_id] = (gate, began)
+        if now - max(began, since) > ORPHAN_NS:
             self._complain(f"L6: {host.host_name} ({host.host_id}) has run without a lease for 15 min")
 
     def check_bill(self, disks: Mapping[str, Mapping[str, LeaseEntry]], silent: set[str], now: int) -> None:
@@ -120,13 +127,26 @@ class LeaseChecker:
             if len(set(booked)) < billed and not is_excused:
                 self._complain(f"L7: {host.host_id} cost {billed} units, and {len(set(booked))} are booked")
 
-    def check_neglect(self, host: CloudHost, disk: Mapping[str, LeaseEntry] | None, now: int) -> None:
-        """Check L10: a gate with room adopts the host of a silent gate; `disk`: of the gate that may adopt it."""
-        may_adopt = disk is not None and not GateLedger(self._settings, disk.values()).obstacle_to_lease(now)
-        if not may_adopt:
+    def check_neglect(
+        self, host: CloudHost, disk: Mapping[str, LeaseEntry] | None, records: Mapping[str, LeaseEntry], now: int
+    ) -> None:
+        """Check L10: a gate with room adopts the host of a silent gate.
+
+        Args:
+            disk: of the gate that may adopt it.
+            records: of leases. Units that have begun and that the silent gate has not booked are paid by the adopting gate.
+        """
+        booked = [record.first_unit + record.units for record in records.values() if record.host_name == host.host_name]
+        unbooked = max(0, self._cloud.billed_units(host, self._settings.btu_ns, now) - max(booked, default=0))
+        if disk is None or not self._has_room(GateLedger(self._settings, disk.values()), unbooked, now):
             self._neglected_since.pop(host.host_id, None)
         elif now - self._neglected_since.setdefault(host.host_id, now) > NEGLECT_NS:
             self._complain(f"L10: {host.host_name} ({host.host_id}) belongs to a silent gate, and another one has room")
+
+    def _has_room(self, ledger: GateLedger, unbooked: int, now: int) -> bool:
+        booked = ledger.spent(now) + ledger.reserved(now)
+        is_payable = booked + (2 + unbooked) * self._settings.price <= self._settings.max_spend
+        return is_payable and not ledger.obstacle_to_lease(now)
 
     def check_over(self, disks: Mapping[str, Mapping[str, LeaseEntry]]) -> None:
         """Check L8: at the end no host runs, and no lease of a living gate is open."""

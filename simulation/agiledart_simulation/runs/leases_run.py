@@ -403,14 +403,14 @@ class LeasesRun:
         for host in self.cloud.running():
             maker = self.gates[int(host.host_name.split("-")[2][1:])]
             node = self.network.by_host(host.host_id)
-            owner = maker if node is None else next(gate for gate in self.gates if gate.name == node.gate)
-            if owner.machine is not None and self.now >= owner.cloud_cut_until:
-                self.checker.check_orphan(host, owner.disk, max(owner.reachable_since, self._healed_at), self.now)
+            own = maker if node is None else next(gate for gate in self.gates if gate.name == node.gate)
+            if own.machine is not None and self.now >= own.cloud_cut_until:
+                self.checker.check_orphan(host, own.name, own.disk, max(own.reachable_since, self._healed_at), self.now)
             last = host.created_ns if node is None else max(host.created_ns, node.renewed_ns)
             if self.now - last > self.settings.btu_ns + SELF_END_NS + MINUTE:
                 self.complain(f"L6: {host.host_id} of a silent gate has not ended itself")
             adopter = None if self.network.is_parted else _adopter(node, self.gates, self.now - self.settings.gone_ns)
-            self.checker.check_neglect(host, None if adopter is None else adopter.disk, self.now)
+            self.checker.check_neglect(host, None if adopter is None else adopter.disk, self.records, self.now)
 
     # ---- faults
 
