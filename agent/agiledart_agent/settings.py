@@ -25,7 +25,7 @@ from agiledart_kernel.reachability import MAX_FURTHER_ADDRESSES
 from agiledart_node.context.config import LIVE_OBJECTIVES, MOVES
 from agiledart_placement.registry import ALL_STRATEGIES, STRATEGIES, package_strategies
 from agiledart_scaling.registry import POLICIES, policy_named
-from agiledart_shuffle.registry import KL_EXPLORATION, LINK_INDICES, index_named
+from agiledart_shuffle.link_indices import KL_EXPLORATION, LINK_INDICES, index_named
 
 _PREFIX = "AGILEDART_AGENT__"
 SECTIONS = ("paths", "placement", "quota", "scaling")

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.estimates import STATIONARY, EstimateMemory
 from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.hop_planner import PathPlanner
+from agiledart_shuffle.link_indices import KL_EXPLORATION, PAPER_EXPLORATION
 from agiledart_shuffle.policies.end_to_end import EndToEnd
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policies.next_hop import NextHop
@@ -16,13 +16,6 @@ from agiledart_shuffle.policies.optimal import Optimal
 from agiledart_shuffle.policies.shared_prior import SharedPriorIndex
 from agiledart_shuffle.policies.thompson import ThompsonIndex
 from agiledart_shuffle.policy import LinkIndex, PathPolicy
-
-KL_EXPLORATION = 0.05
-"""C of `kl`: the best value on networks other than those that are reported."""
-
-PAPER_EXPLORATION = 0.2
-"""C of `paper`: the best value of figure 17d on the network whose delays are nearest to those of the other figures; 0.4 was the
-best on the second network. Source: [AgileDART] §V, Algorithm 1; figure 17d."""
 
 LOOKAHEAD = "lookahead-"
 PAPER = "paper-"
@@ -89,38 +82,6 @@ def policy_named(name: str, task: PathTask) -> PathPolicy:
         known = ", ".join((*POLICIES, f"{PAPER}C", f"{LOOKAHEAD}H"))
         raise ConfigurationError(f"paths = {name!r}: unknown policy; use one of {known}") from None
     return make(task)
-
-
-LINK_INDICES: tuple[str, ...] = ("kl", "paper", "planned", "ts", "ts4")
-"""Names of the policies that differ in their link index only, which agents can use for circuits."""
-
-
-def index_named(name: str, exploration: float, random: RandomStream) -> LinkIndex:
-    """Return the link index of a policy.
-
-    Args:
-        name: one of `LINK_INDICES`.
-        exploration: C of `kl`.
-        random: stream of what an index draws.
-
-    Raises:
-        ConfigurationError: for an unknown name.
-    """
-    match name:
-        case "kl":
-            return KlIndex(exploration)
-        case "paper":
-            return KlIndex(PAPER_EXPLORATION)
-        case "planned":
-            return SharedPriorIndex(random)
-        case "ts":
-            return ThompsonIndex(random)
-        case "ts4":
-            return ThompsonIndex(random, 4.0)
-        case _:
-            close = get_close_matches(name, LINK_INDICES, 1, 0.4)
-            meant = f" Did you mean {close[0]}?" if close else ""
-            raise ConfigurationError(f"paths.policy is {name!r}; allowed are {', '.join(LINK_INDICES)}.{meant}")
 
 
 def _exploration(name: str) -> float | None:

@@ -42,7 +42,7 @@ from agiledart_node.reaching.reachability_messages import (
 )
 from agiledart_overlay.wire.events import SetCongestion, SetReachability
 from agiledart_shuffle.hop_costs import HopCosts
-from agiledart_shuffle.registry import index_named
+from agiledart_shuffle.link_indices import index_named
 from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer, kind_of

@@ -42,9 +42,8 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.services import application_of_scope
 from agiledart_shuffle.hop_costs import HopCosts
-from agiledart_shuffle.policies.kl import KlIndex
+from agiledart_shuffle.link_indices import KL_EXPLORATION, index_named
 from agiledart_shuffle.proposals import COST_MOST, MAX_RELAYS, Proposals, may_relay
-from agiledart_shuffle.registry import KL_EXPLORATION
 from agiledart_transport.circuit_tickets import MAX_CIRCUITS_OF_PEER, Booking, CircuitTickets, origin_of
 from agiledart_transport.circuits import TICKET_BYTES, Via, preface
 from agiledart_transport.connecting import format_address, parse_address
@@ -164,7 +163,7 @@ class RelayService:
         self.ask, self.closed, self.send = self._questions.ask, self._questions.closed, self._questions.send
         self._callers = AwaitedCallers(self._reserved, self.send)
         self._known = known
-        costs = costs or HopCosts(me, KlIndex(KL_EXPLORATION), HALVING_NS, time.monotonic_ns())
+        costs = costs or HopCosts(me, index_named("kl", KL_EXPLORATION, _random()), HALVING_NS, time.monotonic_ns())
         self.prober = CostProber(costs, neighbours or members, self._questions)
         self.next_hops = NextHops(me, costs, self.prober.use, members, known)
         self._proposals = Proposals(rtt_ns, _random(), costs.omega, costs.received_cost)

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from agiledart_cli.output import GOOD, print_message
+from agiledart_cli.output import GOOD, output_option, print_json, print_message
 from agiledart_control.agent_place import in_state_dir
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
@@ -37,7 +37,8 @@ Call = Callable[[Sequence[str]], None]
 @click.option("--join", "token", metavar="TOKEN|@FILE|-", help="Join the network of a token; - reads it from stdin.")
 @click.option("--new", is_flag=True, help="Found a network.")
 @click.option("--delete-token-file", is_flag=True, help="With --join @FILE: remove the file once the node has joined.")
-def set_up_service(token: str | None, new: bool, delete_token_file: bool) -> None:
+@output_option
+def set_up_service(token: str | None, new: bool, delete_token_file: bool, output: str) -> None:
     """Run this machine's agent as a service of systemd that has joined a network, or founded one. Needs root.
 
     \b
@@ -64,6 +65,9 @@ def set_up_service(token: str | None, new: bool, delete_token_file: bool) -> Non
     name = Setup(Path("/"), call).run(None if token is None else read_token(token))
     if delete_token_file and token is not None:
         Path(token[1:]).unlink(missing_ok=True)
+    if output == "json":
+        print_json({"name": name, "state_dir": f"/{STATE}", "is_new_network": new})
+        return
     print_message(f"{name} runs as a service, also after a restart of this machine.", colour=GOOD)
     print_message("Look: sudo agiledart nodes   Log: journalctl -u agiledart -o cat")
     if new:

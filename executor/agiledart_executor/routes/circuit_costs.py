@@ -15,9 +15,9 @@ from agiledart_shuffle.cheapest import cheapest_link
 from agiledart_shuffle.divergence import COST_MAX
 from agiledart_shuffle.estimates import EstimateMemory, Estimates
 from agiledart_shuffle.graph import LinkGraph
+from agiledart_shuffle.link_indices import KL_EXPLORATION
 from agiledart_shuffle.policies.kl import KlIndex
 from agiledart_shuffle.policy import Journey
-from agiledart_shuffle.registry import KL_EXPLORATION
 
 SLOT_NS: Final = 5 * MILLISECOND
 HALF_LIFE_NS: Final = 2 * SECOND

@@ -57,6 +57,7 @@ from agiledart_node.wire.commands import (
     TraceRoute,
     UploadCheckpoint,
 )
+from agiledart_node.wire.lease_messages import NoteLease, OrderGate, RenewHostLease, ReportGate, ShowProvisioning
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), TraceRoute("0"), Logs("x"), Info(),
@@ -67,8 +68,12 @@ ONE_OF_EACH: tuple[Command, ...] = (
     UploadCheckpoint("x", "0" * 64, 1, 0, b""), ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"),
     RenewUserMembership(), DrainNode("a1"),
     RecoverRun("x", ("a1",)), CreateFeed("x", "00"), RemoveFeed("x", "00"), Feeds(),
+    RenewHostLease("00", "x", "x", b""), NoteLease("x", "lease", "x", ""), ReportGate("x", "", b""), OrderGate("pause"),
+    ShowProvisioning(),
 )  # fmt: skip
 
+
+OfGates = RenewHostLease | NoteLease | ReportGate | OrderGate
 
 Asked = list[tuple[int, ControlRequest, ControlPeer]]
 """Requests that went on: number, command, who."""
@@ -115,7 +120,8 @@ def test_every_command_is_checked_against_every_role(
     allowed = {
         "admin": True,
         "submitter": not isinstance(
-            command, CreateToken | ShutDownAgent | DrainNode | RecoverRun | SetBan | Audit | Tokens
+            command,
+            CreateToken | ShutDownAgent | DrainNode | RecoverRun | SetBan | Audit | Tokens | OfGates,
         ),
         "reader": not isinstance(
             command,
@@ -141,7 +147,8 @@ def test_every_command_is_checked_against_every_role(
             | ReadCheckpoint
             | UploadCheckpoint
             | ScaleStage
-            | MoveStage,
+            | MoveStage
+            | OfGates,
         ),
         "agent": isinstance(
             command,
@@ -153,7 +160,8 @@ def test_every_command_is_checked_against_every_role(
             | ListBans
             | RenewUserMembership
             | DrainNode
-            | ShutDownAgent,
+            | ShutDownAgent
+            | ShowProvisioning,
         ),
     }.get(role, False)
     principal = Caller(api, role)
@@ -298,6 +306,8 @@ LOOKS_ONLY = (
     UploadCheckpoint,  # the user that begins a change with it signs that
     Audit,
     Secrets,
+    ShowProvisioning,
+    ReportGate,  # the agent beside the gate keeps it, and no other node takes it for an order
     RenewUserMembership,  # its chain of grants identifies the requester
 )
 

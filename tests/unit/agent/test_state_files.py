@@ -58,7 +58,7 @@ def started(directory: Path, *, new_network: bool = False) -> tuple[bytes, list[
     try:
         settings = AgentSettings(state_dir=directory, name="x", new_network=new_network)
         said = AgentLog(stream=log)
-        seeds, _ = _network(settings, identity, said, _remembered(settings, identity, said))
+        seeds = _network(settings, identity, said, _remembered(settings, identity, said)).seeds
         return identity.public_key, seeds, log.getvalue()
     finally:
         identity.close()

@@ -35,7 +35,7 @@ PEER = Peer(NodeId.from_hex("ab"), 3, "pi", "192.0.2.1:9464", "attic", "host")
 
 def test_a_message_is_an_array_that_begins_with_its_tag() -> None:
     raw = CODEC.encode(Ping(PEER, 7))
-    reach = [0, "", [], False]
+    reach = [0, "", [], False, []]
     peer = [PEER.node.to_bytes16(), 3, "pi", "192.0.2.1:9464", "attic", "host", reach]
     assert msgpack.unpackb(raw) == [901, peer, 7]
 

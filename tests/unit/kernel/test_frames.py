@@ -25,7 +25,7 @@ GOLDEN_HELLO = (
     "dc0012010101" "91a56c61746572" "a76f7665726c6179" "91c441" + "07" * 65 + "03"
     "a3706931" "ae3139322e302e322e313a39343634"
     "a56174746963" "a5686f737431" "a5302e322e30" "cf0000018bcfe5687b"
-    "c401aa" "c401bb" "c401cc" "a0" "9400a090c2"
+    "c401aa" "c401bb" "c401cc" "a0" "9500a090c290"
 )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def test_golden_hello() -> None:
 def test_hello_read_by_an_independent_library() -> None:
     assert msgpack.unpackb(encode_hello(HELLO)) == [
         1, 1, 1, ["later"], "overlay", [b"\x07" * 65], 3, "pi1", "192.0.2.1:9464", "attic", "host1", "0.2.0", 1_700_000_000_123,
-        b"\xaa", b"\xbb", b"\xcc", "", [0, "", [], False],
+        b"\xaa", b"\xbb", b"\xcc", "", [0, "", [], False, []],
     ]  # fmt: skip
 
 

@@ -303,7 +303,10 @@ def test_inconsistent_settings_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="capacity_check_interval_ns"):
         NodeConfig(capacity_check_interval_ns=0).validate()
     with pytest.raises(ConfigurationError, match="by_taste"):
-        NodeConfig(placement="by_taste").validate()
+        NodeConfig(placement_objective="by_taste").validate()
+    with pytest.raises(ConfigurationError, match="hill_climbing:by_taste"):
+        NodeConfig(placement="hill_climbing:by_taste").validate()
+    NodeConfig(placement="of-a-package-elsewhere").validate()  # an agent's settings look for it among the installed ones
     with pytest.raises(ConfigurationError, match="resend_ns"):
         NodeConfig(resend_ns=5 * SECOND).validate()
 

@@ -36,7 +36,7 @@ def test_frames_are_golden() -> None:
     leaf = LeafState(3, 0, True, (Sighting(peer(2), 4),))
     first = "950f0300c3919296c41002000000000000000000000000000000" + "01a0a0a0a004"
     assert CODEC.decode(bytes.fromhex(first)) == leaf
-    described = first.replace("c3919296", "c3919397").replace("a0a0a0a004", "a0a0a0a0" + "9400a090c2" + "04")
+    described = first.replace("c3919296", "c3919397").replace("a0a0a0a004", "a0a0a0a0" + "9500a090c290" + "04")
     assert CODEC.encode(leaf).hex() == described + "c0"
 
 
