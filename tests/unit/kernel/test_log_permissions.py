@@ -63,4 +63,4 @@ def test_log_writers_are_authorised(log: LogOwnership, application: str, owner: 
     )
     assert log_write_refusal(Principal("admin", "", b"a" * 32), application, owner, log) == ""
     by_agent = log_write_refusal(Principal("agent", "", b"a" * 32), application, owner, log)
-    assert by_agent == ("" if log.owner and log.owner == owner else "owner")  # an agent's key is nobody's application's
+    assert by_agent == ("" if log.owner and log.owner == owner else "owner")  # an agent's key owns no application

@@ -306,7 +306,7 @@ def test_inconsistent_settings_are_rejected() -> None:
         NodeConfig(placement_objective="by_taste").validate()
     with pytest.raises(ConfigurationError, match="hill_climbing:by_taste"):
         NodeConfig(placement="hill_climbing:by_taste").validate()
-    NodeConfig(placement="of-a-package-elsewhere").validate()  # an agent's settings look for it among the installed ones
+    NodeConfig(placement="of-a-package").validate()  # the agent's settings look for the package
     with pytest.raises(ConfigurationError, match="resend_ns"):
         NodeConfig(resend_ns=5 * SECOND).validate()
 
