@@ -51,6 +51,7 @@ def queried():
 """
 
 
+@pytest.mark.soak
 def test_operators_that_pass_the_check_keep_the_edge(tmp_path: Path) -> None:
     text = ""
     for name, operator in STREAMS.items():
@@ -64,6 +65,7 @@ def test_operators_that_pass_the_check_keep_the_edge(tmp_path: Path) -> None:
             check_counts(driver, ("bronze", *STREAMS, *VIEWS), 10 * (update + 1))
 
 
+@pytest.mark.soak
 def test_a_refresh_reaches_tables_of_sql(tmp_path: Path) -> None:
     project = new_project(tmp_path, QUERY)
     (project / "transformations" / "more.sql").write_text(SQL)
