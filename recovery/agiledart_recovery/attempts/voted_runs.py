@@ -131,8 +131,7 @@ class VotedRuns:
         ):
             return True
         trust = self._trusts.of(voter_slot.run)
-        only_reads = value is None and not leads
-        if trust.confirms(held, sender.node) or (only_reads and trust.believes(held, sender.node)):
+        if trust.confirms(held, sender.node):
             return True
         trust.ask(held)
         return False

@@ -4,8 +4,8 @@ A message that names its sender among the voters proves nothing. Believed are th
 while the voters changed asks them, believes whom one of them names, and asks that one in turn. One answer is enough: a held voter
 that lies could send every message itself, so it gains nothing, and often one voter alone has seen two changes. Where a majority of
 the held voters is dead, by the failure detector, or knows nothing of the run any more, too few are left to ask. Then the value in
-the message decides for a host, as for a node that holds none: else the run could never use that host again. A voter slot
-promises then, too, and the promise changes no value; it takes no value and follows no coordinator that is not confirmed.
+the message decides for a host, as for a node that holds none: else the run could never use that host again. A voter slot stays
+strict: other voters, among them one in its place, continue the run without its vote.
 """
 
 from typing import Final
