@@ -63,11 +63,12 @@ class AsyncMeshClient:
         executors: int = 0,
         delivery: Literal["", "survive", "exactly-once", "at-least-once", "at-most-once"] = "",
         moves: Literal["", "off", "advise", "on"] = "",
+        placement: str = "",
     ) -> "AsyncApplication":
         """Run a topology on the mesh, and return once it runs; as `MeshClient.submit`."""
         application = await _elsewhere(
             self._open.submit, target, settings, name=name, parallelism=parallelism, executors=executors,
-            delivery=delivery, moves=moves,
+            delivery=delivery, moves=moves, placement=placement,
         )  # fmt: skip
         return AsyncApplication(application)
 

@@ -117,7 +117,7 @@ class MeshClient:
             return future.result()
         except BaseException:
             client = self._client
-            if client is not None and not future.done():  # Ctrl-C: the thread must not wait on
+            if client is not None and not future.done() and not future.cancel():  # Ctrl-C: the thread must not wait on
                 client.interrupt()
             raise
 
@@ -148,6 +148,7 @@ class MeshClient:
         executors: int = 0,
         delivery: Literal["", "survive", "exactly-once", "at-least-once", "at-most-once"] = "",
         moves: Literal["", "off", "advise", "on"] = "",
+        placement: str = "",
     ) -> "Application":
         """Run a topology on the mesh, and return once it runs.
 
@@ -159,12 +160,15 @@ class MeshClient:
             executors: worker processes of each node to use; 0: the agents' choice.
             delivery: behaviour when a node dies; empty: that of the topology.
             moves: whether its stages move to better nodes by themselves; empty: as the agents are set.
+            placement: `STRATEGY` or `STRATEGY:OBJECTIVE`, as for `agiledart place`; empty: that of the topology, else the agents'.
 
         Raises:
             CommandRefusedError: the agent refuses it; the message is what the command would print.
             ConfigurationError, TopologyError, UserCodeError: the code or a setting is wrong; nothing was submitted.
         """
-        response = self._submitted(target, settings, parallelism, name, executors, delivery, moves, dry_run=False)
+        response = self._submitted(
+            target, settings, parallelism, name, executors, delivery, moves, placement, dry_run=False
+        )
         return Application(self, response["name"])
 
     def dry_run(
@@ -175,9 +179,10 @@ class MeshClient:
         name: str = "",
         parallelism: "int | Mapping[str, RequestedParallelism] | None" = None,
         delivery: Literal["", "survive", "exactly-once", "at-least-once", "at-most-once"] = "",
+        placement: str = "",
     ) -> Document:
         """Return where the steps of a topology would run, and the checks of the nodes; start nothing. Arguments as of `submit`."""
-        return self._submitted(target, settings, parallelism, name, 0, delivery, "", dry_run=True)
+        return self._submitted(target, settings, parallelism, name, 0, delivery, "", placement, dry_run=True)
 
     def applications(self) -> "list[Application]":
         """Return all applications of the network, also those that have ended."""
@@ -206,6 +211,7 @@ class MeshClient:
         executors: int,
         delivery: str,
         moves: str,
+        placement: str,
         *,
         dry_run: bool,
     ) -> Document:
@@ -214,6 +220,7 @@ class MeshClient:
         command = make_submission(
             target if isinstance(target, str) else _target_of(target), texts, asked,
             name=name, executors=executors, dry_run=dry_run, delivery=delivery, moves=moves,
+            placement=placement,
         )  # fmt: skip
         document: Document = self.ask(command, SUBMIT_SECONDS)
         return document

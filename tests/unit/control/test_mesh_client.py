@@ -87,8 +87,11 @@ def submitted(answers: Answers) -> Submit:
 
 def test_it_submits_as_the_command_line_does(mesh: MeshClient, answers: Answers, tmp_path: Path) -> None:
     settings = {"rows": f"csv:{tmp_path}/in.csv", "out": f"csv:{tmp_path}/out.csv", "limit": 5, "strict": True}
-    application = mesh.submit(f"{tmp_path}/flow.py:flow", settings, delivery="exactly-once", executors=2)
+    application = mesh.submit(
+        f"{tmp_path}/flow.py:flow", settings, delivery="exactly-once", executors=2, placement="hybrid"
+    )
     command = submitted(answers)
+    assert command.placement == "hybrid"
     assert (application.name, command.delivery, command.executors, command.dry_run) == (
         "flow",
         "exactly-once",
