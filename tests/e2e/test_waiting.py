@@ -82,14 +82,14 @@ def submit(made: Mesh, folder: Path, builder: str, *settings: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def cause(made: Mesh, name: str, kind: str) -> dict[str, Any]:
-    """The row of this kind in `status`, once it is there."""
+def cause(made: Mesh, name: str, kind: str, text: str = "") -> dict[str, Any]:
+    """The row of this kind in `status`, once it is there and has this text in it."""
 
     def look() -> dict[str, Any] | None:
         rows = made.agent("a2").ask(Status(name))["waiting"]
-        return next((row for row in rows if row["cause"] == kind), None)
+        return next((row for row in rows if row["cause"] == kind and text in row["text"]), None)
 
-    return dict(wait_for(look, 20, f"{name} waits: {kind}"))
+    return dict(wait_for(look, 20, f"{name} waits: {kind} {text}"))
 
 
 def test_user_code_that_does_not_return_is_named_before_it_is_ended(ring: Mesh, folder: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_silent_input_is_named_with_the_stage_that_waits_for_it(ring: Mesh, fo
     submit(ring, folder, "both", *places, "report=log:both@a1")
     with socket.create_connection(("127.0.0.1", live)) as line:
         line.sendall((folder / "in.csv").read_bytes())
-        row = cause(ring, "both", "silent input")
+        row = cause(ring, "both", "silent input", "(10 rows wait, saved meanwhile)")  # at first only windows wait
     assert row["text"] == "live waits for silent (10 rows wait, saved meanwhile), silent"
     cli("stop", "both", "--now", "--agent", str(ring.agent("a1").state_dir))
 
