@@ -20,6 +20,7 @@ from agiledart_agent.admission.renewal import MembershipRenewer
 from agiledart_agent.checkpoints.checkpoint_service import CheckpointService
 from agiledart_agent.circuits.agent_links import AgentLinks
 from agiledart_agent.circuits.dialer import LEAF_MARGIN_SECONDS
+from agiledart_agent.control.page_process import PageProcess
 from agiledart_agent.control.user_service import UserService
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog
@@ -189,9 +190,11 @@ class Agent:
             settings, identity, log, self, self._feed, self._verify_command, operator
         )
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
+        self._page = PageProcess(settings.state_dir) if settings.web else None
         self._metrics_server = MetricsServer(
-            self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
-        )
+            self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(","),
+            None if self._page is None else self._page.visit,
+        )  # fmt: skip
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
@@ -333,6 +336,8 @@ class Agent:
         await self._log_services.close()
         await self._agent_links.stop_listening()
         await self._metrics_server.close()
+        if self._page is not None:
+            await self._page.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -383,6 +388,8 @@ class Agent:
         host, port = split_address(self._settings.metrics, "agent.metrics")
         tries = 1 + (MORE_METRICS_PORTS if self._settings.metrics == DEFAULT_METRICS else 0)
         taken = await self._metrics_server.listen(host, port, tries)
+        if self._page is not None:
+            self._page.write_address(self.metrics_address)
         if taken != port and port:
             self._log.info("metrics.moved", f"  metrics on port {taken}: {port} is in use by another process")
 

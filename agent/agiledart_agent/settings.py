@@ -15,6 +15,7 @@ from typing import Any
 
 from agiledart_agent.host.default_capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
+from agiledart_agent.metrics.metrics_server import LOOPBACK_NAMES
 from agiledart_agent.paper_preset import PRESETS, SETTINGS
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
@@ -74,6 +75,9 @@ class AgentSettings:
         metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
         metrics_hosts: names, separated by commas, under which /metrics may be requested, beside addresses and
             `localhost`: a page in a user's browser may give this port any name of its own.
+        web: whether a browser on this machine gets the page at `metrics`, which must then be a loopback address. The whole
+            address, with its secret, stands in the file `web.address` of the state directory. Nothing is started before a
+            visit.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         new_network: create a network although the state directory has remains of another, unknown one.
         leave_previous_network: leave a network of one node that never ran an application for the token's, without a
@@ -140,6 +144,7 @@ class AgentSettings:
     libp2p: str = "auto"
     metrics: str = DEFAULT_METRICS
     metrics_hosts: str = ""
+    web: bool = False
     join: str = ""
     new_network: bool = False
     leave_previous_network: bool = False
@@ -321,6 +326,12 @@ class AgentSettings:
                 f"agent.advertise has {len(given)} addresses; allowed are up to {MAX_FURTHER_ADDRESSES + 1}"
             )
         _check_host_names(self.metrics_hosts)
+        metrics_host = split_address(self.metrics, "agent.metrics")[0] if self.metrics else ""
+        if self.web and metrics_host not in LOOPBACK_NAMES:
+            raise ConfigurationError(
+                f"agent.web needs agent.metrics at a loopback address, such as {DEFAULT_METRICS}; it is {self.metrics!r}."
+                " For a browser elsewhere run there:  agiledart web --agent HOST:PORT --identity @FILE"
+            )
 
     def _validate_paths(self) -> None:
         """Check how the costs of links are learnt."""

@@ -1,4 +1,6 @@
-"""HTTP/1.1 server of `/metrics`, `/livez` and `/readyz`, for Prometheus and for service managers. It serves nothing else.
+"""HTTP/1.1 server of `/metrics`, `/livez` and `/readyz`, for Prometheus and for service managers.
+
+With `agent.web` it redirects a browser from `/` to the page, which another process serves. It serves nothing else.
 
 The port is for machines in one's own network and has no TLS; the default is loopback. A client can only occupy a place
 for some seconds. A request is one head of at most `MAX_HEAD` bytes within `HEAD_SECONDS`, answered once, and the
@@ -7,9 +9,10 @@ connection closes.
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_transport.connecting import format_address
@@ -24,6 +27,9 @@ HEAD_SECONDS = 5.0
 BODY_SECONDS = 10.0
 """Time for a slow client to take an answer."""
 
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+"""Names under which a browser may request the page; under any other the request may come from a page of a stranger."""
+
 PLAIN = "text/plain; charset=utf-8"
 
 _NOT_OURS = b"Ask by address, or list this name in the agent's setting metrics_hosts.\n"
@@ -37,6 +43,7 @@ class MetricsServer:
         unready: returns why this node should get no work; empty when it may.
         count_refused: called with a reason from a bounded set for each client that does not get the requested answer.
         hosts: names under which /metrics may be requested, beside addresses and `localhost`.
+        visit: returns the address of the page's server, and starts it; "" when it cannot be started. None: no page.
     """
 
     def __init__(
@@ -45,7 +52,9 @@ class MetricsServer:
         unready: Callable[[], str],
         count_refused: Callable[[str], None],
         hosts: Collection[str] = (),
+        visit: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
+        self._visit = visit
         self._render, self._unready, self._count_refused = render, unready, count_refused
         self._hosts = frozenset(name.lower() for name in hosts)
         self._server: asyncio.Server | None = None
@@ -133,15 +142,27 @@ class MetricsServer:
         if request is None:
             self._count_refused("garbage")
             return response(HTTPStatus.BAD_REQUEST, PLAIN, b"This is not HTTP/1.\n")
-        method, path, accept, host = request
+        method, path, accept, host, _ = request
         if method not in ("GET", "HEAD"):
             self._count_refused("method")
             return response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"This port answers only GET.\n", allow=True)
         if path == "/metrics" and not self._is_ours(host):
             self._count_refused("host")
             return response(HTTPStatus.MISDIRECTED_REQUEST, PLAIN, _NOT_OURS)
+        if self._visit is not None and method == "GET" and path == "/" and "text/html" in accept:
+            return await self._redirect(request, self._visit)
         status, kind, body = self._page(path, accept)
         return response(status, kind, body, head_only=method == "HEAD")
+
+    async def _redirect(self, request: "RequestHead", visit: Callable[[], Awaitable[str]]) -> bytes:
+        """Send a browser on to the page. The fragment of its address, in which the secret stands, goes along."""
+        if request.host.lower() not in LOOPBACK_NAMES or request.fetch_site not in ("", "none", "same-origin"):
+            self._count_refused("host")
+            return response(HTTPStatus.MISDIRECTED_REQUEST, PLAIN, b"Another page sent this request.\n")
+        address = await visit()
+        if not address:
+            return response(HTTPStatus.SERVICE_UNAVAILABLE, PLAIN, b"The page could not be started.\n")
+        return response(HTTPStatus.TEMPORARY_REDIRECT, PLAIN, b"", location=address)
 
     def _is_ours(self, host: str) -> bool:
         """Return whether /metrics may be requested under this name: a page that points its own name here could read it
@@ -181,13 +202,23 @@ def _host_name(header: str) -> str:
     return header.partition(":")[0]
 
 
-def parse_head(head: bytes) -> tuple[str, str, str, str] | None:
-    """Return (method, path without query, Accept header, host without port) of a request; None when it is not HTTP/1."""
+class RequestHead(NamedTuple):
+    """Head of a request: method, path without query, host without port, and the headers that an answer depends on."""
+
+    method: str
+    path: str
+    accept: str
+    host: str
+    fetch_site: str
+
+
+def parse_head(head: bytes) -> RequestHead | None:
+    """Return the head of a request; None when it is not HTTP/1."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/") or words[2][:7] != "HTTP/1.":
         return None
-    accepted, hosts = [], []
+    accepted, hosts, fetch_site = [], [], ""
     for line in lines:
         name, colon, value = line.partition(":")
         if not line:
@@ -198,12 +229,17 @@ def parse_head(head: bytes) -> tuple[str, str, str, str] | None:
             accepted.append(value.strip())
         elif name.lower() == "host":
             hosts.append(value.strip())
+        elif name.lower() == "sec-fetch-site":
+            fetch_site = value.strip()
     if len(hosts) > 1:
         return None
-    return words[0], words[1].partition("?")[0], ",".join(accepted), _host_name("".join(hosts))
+    path = words[1].partition("?")[0]
+    return RequestHead(words[0], path, ",".join(accepted), _host_name("".join(hosts)), fetch_site)
 
 
-def response(status: HTTPStatus, kind: str, body: bytes, *, head_only: bool = False, allow: bool = False) -> bytes:
+def response(
+    status: HTTPStatus, kind: str, body: bytes, *, head_only: bool = False, allow: bool = False, location: str = ""
+) -> bytes:
     """Return a whole HTTP response that ends its connection."""
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
@@ -212,5 +248,6 @@ def response(status: HTTPStatus, kind: str, body: bytes, *, head_only: bool = Fa
         "Cache-Control: no-store",
         "Connection: close",
         *(["Allow: GET, HEAD"] if allow else []),
+        *([f"Location: {location}"] if location else []),
     ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (b"" if head_only else body)

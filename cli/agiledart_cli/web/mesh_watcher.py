@@ -64,6 +64,12 @@ class MeshWatcher:
         with self._changed:
             return self._thread is not None
 
+    @property
+    def has_viewers(self) -> bool:
+        """Return whether a page is open."""
+        with self._changed:
+            return bool(self._viewers)
+
     def _run(self) -> None:
         client: ControlClient | None = None
         away_since: float | None = None

@@ -24,10 +24,14 @@ class PageAccess:
     Args:
         port: port of the server; part of the cookie's name, because browsers share cookies among ports.
         clock: monotonic seconds.
+
+    Attributes:
+        secret: a token that begins any number of sessions, of a page that an agent started; empty: none.
     """
 
     def __init__(self, port: int, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.secret = ""
         self._tokens: list[str] = []
         self._sessions: dict[str, float] = {}
         self.cookie_name = f"agiledart-{port}"
@@ -41,9 +45,10 @@ class PageAccess:
     def begin_session(self, token: str) -> str | None:
         """Take a token. Return the value of the session's cookie; None when the token is unknown or was used."""
         known = [candidate for candidate in self._tokens if hmac.compare_digest(candidate.encode(), token.encode())]
-        if not known:
+        if known:
+            self._tokens.remove(known[0])
+        elif not self.secret or not hmac.compare_digest(self.secret.encode(), token.encode()):
             return None
-        self._tokens.remove(known[0])
         while len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session = secrets.token_urlsafe(_SECRET_BYTES)

@@ -3,9 +3,10 @@
 Every client is bounded: connections, the time of a request, its size, and the time of a viewer to take an event.
 """
 
+import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -99,6 +100,19 @@ class PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a client that has gone or is too slow; its connection is closed."""
+
+
+@contextlib.contextmanager
+def serving(server: PageServer) -> Iterator[None]:
+    """Serve in a thread; afterwards close the server, its watcher and its requests."""
+    threading.Thread(target=server.serve_forever, name="page server", daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        server.watcher.close()
+        server.requests.close()
 
 
 class _PageHandler(BaseHTTPRequestHandler):

@@ -3,7 +3,6 @@
 import contextlib
 import select
 import sys
-import threading
 import time
 import webbrowser
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verb_connection import connect
 from agiledart_cli.web.mesh_watcher import MeshWatcher
 from agiledart_cli.web.page_requests import PageRequests
-from agiledart_cli.web.page_server import PageServer
+from agiledart_cli.web.page_server import PageServer, serving
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import ConfigurationError
 
@@ -65,19 +64,11 @@ def serve(
             f"Port {port} of this machine cannot be used ({(error.strerror or str(error)).lower()}). "
             "Omit --port for a free one."
         ) from None
-    with unwound_by_signals(), contextlib.suppress(KeyboardInterrupt):
-        thread = threading.Thread(target=server.serve_forever, name="page server", daemon=True)
-        thread.start()
-        try:
-            _show(server, opens_browser, as_json)
-            while True:
-                if _enter_was_pressed():
-                    _show(server, False, as_json)
-        finally:
-            server.shutdown()
-            server.server_close()
-            watcher.close()
-            requests.close()
+    with unwound_by_signals(), contextlib.suppress(KeyboardInterrupt), serving(server):
+        _show(server, opens_browser, as_json)
+        while True:
+            if _enter_was_pressed():
+                _show(server, False, as_json)
 
 
 def _show(server: PageServer, opens_browser: bool, as_json: bool) -> None:

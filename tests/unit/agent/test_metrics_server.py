@@ -91,6 +91,32 @@ def test_head_has_no_body() -> None:
     run(test)
 
 
+def test_a_browser_is_sent_to_the_page_and_others_start_nothing() -> None:
+    async def test(port: Port) -> None:
+        visits = []
+
+        async def visit() -> str:
+            visits.append(1)
+            return "http://127.0.0.1:4711/" if len(visits) == 1 else ""
+
+        port.server = MetricsServer(port.render, lambda: "", port.count, ["pi1.lan"], visit)
+        await port.server.listen("127.0.0.1", 0)
+        browser = "Accept: text/html,*/*\r\n"
+        assert (await port.get("/"))[0] == 404  # a scrape
+        assert (await port.get("/", "HEAD", browser))[0] == 404
+        assert (await port.get("/", headers=f"{browser}Sec-Fetch-Site: cross-site\r\n"))[0] == 421
+        port.host = "pi1.lan:9465"
+        assert (await port.get("/", headers=browser))[0] == 421
+        assert visits == []
+        port.host = "localhost:9465"
+        status, head, _ = await port.get("/", headers=f"{browser}Sec-Fetch-Site: none\r\n")
+        assert (status, "Location: http://127.0.0.1:4711/" in head) == (307, True)
+        assert (await port.get("/", headers=browser))[0] == 503
+        await port.server.close()
+
+    assert run(test).refused == {"path": 2, "host": 2}
+
+
 def test_nothing_else_is_served() -> None:
     async def test(port: Port) -> None:
         assert (await port.get("/"))[0] == 404
@@ -192,7 +218,7 @@ def test_a_port_in_use_is_reported_with_a_fix() -> None:
 
 
 def test_request_heads_are_parsed() -> None:
-    assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y", "")
+    assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y", "", "")
     assert parse_head(b"GET / HTTP/2.0\r\n\r\n") is None
     assert response(HTTPStatus.OK, "t", b"b").endswith(b"Connection: close\r\n\r\nb")
 

@@ -83,6 +83,13 @@ def test_metrics_host_names_are_checked() -> None:
         AgentSettings.load({"metrics_hosts": "pi1,http://x"}, {"HOME": "/root"})
 
 
+@pytest.mark.parametrize("metrics", ["", "0.0.0.0:9465", "192.168.1.20:9465"])
+def test_a_page_needs_a_loopback_address(metrics: str) -> None:
+    assert AgentSettings.load({"web": True, "metrics": "localhost:0"}, {}).web
+    with pytest.raises(ConfigurationError, match=r"agent\.web needs agent\.metrics at a loopback address"):
+        AgentSettings.load({"web": True, "metrics": metrics}, {})
+
+
 @pytest.mark.parametrize(
     ("advertise", "address"), [("", ""), ("upnp", ""), ("upnp.example.org:9464", "upnp.example.org:9464")]
 )
