@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from benchmarks.placing.lab import DELAYS, PlacingLab
+from benchmarks.placing.lab import BEST, DELAYS, SOURCE, PlacingLab
 from benchmarks.routes.hosts import CannotEmulate
 
 PREPARATION_S = 12.0
@@ -51,39 +51,42 @@ def live(strategies: list[str]) -> None:
             print(json.dumps({"strategy": strategy, "node": node, "predicted_ms": round(predicted, 2), "p50_ms": p50,
                               "p99_ms": p99, "ratio": ratio, "load": round(os.getloadavg()[0], 1)}), flush=True)  # fmt: skip
         watch.end()
+        print(json.dumps({"exact_rows": lab.exact_rows()}), flush=True)
 
 
 def slow_link(moves: str) -> None:
-    """Make the link a1–a2 ten times slower once the step runs on a2."""
+    """Make the link from the source to the best node ten times slower once the step runs there."""
+    best = f"a{BEST}"
     with PlacingLab(moves) as lab:
         watch = lab.submit(420)
         _wait(lambda: len(watch.rows) > 10, 60)
         first = lab.host()
         if moves == "on":
-            moved = _wait(lambda: lab.host() == "a2", 150)
+            moved = _wait(lambda: lab.host() == best, 150)
         else:
-            moved = lab.cli("move", "placed", "work", "a2").returncode == 0
+            moved = lab.cli("move", "placed", "work", best).returncode == 0
             lab.cli("move", "placed", "work", "auto")
         time.sleep(PREPARATION_S)
         since = time.monotonic()
         time.sleep(MEASURED_S)
         before = watch.percentile(0.5, since, time.monotonic())
         slow = time.monotonic()
-        lab.hosts.link(1, 2, delay=10 * DELAYS[1, 2])
+        lab.hosts.link(SOURCE, BEST, delay=10 * DELAYS[SOURCE, BEST])
         followed = advised = None
         while time.monotonic() < slow + 120 and followed is None:
             decisions = lab.explained()["decisions"]
-            if advised is None and decisions and decisions[-1]["action"] != "nothing" and decisions[-1]["node"] != "a2":
+            if advised is None and decisions and decisions[-1]["action"] != "nothing" and decisions[-1]["node"] != best:
                 advised = round(time.monotonic() - slow, 1)
             p50 = watch.percentile(0.5, time.monotonic() - 3, time.monotonic())
-            if lab.host() != "a2" and p50 is not None and before is not None and p50 < 1.5 * before:
+            if lab.host() != best and p50 is not None and before is not None and p50 < 1.5 * before:
                 followed = round(time.monotonic() - slow, 1)
             time.sleep(1)
         print(json.dumps({
-            "moves": moves, "first_node": first, "moved_to_a2": moved, "p50_before_ms": before, "advised_after_s": advised,
+            "moves": moves, "first_node": first, "moved_to_best": moved, "p50_before_ms": before, "advised_after_s": advised,
             "followed_after_s": followed, "node": lab.host(),
             "p50_after_ms": watch.percentile(0.5, time.monotonic() - 3, time.monotonic()),
-            "longest_silence_s": watch.longest_silence_s(slow, time.monotonic()), "decisions": lab.explained()["decisions"],
+            "longest_silence_s": watch.longest_silence_s(slow, time.monotonic()), "exact_rows": lab.exact_rows(),
+            "decisions": lab.explained()["decisions"],
             "load": round(os.getloadavg()[0], 1),
         }), flush=True)  # fmt: skip
         watch.end()

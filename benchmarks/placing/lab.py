@@ -1,4 +1,4 @@
-"""Four agents on emulated hosts, a job between two pinned ends, and the latencies of its rows."""
+"""Eight agents on emulated hosts of two sites, a job between two pinned ends, and the latencies of its rows."""
 
 import itertools
 import json
@@ -14,9 +14,21 @@ from agiledart_node.wire.commands import ExplainPlacement
 from benchmarks.many_agents import AgentHost, Agents
 from benchmarks.routes.hosts import Hosts
 
-COUNT = 4
-DELAYS = {(1, 2): 0.010, (2, 4): 0.010, (1, 3): 0.015, (3, 4): 0.015, (1, 4): 0.040, (2, 3): 0.020}
-"""One-way delays in seconds: the way by a2 is the shortest, that by a3 the next."""
+COUNT = 8
+SOURCE, BEST, SINK = 1, 2, 8
+"""Hosts of the pinned ends, and the one between them with the shortest way."""
+
+
+def _delays() -> dict[tuple[int, int], float]:
+    """Return one-way delays in seconds: 2 ms and more in a site (1–4, 5–8), 20 ms between sites, 40 ms between the ends."""
+    delays = {}
+    for first, second in itertools.combinations(range(1, COUNT + 1), 2):
+        is_one_site = (first <= COUNT // 2) == (second <= COUNT // 2)
+        delays[first, second] = 0.0015 + 0.0005 * (second - first) if is_one_site else 0.020
+    return delays | {(SOURCE, SINK): 0.040, (BEST, SINK): 0.018}
+
+
+DELAYS = _delays()
 
 RATE = 50
 
@@ -117,17 +129,23 @@ class PlacingLab:
         )  # fmt: skip
 
     def submit(self, seconds: int) -> LatencyWatch:
-        """Start the job from a1 to a4 with rows for so many seconds."""
+        """Start the job between the pinned ends with rows for so many seconds."""
         folder = self.agents.folder
         (folder / "placed.py").write_text(CODE)
         with (folder / "rows.csv").open("w") as file:
             file.writelines(f"{number * 1000 // RATE},{number % 17}\n" for number in range(seconds * RATE))
         out = folder / "out.csv"
-        source, sink = f"readings=csv:{folder}/rows.csv?speed=1@a1", f"report=csv:{out}@a4"
+        source, sink = f"readings=csv:{folder}/rows.csv?speed=1@a{SOURCE}", f"report=csv:{out}@a{SINK}"
         process = self.cli("submit", "placed.py:build", "--moves", self._moves, "--set", source, "--set", sink)
         if process.returncode:
             raise RuntimeError(process.stderr)
         return LatencyWatch(out)
+
+    def exact_rows(self) -> int | None:
+        """Return the number of rows in the sink when they are the source's, in its order; None otherwise."""
+        given = (self.agents.folder / "rows.csv").read_text().splitlines()
+        taken = [line.rsplit(",", 1)[0] for line in (self.agents.folder / "out.csv").read_text().split("\n")[:-1]]
+        return len(taken) if taken == given[: len(taken)] else None
 
     def explained(self, objective: str = "response") -> dict[str, Any]:
         """Return the answer of `explain placement`."""
