@@ -36,6 +36,9 @@ END_SECONDS = 20.0
 LONGEST_NAME = 50
 """Characters of a host's id: the prefix, 8 digits of the network, a gate's name, a number, and a counter."""
 
+CREDENTIAL_PREFIX = "AGILEDART_CLOUD_"
+"""Variables with credentials of a cloud, for `libcloud` only."""
+
 _OPTIONS = ("folder", "price", "btu", "capacity", "offer", "quota")
 _STATE, _CREATED = "state", "created"
 
@@ -138,7 +141,7 @@ def _launch(folder: Path, name: str, zone: str, labels: str, capacity: int) -> N
     ]
     environment = {
         "AGILEDART_AGENT__ALLOW_ROOT": "true",
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith(CREDENTIAL_PREFIX)},
         "AGILEDART_AGENT__LEASE_FILE": str(folder / "lease.json"),
     }
     with (folder / "log").open("ab") as log:

@@ -17,11 +17,15 @@ def provider_named(kind: str, options: Mapping[str, Any]) -> Provider:
         from agiledart_cli.gate.local_provider import LocalProvider
 
         return LocalProvider(options)
+    if kind == "libcloud":
+        from agiledart_cli.gate.libcloud_provider import LibcloudProvider
+
+        return LibcloudProvider(options)
     points = {point.name: point for point in entry_points(group=GROUP)}
     if kind in points:
         make: Callable[[Mapping[str, Any]], Provider] = points[kind].load()
         return make(options)
-    names = ("local", *points)
+    names = ("local", "libcloud", *points)
     close = get_close_matches(kind, names, 1)
     raise ConfigurationError(
         f"[provider] kind = {kind!r}: known are {', '.join(names)}.{f' Did you mean {close[0]}?' if close else ''}"

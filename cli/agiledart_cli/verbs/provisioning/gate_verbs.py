@@ -76,10 +76,15 @@ async def _run(
     from agiledart_cli.gate.provider_catalogue import provider_named
     from agiledart_cli.gate.running_gate import RunningGate
     from agiledart_kernel.instants import SECOND
-    from agiledart_provisioning.providers.provider import offer_named
+    from agiledart_provisioning.providers.provider import ProviderCallError, offer_named
 
     provider = provider_named(file.provider, file.options)
-    offers = await provider.offers()
+    try:
+        offers = await provider.offers()
+    except ProviderCallError as error:
+        raise OperationFailed(
+            f"The provider {file.provider} does not say what it leases: {error}. Nothing is leased. Check credential and options."
+        ) from None
     offer = offer_named(offers, file.options.get("offer", offers[0].name))
     settings = msgspec.structs.replace(
         file.settings, offer=offer.name, price=offer.price, btu_ns=offer.btu_s * SECOND, capacity=offer.capacity
@@ -208,30 +213,40 @@ def _order(order: str, host: str, agent: str | None, identity: str | None, outpu
     print_message(f"{', '.join(answer['taken'])} {text}", colour=GOOD)
 
 
-@click.command(short_help="Have all gates open no new lease.")
-@agent_options
-@output_option
-def pause(agent: str | None, identity: str | None, output: str) -> None:
+def _order_to_all(order: str, text: str, short_help: str, help_text: str) -> click.Command:
+    """Return the verb of an order that all gates carry out."""
+
+    @click.command(order, short_help=short_help, help=help_text)
+    @agent_options
+    @output_option
+    def verb(agent: str | None, identity: str | None, output: str) -> None:
+        _order(order, "", agent, identity, output, text)
+
+    return verb
+
+
+pause = _order_to_all(
+    "pause",
+    "will open no lease",
+    "Have all gates open no new lease.",
     """Have all gates open no new lease, also after their restart. Machines that are leased already go on as before.
 
     \b
     Example:
       agiledart provision pause
-    """
-    _order("pause", "", agent, identity, output, "will open no lease")
-
-
-@click.command(short_help="Have all gates open leases again.")
-@agent_options
-@output_option
-def resume(agent: str | None, identity: str | None, output: str) -> None:
+    """,
+)
+resume = _order_to_all(
+    "resume",
+    "will open leases again",
+    "Have all gates open leases again.",
     """Have all gates open leases again after `pause`.
 
     \b
     Example:
       agiledart provision resume
-    """
-    _order("resume", "", agent, identity, output, "will open leases again")
+    """,
+)
 
 
 @click.command(short_help="Drain and release a leased machine now.")
