@@ -94,6 +94,7 @@ class OperatorCounts:
     is_source: bool = False
     leads_stage: bool = False
     latency: LatencyHistogram | None = None
+    slo_ms: float | None = None
     samples_kept: int = 0
     samples_lost: int = 0
     samples: bool = False
@@ -172,10 +173,18 @@ class ApplicationTotals:
             if statistics.latency:
                 counts.latency = counts.latency or LatencyHistogram()
                 counts.latency.merge(LatencyHistogram.from_plain(statistics.latency))
+                counts.slo_ms = _slo_ms(report, name)
             if position == 0 and isinstance(samples := report.get("latency_samples"), dict):
                 counts.samples = True
                 counts.samples_kept += _whole(samples.get("kept"))
                 counts.samples_lost += _whole(samples.get("lost"))
+
+
+def _slo_ms(report: Mapping[str, Any], step: str) -> float | None:
+    """Return the service level of a step in a report; None where it has none."""
+    levels = report.get("slo_ms")
+    value = levels.get(step) if isinstance(levels, dict) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from agiledart_agent.metrics.application_figures import ApplicationScrape, OperatorCounts, StageGauges
 from agiledart_agent.metrics.metric_declarations import MetricDeclaration, Samples, Scrape, Value, kind_of, samples_of
+from agiledart_dataflow.counts.service_compliance import of_sink
 
 _OPERATOR = ("app", "operator")
 
@@ -90,6 +91,10 @@ def _latency_samples(counts: OperatorCounts) -> Value:
     return {"kept": counts.samples_kept, "lost": counts.samples_lost} if counts.samples else None
 
 
+def _compliance(counts: OperatorCounts) -> Value:
+    return None if counts.slo_ms is None else of_sink("", counts.slo_ms, counts.latency).shares()
+
+
 def _instances(now: StageGauges) -> Value:
     return {"running": now.running - now.blocked, "blocked": now.blocked, "finished": now.finished}
 
@@ -154,6 +159,9 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _operator("agiledart_application_end_to_end_latency_seconds", lambda counts: counts.latency,
         "From the reading of a record to the writing of its result, at a sink; a backlog's age when no source is paced.",
         kind="histogram"),
+    _operator("agiledart_sla_compliance_ratio", _compliance,
+        "Share of the rows that a sink on this node wrote within its service level (`slo`); level is real_time, near_real_time or "
+        "relaxed: within 1, 2 or 5 times that time.", "level"),
     _operator("agiledart_application_latency_samples_total", _latency_samples,
         "Latencies of sampled records at a sink; state is kept (in the log _latency.APP) or lost (the disk did not take "
         "them).", "state"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agiledart_dataflow.counts.latency import LatencySummary
+from agiledart_dataflow.counts.service_compliance import ServiceCompliance
 
 
 class StepCounts(msgspec.Struct, gc=False, array_like=True):
@@ -173,6 +174,7 @@ class Summary(msgspec.Struct, frozen=True):
         waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
         duplicated: rows emitted again because the run was restarted, by sink that aborts none.
         duplicates_by_attempt: the same by attempt, of the last ones, as (attempt, sink, rows).
+        service_levels: compliance of the sinks that have a service level.
         uncounted: of these sinks, those where there may be more, because they moved from a node that is lost.
     """
 
@@ -191,3 +193,4 @@ class Summary(msgspec.Struct, frozen=True):
     duplicated: dict[str, int] = {}
     duplicates_by_attempt: list[tuple[int, str, int]] = []
     uncounted: list[str] = []
+    service_levels: list[ServiceCompliance] = []

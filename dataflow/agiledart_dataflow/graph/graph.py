@@ -11,6 +11,7 @@ from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.event_time.event_times import no_time
 from agiledart_dataflow.plan.losses import IF_LOST, WAIT
 from agiledart_dataflow.plan.paths import AUTO, Paths, paths_from, written
+from agiledart_dataflow.plan.placement_rules import with_slo
 from agiledart_dataflow.plan.specification import PATHS, Options, Specification, StepSpecification
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.user_code.callsite import CallSite, call_site
@@ -44,6 +45,7 @@ class Graph:
         self.where = where
         self.steps: list[Step] = []
         self.paths: Paths = (AUTO,)
+        self.slo_ms: float | None = None
         self.if_lost: Mapping[str, str] = {}  # by kind of stage: the policy when its node or state is lost
         # By step: the paths of its rows, where they differ from the topology's.
         self.paths_behind: dict[int, Paths] = {}
@@ -84,7 +86,9 @@ class Graph:
         return Specification(self.name, tuple(self._as_written(step.specification()) for step in self.steps))
 
     def _as_written(self, step: StepSpecification) -> StepSpecification:
-        """Return the step with the loss policy of all steps of its kind."""
+        """Return the step with the loss policy of all steps of its kind, and a sink with the topology's service level."""
+        if self.slo_ms is not None and step.traits.stage == "sink":
+            step = msgspec.structs.replace(step, options=with_slo(step.options, self.slo_ms))
         if_lost = self.if_lost.get(step.traits.stage, WAIT)
         if if_lost == WAIT or (step.traits.stage == "operator" and not step.traits.has_state):
             return self._with_paths(step)

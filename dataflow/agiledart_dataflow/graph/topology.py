@@ -27,6 +27,7 @@ from agiledart_dataflow.plan.placement_rules import (
     PLACE,
     figures_from,
     rules_from,
+    slo_ms_of,
     written,
 )
 from agiledart_dataflow.plan.specification import Options
@@ -61,6 +62,8 @@ class Topology(Graph):
             relays, like `["pi2"]`. `Stream.paths` sets it for a single step's rows.
         placement: strategy that chooses the nodes, and what it makes least: `odp:response`, `hybrid:score`, `mopa`. Empty: as the
             agents are set. `submit --placement` takes precedence; `agiledart place --strategies` names them.
+        slo: time from the reading of a record to the writing of its result, as `"2s"`. `agiledart status` shows the share of rows
+            within 1, 2 and 5 times this time, for sinks whose rows have a `ReadTime`. `expect(SINK, slo=…)` takes precedence.
         on_source_lost, on_sink_lost: for a saved application, when the node of a source or sink is gone: `wait` for it, `move` to
             another node (a source that can be read from there; of sinks only `log:`, whose offsets go on), or `fail`.
         on_state_lost: when too many nodes are gone to rebuild the state of a step: `wait` for them, `fail`, go on with an
@@ -78,6 +81,7 @@ class Topology(Graph):
         delivery: str = DEFAULT,
         paths: str | Sequence[str] = AUTO,
         placement: str = "",
+        slo: timedelta | str | None = None,
         on_source_lost: NodeLost = "wait",
         on_sink_lost: NodeLost = "wait",
         on_state_lost: StateLost = "wait",
@@ -89,6 +93,10 @@ class Topology(Graph):
             raise self.where.error(str(error)) from None
         self.paths = self.paths_given(paths, self.where)
         self.placement = placement
+        try:
+            self.slo_ms = slo_ms_of(slo)
+        except ValueError as error:
+            raise self.where.error(str(error)) from None
         self.limits = UserLimits()
         self._policy("on_source_lost", on_source_lost, NODE_LOST)
         self._policy("on_sink_lost", on_sink_lost, NODE_LOST)
@@ -285,8 +293,9 @@ class Topology(Graph):
         rows_per_s: float | None = None,
         selectivity: float | None = None,
         bytes: float | None = None,  # noqa: A002
+        slo: timedelta | str | None = None,
     ) -> None:
-        """State expected figures of a step, by which it is placed until they are measured.
+        """State expected figures of a step, by which it is placed until they are measured, and the time that a row may take.
 
         Args:
             step: its name; the step must exist already.
@@ -294,13 +303,16 @@ class Topology(Graph):
             rows_per_s: rows that a source emits.
             selectivity: rows out for each row in.
             bytes: of a row that leaves it.
+            slo: time that a row may take, as `"200ms"`: of a sink from its reading on, of another step in this step alone.
+                `agiledart status` shows the share of rows within 1, 2 and 5 times this time.
         """
         where = call_site()
         target = self._step_named(step, "expect figures of", where)
         if rows_per_s is not None and target.traits.stage != "source":
             raise where.error(f"{step!r} is no source: the rows of other steps follow from their selectivity")
         try:
-            figures = figures_from(ms=ms, rows_per_s=rows_per_s, selectivity=selectivity, bytes=bytes)
+            slo_ms = slo_ms_of(slo)
+            figures = figures_from(ms=ms, rows_per_s=rows_per_s, selectivity=selectivity, bytes=bytes, slo_ms=slo_ms)
         except ValueError as error:
             raise where.error(f"{step!r}: {error}") from None
         self._set_option(target, EXPECT, "" if figures == NO_FIGURES else written(figures))

@@ -5,6 +5,7 @@ steps of a stage have the same ones.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
@@ -12,6 +13,7 @@ import msgspec
 
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.labels import MAX_LABEL, MAX_LABELS, is_label
+from agiledart_kernel.spans import parse_span
 
 PLACE: Final = "place"
 """Option of a step with rules about its nodes."""
@@ -72,12 +74,14 @@ class ExpectedFigures(msgspec.Struct, frozen=True, gc=False, omit_defaults=True)
         rows_per_s: rows that a source emits.
         selectivity: rows out for each row in.
         bytes: of a row that leaves the step.
+        slo_ms: time that a row may take: of a sink from its reading on, of another step in this step alone.
     """
 
     ms: float | None = None
     rows_per_s: float | None = None
     selectivity: float | None = None
     bytes: float | None = None
+    slo_ms: float | None = None
 
 
 NO_FIGURES: Final = ExpectedFigures()
@@ -142,6 +146,28 @@ def figures_from(**figures: float | None) -> ExpectedFigures:
         ):
             raise ValueError(f"{name} is {value!r}; expected is a number from 0")
     return ExpectedFigures(**{name: None if value is None else float(value) for name, value in figures.items()})
+
+
+def slo_ms_of(slo: timedelta | str | None) -> float | None:
+    """Return the milliseconds of a builder's service level, such as `"500ms"`. Raises `ValueError` with the mistake in words."""
+    if slo is None:
+        return None
+    try:
+        span = parse_span(slo) if isinstance(slo, str) else slo
+    except ValueError:
+        span = None
+    if not isinstance(span, timedelta) or span <= timedelta(0):
+        raise ValueError(f'slo is {slo!r}; it is a time above 0 with its unit, as "500ms" or timedelta(seconds=2)')
+    return span / timedelta(milliseconds=1)
+
+
+def with_slo(options: tuple[tuple[str, str], ...], slo_ms: float) -> tuple[tuple[str, str], ...]:
+    """Return the options of a step with a service level, unless they have one."""
+    figures = figures_of(dict(options))
+    if figures.slo_ms is not None:
+        return options
+    others = [option for option in options if option[0] != EXPECT]
+    return tuple(sorted((*others, (EXPECT, written(msgspec.structs.replace(figures, slo_ms=slo_ms))))))
 
 
 def written(value: PlacementRules | ExpectedFigures) -> str:

@@ -14,6 +14,7 @@ from agiledart_dataflow.event_time.windows import Panes, Sliding, Window, read_w
 from agiledart_dataflow.plan.connectors import ConnectorSpecification
 from agiledart_dataflow.plan.placement_rules import ExpectedFigures, PlacementRules, figures_of, rules_of
 from agiledart_dataflow.plan.step_kinds import KEYED_PATH, StepKind, kind_named
+from agiledart_kernel.errors import TopologyError
 
 FORMAT = 3
 """Version of this form; a node refuses a version that it does not know. It grows with every change of the form of a specification,
@@ -90,6 +91,15 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def expected(self) -> ExpectedFigures:
         """Figures that its builder expects. Raises `TopologyError` as `rules`."""
         return figures_of(dict(self.options))
+
+    @property
+    def slo_ms(self) -> float | None:
+        """Milliseconds that a row may take; None: it has no service level, or one that no builder writes."""
+        try:
+            slo_ms = self.expected.slo_ms
+        except TopologyError:
+            return None
+        return slo_ms if slo_ms is not None and slo_ms > 0 else None
 
     @property
     def side(self) -> str:

@@ -18,6 +18,7 @@ from itertools import pairwise
 import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.counts.service_compliance import of_sink
 from agiledart_dataflow.counts.statistics import DuplicatesBySink, InstanceStatistics, SourceCounts, StepCounts, Summary
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan, generation_of
@@ -276,4 +277,9 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
         duplicated=dict(sorted(duplicates.rows.items())),
         duplicates_by_attempt=[(attempt, name, rows) for (attempt, name), rows in sorted(duplicates.attempts.items())],
         uncounted=sorted(duplicates.unknown),
+        service_levels=[
+            of_sink(step.name, slo_ms, histograms.get(step.name))
+            for step in specification.sinks
+            if (slo_ms := step.slo_ms) is not None
+        ],
     )

@@ -219,6 +219,7 @@ class RunningInstance:
     has_begun: bool = True
     has_handed_over: bool = False
     owned: dict[str, object] = field(default_factory=dict)
+    slo_ms: dict[str, float] = field(default_factory=dict)
     keys: KeySample | None = None
     by_epoch: bool = False
     unsaved: str = ""
@@ -400,6 +401,7 @@ class RunningInstance:
             **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
             **({"connection_status": connection_status} if (connection_status := self._connection_status()) else {}),
+            **({"slo_ms": self.slo_ms} if self.slo_ms else {}),
             **({"unsaved": self.unsaved[:MAX_STATUS_CHARS]} if self.unsaved else {}),
         }
 

@@ -171,8 +171,9 @@ class Launchable:
         """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
         running = RunningInstance(
-            stage, self.plan.members(stage)[index], name, owned=_owned(self.plan.stages[stage], index)
-        )
+            stage, self.plan.members(stage)[index], name,
+            owned=_owned(self.plan.stages[stage], index), slo_ms=self._service_levels(stage),
+        )  # fmt: skip
         try:
             if kind == "source":
                 self._open_source(running, by_epoch=by_epoch, restores=restores)
@@ -206,6 +207,12 @@ class Launchable:
         except BaseException as error:
             raise user_code_error(name, None, error, NO_RECORD) from error
         return running
+
+    def _service_levels(self, stage: int) -> dict[str, float]:
+        """Return step → milliseconds that a row may take, of the steps that have a service level."""
+        steps = self.program.specification.steps
+        levels = ((step.name, steps[step.index].slo_ms) for step in self.program.steps(stage))
+        return {name: slo_ms for name, slo_ms in levels if slo_ms is not None}
 
     def _emitted_rows(
         self, running: RunningInstance, connector: Connector, *, restores: bool

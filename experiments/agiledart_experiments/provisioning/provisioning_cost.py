@@ -6,13 +6,13 @@ from statistics import fmean, stdev
 from agiledart_experiments.provisioning.replays import (
     BTU,
     BTU_MINUTES,
-    LEVELS,
     PUBLISHED,
     THRESHOLD,
     replayed,
     resource_cost,
 )  # fmt: skip
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_kernel.service_levels import LEVELS
 from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.replay.replay_run import ReplayResult
 from agiledart_provisioning.replay.replay_workload import PATTERNS

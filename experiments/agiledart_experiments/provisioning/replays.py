@@ -15,7 +15,6 @@ from agiledart_provisioning.state import MachineOffer
 
 BTU, THRESHOLD = "btu", "threshold"
 BTU_MINUTES = (10, 30, 60)
-LEVELS = ("real_time", "near_real_time", "relaxed")
 
 
 class PublishedRow(NamedTuple):

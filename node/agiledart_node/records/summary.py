@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.counts.interval_measures import MEASURES, IntervalMeasures
+from agiledart_dataflow.counts.service_compliance import ServiceCompliance, of_step
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.runtime.ledger import audit, summarise
@@ -65,6 +66,7 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
         if statistics is not None and all(name in names for name in statistics.steps):
             counted.append(statistics)
     summary = summarise(known, counted)
+    summary.service_levels.extend(_step_compliance(known, reports))
     body = msgspec.to_builtins(summary)
     assert isinstance(body, dict)
     body["steps"] = {name: counts.by_public_name() for name, counts in summary.steps.items()}
@@ -77,6 +79,20 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
     body["instances_reporting"] = len(counted)
     body["imbalances"] = [text[:MAX_IMBALANCE] for text in audit(known, counted)[:MAX_IMBALANCES]]
     return body
+
+
+def _step_compliance(known: Specification, reports: Reports) -> list[ServiceCompliance]:
+    """Return estimates for the steps, other than sinks, that have a service level."""
+    agreed = {step.name: step.slo_ms for step in known.steps if step.traits.stage != "sink"}
+    measured: dict[str, list[IntervalMeasures]] = {name: [] for name, slo_ms in agreed.items() if slo_ms is not None}
+    if not measured:
+        return []
+    for _, report in sorted(reports.items()):
+        statistics, measures = statistics_of(report), measures_of(report)
+        if statistics is not None and measures is not None and not statistics.finished:
+            for name in measured.keys() & statistics.steps.keys():
+                measured[name].append(measures)
+    return [of_step(name, slo_ms, measured[name]) for name, slo_ms in agreed.items() if slo_ms is not None]
 
 
 def _times(reports: Reports, key: str) -> list[int]:

@@ -242,6 +242,25 @@ class LatencyRow(Response, frozen=True):
     largest: float
 
 
+class ServiceLevelRow(Response, frozen=True):
+    """Shares of rows that kept the service level of a step.
+
+    Args:
+        slo_ms: time that a row may take: to a sink from its reading on, in another step in this step alone.
+        rows: sampled rows of a sink; rows of the last five seconds of another step.
+        real_time, near_real_time, relaxed: shares within 1, 2 and 5 times that time; null: no row is measured.
+        is_estimate: from the rows that wait and are served, without their way between nodes.
+    """
+
+    step: str
+    slo_ms: float
+    rows: int = 0
+    real_time: float | None = None
+    near_real_time: float | None = None
+    relaxed: float | None = None
+    is_estimate: bool = False
+
+
 class StepRow(Response, frozen=True):
     """Row counts of one step.
 
@@ -283,6 +302,7 @@ class SummaryResponse(Response, frozen=True):
         duplicated: upper limit of the rows that non-transactional sinks received again after restarts, by sink.
             `duplicates_by_attempt`: (attempt, sink, rows) of the last attempts.
         uncounted: sinks with possible further duplicates, because they moved away from a lost node.
+        service_levels: of sinks with a service level, and estimates for other steps that have one.
     """
 
     records_in: int
@@ -305,6 +325,7 @@ class SummaryResponse(Response, frozen=True):
     duplicated: dict[str, int] = {}
     duplicates_by_attempt: list[tuple[int, str, int]] = []
     uncounted: list[str] = []
+    service_levels: list[ServiceLevelRow] = []
 
 
 class RivalRow(Response, frozen=True):

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from math import erf, log, sqrt
 
+from agiledart_kernel.service_levels import LEVELS
 from agiledart_provisioning.state import OperatorType
-
-LEVELS = (("real_time", 1.0), ("near_real_time", 2.0), ("relaxed", 5.0))
-"""Level → multiple of the expected duration that an item may take. Source: [Hochreiner 2017] §5.4."""
 
 NOISE = 0.35
 """Standard deviation of the logarithm of a service time, whose median is the printed duration."""
@@ -32,16 +30,19 @@ class ServiceLevels:
         """Count items of a type that wait this long; the shares follow from the distribution of service times."""
         self.items += items
         duration = entry.slo_ms
-        self.real_time += items * share_within(duration, wait_ms, duration)
-        self.near_real_time += items * share_within(2.0 * duration, wait_ms, duration)
-        self.relaxed += items * share_within(5.0 * duration, wait_ms, duration)
+        bounds = (factor * duration for factor in LEVELS.values())
+        real_time, near_real_time, relaxed = (share_within(bound, wait_ms, duration) for bound in bounds)
+        self.real_time += items * real_time
+        self.near_real_time += items * near_real_time
+        self.relaxed += items * relaxed
 
     def add_item(self, entry: OperatorType, taken_ms: float) -> None:
         """Count one item that took this long."""
         self.items += 1.0
-        self.real_time += taken_ms <= entry.slo_ms
-        self.near_real_time += taken_ms <= 2.0 * entry.slo_ms
-        self.relaxed += taken_ms <= 5.0 * entry.slo_ms
+        real_time, near_real_time, relaxed = (taken_ms <= factor * entry.slo_ms for factor in LEVELS.values())
+        self.real_time += real_time
+        self.near_real_time += near_real_time
+        self.relaxed += relaxed
 
     def share(self, level: str) -> float:
         """Return the share of items that kept a level of `LEVELS`."""

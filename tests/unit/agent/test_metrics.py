@@ -34,6 +34,7 @@ ALLOWED_LABELS = {
     "outcome",
     "app",
     "operator",
+    "level",
     "zone",
     "direction",
     "path",
