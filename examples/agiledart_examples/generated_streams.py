@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from agiledart_examples.city_sensors import FIELDS, PLACES, START_MS, mean_values, sensor_names, sensor_readings
+from agiledart_examples.machines import availability_lines, production_lines, temperature_lines
 from agiledart_examples.taxi_trips import generate as taxi_lines
 from agiledart_examples.taxi_trips import medallions
 from agiledart_kernel.errors import ConfigurationError
@@ -41,7 +42,7 @@ def generate(
         stream: its name; a wrong one is answered with all names.
         seed: the same seed gives the same lines.
         count: number of lines; None for no end, where the stream has none.
-        sensors: of `city` (2,700 without it) and `urban` (90,000).
+        sensors: of `city` (2,700 without it) and `urban` (90,000); machines of `machine-…` (4).
         interval_ms: event time between two rows of the streams of Storm's examples.
 
     Raises:
@@ -184,6 +185,10 @@ def _timed(values: Callable[[RandomStream], str]) -> Callable[[int, int, int], I
     return lines
 
 
+def _of_machines(lines: Callable[[int, int], Iterator[str]]) -> Callable[[int, int, int], Iterator[str]]:
+    return lambda seed, sensors, interval_ms: lines(seed, sensors)
+
+
 def _uuid(draw: RandomStream) -> str:
     text = f"{draw.bits(128):032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -207,6 +212,9 @@ _STREAMS: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "fit-metadata": _fit_metadata,
     "genders": _genders,
     "integers": _timed(lambda draw: str(draw.index(1000))),
+    "machine-availability": _of_machines(availability_lines),
+    "machine-production": _of_machines(production_lines),
+    "machine-temperature": _of_machines(temperature_lines),
     "models": _models,
     "requests": _timed(lambda draw: f"page{int(draw.uniform() ** 3 * 200)} user{draw.index(50)}"),
     "sentences": _timed(lambda draw: draw.choice(SENTENCES)),
