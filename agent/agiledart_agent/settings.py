@@ -95,7 +95,8 @@ class AgentSettings:
             names another one (`agiledart_placement.registry`). In a file `strategy` in the table `[placement]`; the other two
             likewise.
         placement_objective: metric that moves of applications improve which this node coordinates, such as `response`.
-        placement_moves: `advise`: `explain placement` names moves that would pay; `on`: they are carried out; `off`.
+        placement_moves: `advise`: `explain placement` names moves that would pay; `on`: they are carried out; `mopa`: the hosts of
+            an application ask for them; `off`.
         latency_log_bytes: size of the log of latencies sampled at each sink, for `analytics run latency`; 0: none.
         latency_log_days: days for which these samples are kept.
         stuck_warning: seconds that one call of user code may take before the application's logs name it.

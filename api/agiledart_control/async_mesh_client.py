@@ -62,7 +62,7 @@ class AsyncMeshClient:
         parallelism: "int | Mapping[str, RequestedParallelism] | None" = None,
         executors: int = 0,
         delivery: Literal["", "survive", "exactly-once", "at-least-once", "at-most-once"] = "",
-        moves: Literal["", "off", "advise", "on"] = "",
+        moves: Literal["", "off", "advise", "on", "mopa"] = "",
         placement: str = "",
     ) -> "AsyncApplication":
         """Run a topology on the mesh, and return once it runs; as `MeshClient.submit`."""

@@ -1,7 +1,7 @@
 """Placement on live measures, on emulated hosts.
 
     python -m benchmarks.placing live [--strategies along_path,hybrid,mopa_probe,odp]
-    python -m benchmarks.placing slow-link [--moves on]
+    python -m benchmarks.placing slow-link [--moves on|mopa]
 
 `live` moves a step to where each strategy would have it, and compares the predicted response with the measured one. `slow-link`
 makes the best link ten times slower, and says how long it takes until the placement follows. Each prints lines of JSON. It needs
@@ -61,8 +61,8 @@ def slow_link(moves: str) -> None:
         watch = lab.submit(420)
         _wait(lambda: len(watch.rows) > 10, 60)
         first = lab.host()
-        if moves == "on":
-            moved = _wait(lambda: lab.host() == best, 150)
+        if moves in ("on", "mopa"):
+            moved = _wait(lambda: lab.host() == best, 150 if moves == "on" else 300)
         else:
             moved = lab.cli("move", "placed", "work", best).returncode == 0
             lab.cli("move", "placed", "work", "auto")

@@ -16,6 +16,7 @@ from agiledart_kernel.observation import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.autoscaling.autoscaler import TIMER as AUTOSCALING_TIMER
+from agiledart_node.autoscaling.mopa_hosting import TIMER as MOPA_TIMER
 from agiledart_node.autoscaling.replacement_service import TIMER as PLACEMENT_TIMER
 from agiledart_node.banning.ban_gossip import TIMER as BANS_TIMER
 from agiledart_node.context.config import NodeConfig
@@ -135,6 +136,7 @@ class Node:
             _PATROL: self._patrol,
             AUTOSCALING_TIMER: self.autoscaler.on_timer,
             PLACEMENT_TIMER: self.parts.replacement_service.on_timer,
+            MOPA_TIMER: self.parts.mopa_hosting.on_timer,
             BANS_TIMER: self.parts.banning.spreading.on_timer,
             **self.schedulers.by_timer,
         }
@@ -287,6 +289,7 @@ class Node:
         self.autoscaler.look()
         self.parts.path_renewal.look()
         self.parts.replacement_service.look()
+        self.parts.mopa_hosting.look()
         self._set_patrol()
 
     def _clock_read(self, event: ClockRead) -> None:

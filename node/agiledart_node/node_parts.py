@@ -6,6 +6,7 @@ from agiledart_kernel.observation import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.autoscaling.autoscaler import Autoscaler
+from agiledart_node.autoscaling.mopa_hosting import MopaHosting
 from agiledart_node.autoscaling.path_renewal import PathRenewal
 from agiledart_node.autoscaling.replacement_service import ReplacementService
 from agiledart_node.banning.ban_commands import BanCommands
@@ -167,6 +168,9 @@ class NodeParts:
         self.path_renewal = PathRenewal(*about, self.recovery_service, self.joining)
         self.replacement_service = ReplacementService(
             *about, self.recovery_service, self.changes, self.surveying, self.plan_solver
+        )
+        self.mopa_hosting = MopaHosting(
+            self.context, self.hosting, self.recovery_service, RandomStream(int(self.context.me.node), "mopa")
         )
         self.user_change_requests = UserChangeRequests(*about, self.status_queries, self.watching, self.verifier)
         self.recovery_service.status.scaling_of = self.autoscaler.statuses

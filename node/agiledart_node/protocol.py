@@ -12,6 +12,7 @@ from agiledart_node.wire.feed_messages import FeedMessage
 from agiledart_node.wire.formation_messages import FormationMessage
 from agiledart_node.wire.lease_messages import LeaseMessage
 from agiledart_node.wire.log_list_messages import LogListMessage
+from agiledart_node.wire.mopa_messages import MopaMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage
@@ -31,6 +32,7 @@ NodeMessage = (
     | FeedMessage
     | LogListMessage
     | LeaseMessage
+    | MopaMessage
     | RenewalMessage
     | ChangeMessage
     | DrainMessage

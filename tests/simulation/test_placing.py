@@ -1,20 +1,34 @@
 """Re-placement in the simulator: invariants over seeds, every kind of event reached, and planted bugs that its checks must find."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import NodeId
 from agiledart_node.autoscaling.replacement_service import ReplacementService
 from agiledart_node.forming import network_of_loads
-from agiledart_node.live_placement import measured_topology, move_controller, placement_explanation, run_problem
-from agiledart_node.live_placement.move_controller import MoveController
+from agiledart_node.live_placement import (
+    measured_topology,
+    move_controller,
+    placement_explanation,
+    run_problem,
+    wish_proposals,
+)
+from agiledart_node.live_placement.move_controller import MOPA, MoveController
 from agiledart_node.live_placement.move_evaluator import MoveEvaluator
 from agiledart_node.recovery import change_plans
+from agiledart_node.recovery.change_plans import stage_plan_of
 from agiledart_node.recovery.change_requests import ChangeRequests
+from agiledart_placement.evaluation.evaluator import evaluate
 from agiledart_simulation.runs.campaign import play
+from agiledart_simulation.runs.placed_run import PlacedRun
+from agiledart_simulation.runs.placing_run import PlacingRun
 from agiledart_simulation.runs.scenario import OF_PLACING, draw
 
 SEEDS = range(1, 51)
@@ -29,6 +43,7 @@ FATES = (
     "scale-waits",
     "planned",
 )
+MOPA_FATES = ("wish",)
 PLANNER_FATES = ("planner-dead", "planner-late", "planner-lies")
 
 
@@ -38,12 +53,40 @@ def test_moves_keep_all_invariants_and_reach_every_kind_of_event() -> None:
         report = play(draw(seed, 25, "placing"))
         assert report.violations == (), f"agiledart simulate placing --seed {seed}"
         reached.update(dict(report.reached))
-    assert [kind for kind in (*OF_PLACING, *FATES, *PLANNER_FATES) if not reached[kind]] == []
+    assert [kind for kind in (*OF_PLACING, *FATES, *MOPA_FATES, *PLANNER_FATES) if not reached[kind]] == []
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
     scenario = draw(7, 25, "placing")
     assert play(scenario).digest == play(scenario).digest
+
+
+@pytest.mark.parametrize("seed", [12, 32, 40])
+def test_hosts_wish_their_instances_to_the_nodes_of_least_usage(seed: int) -> None:
+    """No node sees the whole; the usage afterwards is that of the best of all placements that rules allow."""
+    world = PlacingRun(replace(draw(seed, 25, "placing"), steps=0))
+    assert world.moves == MOPA
+    world.ends = 1_200 * SECOND
+    assert world.run().violations == ()
+    assert world.reached["move"] > 0
+    for run in world.runs.values():
+        plan = stage_plan_of(run.value)
+        hosts = [run.value.plan.stage(str(stage.index))[0].host.node for stage in plan.stages]
+
+        def usage(nodes: Sequence[NodeId], run: PlacedRun = run, plan: StagePlan = plan) -> float:
+            links = ((run.rates[edge.source], nodes[edge.source], nodes[edge.target]) for edge in plan.edges)
+            return sum(rate * world.mopa_hosts.delay_ms(a, b) for rate, a, b in links)
+
+        allowed = [
+            [
+                node.peer.node
+                for node in world.nodes
+                if not stage.rules.broken_by(node.peer.name, node.peer.zone, node.labels)
+            ]
+            for stage in plan.stages[1:-1]
+        ]
+        best = min(usage([hosts[0], *middle, hosts[-1]]) for middle in product(*allowed))
+        assert usage(hosts) <= best * 1.01, run.id.app
 
 
 def acts_on_stale_capacities(patch: pytest.MonkeyPatch) -> None:
@@ -119,6 +162,16 @@ def trades_one_broken_constraint_for_another(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(change_plans, "broken_rule", lambda *_: "")
 
 
+def takes_wishes_unweighed(patch: pytest.MonkeyPatch) -> None:
+    """The coordinator trusts that hosts wish only for what rules allow; the change's own checks are off."""
+
+    def unbroken(*args: Any) -> Any:
+        return replace(evaluate(*args), violations=())
+
+    patch.setattr(wish_proposals, "evaluate", unbroken)
+    patch.setattr(change_plans, "broken_rule", lambda *_: "")
+
+
 @pytest.mark.parametrize(
     ("plant", "complaint"),
     [
@@ -131,6 +184,7 @@ def trades_one_broken_constraint_for_another(patch: pytest.MonkeyPatch) -> None:
         (ignores_users, "M5"),
         (ignores_rules, "M1"),
         (trades_one_broken_constraint_for_another, "M1"),
+        (takes_wishes_unweighed, "M1"),
     ],
 )
 def test_a_planted_bug_is_found(

@@ -69,8 +69,8 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: str | No
     "--moves",
     type=click.Choice(MOVES),
     default=None,
-    help="Whether its stages move to better nodes by themselves: off, advise (explain placement names moves), or on."
-    " Default: the agents' setting.",
+    help="Whether its stages move to better nodes by themselves: off, advise (explain placement names moves), on, or mopa"
+    " (its hosts ask for moves). Default: the agents' setting.",
 )
 @click.option(
     "--placement",

@@ -9,7 +9,7 @@ Source: spec of placement §10.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -18,11 +18,13 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import SetTimer
 from agiledart_kernel.peer import Peer
 from agiledart_node.autoscaling.autoscaler import ChangeRequester, coordinates, hosts_reports
+from agiledart_node.autoscaling.place_wishes import PlaceWishes
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.forming.network_of_loads import network_of_loads
 from agiledart_node.forming.surveyor import Loads
 from agiledart_node.live_placement.move_controller import (
     ADVISE,
+    MOPA,
     MOVE,
     NOTHING,
     OFF,
@@ -35,6 +37,7 @@ from agiledart_node.live_placement.move_controller import (
 from agiledart_node.live_placement.move_evaluator import MoveEvaluator
 from agiledart_node.live_placement.plan_solver import PlanSolver
 from agiledart_node.live_placement.run_problem import RunProblem, run_problem
+from agiledart_node.live_placement.wish_proposals import wish_proposals
 from agiledart_node.records.application import RUNNING, SPECIFICATION_CODEC, ApplicationRecord
 from agiledart_node.records.command_verifier import moves_of, placement_of
 from agiledart_node.records.records import Records
@@ -45,6 +48,7 @@ from agiledart_node.wire.change_messages import ChangeRequest
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.problem.network_view import FigureSource, TableNetwork
 from agiledart_placement.problem.objective import Objective
+from agiledart_placement.problem.problem import SLOTS
 from agiledart_placement.problem.request import StreamLoad
 from agiledart_placement.registry import PlacementChoice
 from agiledart_recovery.attempts.coordinator import Coordinator
@@ -111,6 +115,7 @@ class ReplacementService:
         self._is_looking = False
         self.moves: dict[str, int] = {}
         """Moves started here, by application."""
+        self.wishes = PlaceWishes(context, recovery_service, self._takes_wishes)
 
     def look(self) -> None:
         """Start the timer if this node coordinates a run whose placement it looks at."""
@@ -131,9 +136,13 @@ class ReplacementService:
         decided = (
             (run, placed.decisions[-1])
             for run, placed in self._runs.items()
-            if placed.decisions and placed.controller.mode == ON
+            if placed.decisions and placed.controller.mode in (ON, MOPA)
         )
         return tuple((run.app, int(row["action"] == ADVISE)) for run, row in decided)
+
+    def _takes_wishes(self, run: RunId) -> bool:
+        """Return whether the hosts of a run may wish; before the first look at it nothing is known about that."""
+        return run in self._runs and self._runs[run].controller.mode == MOPA
 
     def _coordinated_runs(self) -> dict[RunId, Coordinator]:
         coordinators = self._recovery_service.machine.coordinators
@@ -147,6 +156,7 @@ class ReplacementService:
         """Begin a look at all coordinated runs."""
         coordinated, self._is_looking = self._coordinated_runs(), False
         self._runs = {run: placed for run, placed in self._runs.items() if run in coordinated}
+        self.wishes.keep(coordinated)
         if not coordinated:
             return
         if not self._context.requests.is_full:
@@ -164,6 +174,11 @@ class ReplacementService:
             for coordinator in coordinated.values()
             for node, peer in coordinator.value.plan.hosts.items()
         }
+        for run, coordinator in coordinated.items():
+            for candidates in self.wishes.of(run, coordinator.value).values():
+                for peer in candidates:
+                    if len(peers) < MAX_HOSTS:
+                        peers.setdefault(peer.node, peer)
         for peer in self._context.nearest_of(self._context.known()):
             if len(peers) < MAX_HOSTS:
                 peers.setdefault(peer.node, peer)
@@ -234,21 +249,27 @@ class ReplacementService:
         if problem.missing or problem.unknown_links:
             placed.value = None
             return
-        figures = placed.figures.update(_figures(problem, value))
+        wishes = self.wishes.of(run, value)
+        figures = placed.figures.update(_figures(problem, value) | _wish_figures(wishes))
         if not placed.controller.is_due(figures):
             return
         problem = _with_averages(problem, figures)
         try:
             choice = self._context.config.placement_choice(placement_of(record.signed_command))
-            objective = Objective(choice.objective)
+            is_default = placed.controller.mode == MOPA and ":" not in placement_of(record.signed_command)
+            objective = Objective("usage" if is_default else choice.objective)
             explanation = problem.explained(objective)
         except ConfigurationError:
             placed.value = None  # a pair of nodes without a delay
             return
         placed.value = explanation.value
         evaluator = MoveEvaluator(problem, value, objective)
-        proposals = [p for unit in explanation.units if (p := evaluator.best_of(unit)) is not None]
-        if not choice.is_inline and explanation.units:
+        proposals = (
+            wish_proposals(evaluator, explanation, wishes)
+            if placed.controller.mode == MOPA
+            else [p for unit in explanation.units if (p := evaluator.best_of(unit)) is not None]
+        )
+        if placed.controller.mode != MOPA and not choice.is_inline and explanation.units:
             planned = await self._planned(choice, evaluator, explanation.value, record.placed_by_user)
             if not coordinates(coordinator) or coordinator.value.plan != value.plan:
                 return  # it has changed while the planner searched; the next look judges anew
@@ -324,6 +345,7 @@ def _figures(problem: RunProblem, value: RegisterValue) -> dict[str, float]:
     for node, state in problem.network.hosts.items():
         figures[f"node {node.hex}"] = 2.0 if state.is_draining else 1.0
         figures |= {f"label {node.hex} {label}": 1.0 for label in state.offers}
+        figures[f"room {node.hex}"] = max(0.0, state.resources.get(SLOTS, 0.0) - state.used.get(SLOTS, 0.0))
     for (a, b), link in view.links().items():
         if a in hosts and (a < b or b not in hosts):
             figures[f"delay {a.hex}-{b.hex}"] = link.delay_ms
@@ -333,6 +355,11 @@ def _figures(problem: RunProblem, value: RegisterValue) -> dict[str, float]:
         figures[f"instances {stage.stage}"] = float(stage.parallelism)
         figures[f"time {stage.stage}"] = stage.execution_ms
     return figures
+
+
+def _wish_figures(wishes: Mapping[tuple[int, int], Sequence[Peer]]) -> dict[str, float]:
+    """Return one figure for each wish; another first candidate is a reason to look."""
+    return {f"wish {stage}.{index} {nodes[0].node.hex}": 1.0 for (stage, index), nodes in wishes.items()}
 
 
 def _with_averages(problem: RunProblem, figures: Mapping[str, float]) -> RunProblem:

@@ -27,8 +27,8 @@ _COUNTS = (
 )
 
 
-MOVES = ("off", "advise", "on")
-"""Treatment of runs with better hosts: they are never looked at, reported on, or moved."""
+MOVES = ("off", "advise", "on", "mopa")
+"""Treatment of runs with better hosts: they are never looked at, reported on, moved, or moved where their hosts ask for it."""
 
 LIVE_OBJECTIVES = ("response", "traffic", "usage", "energy", "score", "availability")
 """Objectives whose figures nodes report."""
@@ -67,7 +67,7 @@ class NodeConfig:
     placement: str = STRATEGIES[0]
     """Placement strategy of applications that this node deploys."""
     placement_moves: str = "advise"
-    """`off`, `advise` or `on`: whether saved runs that this node coordinates are moved to better hosts, or only reported on."""
+    """One of `MOVES`: whether saved runs that this node coordinates are moved to better hosts, or only reported on."""
     placement_objective: str = "response"
     """Metric that such moves improve."""
     placement_look_ns: int = 30 * SECOND

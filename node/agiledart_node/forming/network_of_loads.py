@@ -47,7 +47,9 @@ def network_of_loads(loads: Loads, unfit: Unfit | None = None, *, keeps_unknown:
     peers = {node: peer for node, (peer, _) in loads.items()}
     names = display_names(tuple(peers.values()))
     links = _links(loads)
-    positions = {node: place for node, (_, load) in loads.items() if (place := _place(load.coordinate)) is not None}
+    positions = {
+        node: place for node, (_, load) in loads.items() if (place := space_position(load.coordinate)) is not None
+    }
     order = sorted(loads, key=lambda node: names[node])
     if keeps_unknown:
         links |= _unknown_links(order, links, positions)
@@ -78,7 +80,7 @@ def _unknown_links(
     }
 
 
-def _place(coordinate: Coordinate | None) -> SpacePosition | None:
+def space_position(coordinate: Coordinate | None) -> SpacePosition | None:
     """Return a node's place for one-way delays in ms; None: it is not sure of it, or sent nonsense."""
     if coordinate is None or not coordinate.is_sane or coordinate.error > MAX_ERROR * 1_000_000:
         return None

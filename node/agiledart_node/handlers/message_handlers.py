@@ -8,7 +8,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import NodeContext
 from agiledart_node.node_parts import NodeParts
 from agiledart_node.scheduling.node_scheduling import ANSWERS as SCHEDULING_ANSWERS
-from agiledart_node.wire import drain_messages, formation_messages, lease_messages, recovery_messages
+from agiledart_node.wire import drain_messages, formation_messages, lease_messages, mopa_messages, recovery_messages
 from agiledart_node.wire.audit_messages import AuditLines, QueryAudit
 from agiledart_node.wire.ban_messages import BanDigest, BanNews
 from agiledart_node.wire.change_messages import ChangeAccepted, RequestChange
@@ -51,6 +51,8 @@ _ANSWERS = (
     drain_messages.EvacuationStatus,
     lease_messages.LeaseStatus,
     lease_messages.GateList,
+    mopa_messages.NearestNodes,
+    mopa_messages.PlaceNoted,
     *CHECKPOINT_REPLIES,
     *QUORUM_RECOVERY_REPLIES,
     *SCHEDULING_ANSWERS,
@@ -105,6 +107,9 @@ def _immediate_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], No
             sender, message, is_scheduling=(message.application, message.version) in parts.submissions.deploying
         ),
         formation_messages.TraceHops: parts.status_queries.traced,
+        mopa_messages.InstancePosition: parts.mopa_hosting.position_received,
+        mopa_messages.QueryNearest: parts.mopa_hosting.nearest,
+        mopa_messages.RequestPlace: parts.replacement_service.wishes.asked,
         recovery_messages.CreateVoter: recovery_service.bootstrap.make_voter,
         recovery_messages.BootstrapRegister: recovery_service.bootstrap.bootstrap_register,
         recovery_messages.AttemptListening: recovery_service.listening,

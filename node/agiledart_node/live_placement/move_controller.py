@@ -16,8 +16,8 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_node.context.config import MOVES
 
-OFF, ADVISE, ON = MOVES
-"""Never look; look and report; look and move."""
+OFF, ADVISE, ON, MOPA = MOVES
+"""Never look; look and report; look and move; move where the hosts of the run ask for it."""
 
 LOOK_NS: Final = 30 * SECOND
 """Time from one look to the next."""

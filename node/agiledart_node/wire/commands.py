@@ -59,8 +59,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
         dry_run: answer with the planned placement; start nothing.
         delivery: a word of `Delivery`, the guarantee when a host dies; "": the default.
         origin: checkpoint from which it starts; None: empty state.
-        moves: `off`, `advise` or `on`: whether its stages move to better nodes by themselves; "": as the coordinator's agent is
-            set.
+        moves: one of `MOVES`: whether its stages move to better nodes by themselves; "": as the coordinator's agent is set.
         placement: `STRATEGY[:OBJECTIVE]`; "": as the agents are set.
     """
 

@@ -53,6 +53,10 @@ class PositionNews(Generic[Name]):
     at: Point
     pulls: Pulls[Name]
 
+    def differs_from(self, before: "PositionNews[Name] | None") -> bool:
+        """Return whether a neighbour that heard of another position should hear of this one."""
+        return _differs(before, self)
+
 
 @dataclass(slots=True)
 class NeighbourLink(Generic[Name]):
@@ -135,6 +139,10 @@ class MopaInstance(Generic[Name]):
                     link.sent, link.sent_ns = news, now
                     due[neighbour] = news
         return due
+
+    def news_for(self, neighbour: Name) -> PositionNews[Name]:
+        """Return what a neighbour should know now."""
+        return PositionNews(self.at, self._pulls_for(neighbour))
 
     def next_step(self) -> int | None:
         """Return when a message that waits for its interval, or a move that waits, is due; None: none waits."""

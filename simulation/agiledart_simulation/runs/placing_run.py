@@ -24,18 +24,21 @@ from agiledart_node.autoscaling.replacement_service import TIMER, ReplacementSer
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.context.pending_requests import PendingRequests
-from agiledart_node.live_placement.move_controller import NOTHING, ON
+from agiledart_node.live_placement.move_controller import MOPA, NOTHING, ON
 from agiledart_node.live_placement.plan_solver import PlanSolver
 from agiledart_node.records.stage_rules import NodeTraits
 from agiledart_node.recovery.change_requests import ChangeRequests
 from agiledart_node.wire.change_messages import MOVE, ChangeRequest
 from agiledart_node.wire.formation_messages import NodeLoad, QueryReports, Reports, RoundTrip
+from agiledart_node.wire.mopa_messages import RequestPlace
 from agiledart_node.wire.placement_effects import SolvePlacement
+from agiledart_placement.latency_space.points import distance
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import ChangeOutcome, Plan
 from agiledart_simulation.runs.placed_run import PlacedRun, placed_run
 from agiledart_simulation.runs.run_report import RunReport
 from agiledart_simulation.runs.scenario import Scenario
+from agiledart_simulation.runs.virtual_mopa_hosts import VirtualMopaHosts, drawn_point
 from agiledart_simulation.runs.virtual_planner import VirtualPlanner
 from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.trace import Trace
@@ -43,6 +46,9 @@ from agiledart_simulation.world.trace import Trace
 CALM_NS: Final = 120 * SECOND
 _MOST_COMPLAINTS: Final = 50
 _ANSWER_NS: Final = 50 * MILLISECOND
+
+MOPA_SEEDS: Final = 4
+"""One seed of so many has runs whose hosts wish for places (`moves = mopa`)."""
 
 BACK_NS: Final = 90 * SECOND
 """Time after which a link is fast again, a node is back, or a lie ends."""
@@ -84,13 +90,20 @@ class PlacingRun:
             )
             for number in range(count)
         ]
+        self.moves = MOPA if scenario.seed % MOPA_SEEDS == 0 else ON
+        points = [drawn_point(scenario.seed, node.peer) for node in self.nodes]
         self.delays = {(a, b): random.between(2, 60) for a in range(count) for b in range(a)}
+        if self.moves == MOPA:
+            self.delays = {(a, b): distance(points[a], points[b]) for a, b in self.delays}
         self._measured = dict(self.delays)
         self.requests = PendingRequests(RandomStream(scenario.seed, "requests"), Duration(400 * MILLISECOND), 256)
         self.planner = VirtualPlanner(scenario.seed, self._note)
         self.runs = self._draw_runs()
         self._void_nodes: frozenset[NodeId] = frozenset()
+        self.mopa_hosts = VirtualMopaHosts(self, scenario.seed, points, self.runs)
         self._make_node()
+        if self.moves == MOPA:
+            self.mopa_hosts.patrol()
         self._draw_faults()
 
     # ---- the world
@@ -142,7 +155,8 @@ class PlacingRun:
         context = cast(
             "Any",
             ShownContext(
-                config=NodeConfig(placement=self.planner.strategy, placement_moves=ON),
+                config=NodeConfig(placement=self.planner.strategy, placement_moves=self.moves),
+                send=lambda to, message: self.mopa_hosts.deliver(me, to, message),
                 requests=self.requests,
                 me=me,
                 emit=self.requests.effects.append,
@@ -257,6 +271,13 @@ class PlacingRun:
             self._note("target-dead")
         self._note(fate.value)
         placed.end(self.now, fate, "drawn")
+
+    # ---- MOPA among the hosts
+
+    def wished(self, sender: Peer, message: RequestPlace) -> None:
+        """Deliver a wish to the coordinator; see `MopaWorldView`."""
+        self._note("wish")
+        self.service.wishes.asked(sender, message)
 
     # ---- faults
 
@@ -437,7 +458,7 @@ class PlacingRun:
         return RunReport(
             violations=tuple(self.violations),
             events=self.events,
-            messages=self.messages,
+            messages=self.messages + self.mopa_hosts.messages,
             digest=self.trace.digest,
             virtual_s=round(self.now / SECOND, 3),
             quiet_ns=self.now - began,

@@ -30,7 +30,7 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
         ("[agent]\nexecutors = 'many'\n", "a whole number"),
         ("[agent]\nexecutors = 0\n", "allowed are 1 to 64"),
         ("[placement]\nstrategy = 'by_taste'\n", "placement_strategy .* allowed are along_path and round_robin"),
-        ("[placement]\nmoves = 'maybe'\n", "allowed are off and advise and on"),
+        ("[placement]\nmoves = 'maybe'\n", "allowed are off and advise and on and mopa"),
         ("[placement]\nobjective = 'cost'\n", "allowed are response and traffic"),
         ("[agent]\nverbose = 3\n", "true or false"),
         ("[other]\n", "only the table"),
