@@ -135,9 +135,14 @@ class InlineHost:
         return waiting
 
     def _resume_outputs(self, member: int, part: Instance | SourceInstance) -> None:
-        """Send what the barrier overtook again, before anything else."""
+        """Send what the barrier overtook again, before anything else; carry nothing where the end had left before it."""
+        edges = {edge.index for edge in self.program.plan.outgoing(part.stage)}
+        outputs = {name: self._channels[name] for name in self._channels if name[0] in edges and name[1] == member}
         for edge, target, batches, watermark in part.take_unsent():
-            self._channels[edge, member, target].sending.resume(batches, watermark)
+            outputs.pop((edge, member, target)).sending.resume(batches, watermark)
+        if part.sent_end is not None:
+            for channel in outputs.values():
+                channel.sending.resume_behind(part.sent_end)
 
     def _watch(self, name: tuple[int, int], instance: Instance) -> None:
         """Keep what the instance reports at each barrier."""

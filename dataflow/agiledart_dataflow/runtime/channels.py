@@ -190,16 +190,23 @@ class SendingChannel:
     @property
     def _waits(self) -> bool:
         """Return whether rows or the end wait to be sent."""
+        return bool(self._pending) or self._is_ending
+
+    @property
+    def _is_ending(self) -> bool:
+        """Return whether the end waits to be sent."""
         watermark = self._watermark
-        is_ending = watermark is not None and is_final(watermark) and watermark != self._watermark_sent
-        return bool(self._pending) or is_ending
+        return watermark is not None and is_final(watermark) and watermark != self._watermark_sent
 
     def overtaken(self) -> tuple[list[Batch], Position] | None:
         """Return the rows that a barrier without a change would overtake now, and the watermark behind them.
 
-        None where none would be overtaken: nothing waits, or barriers keep their place here.
+        The end of the input follows a barrier that keeps its place, so it is returned without rows. None where nothing would lie
+        behind the barrier.
         """
-        if not self.overtakes or not self._waits or self._has_barrier_in_line:
+        if not self.overtakes or self._has_barrier_in_line:
+            return ([], self._newest_watermark()) if self._is_ending else None
+        if not self._waits:
             return None
         batches = list(self._pending)
         if self._head:
@@ -214,6 +221,10 @@ class SendingChannel:
         for batch in batches:
             self.put(batch)
         self.put(Batch([], None, watermark))
+
+    def resume_behind(self, end: Position) -> None:
+        """Send nothing more: the receiver had the end before the barrier of the attempt that begins there."""
+        self._watermark = self._watermark_sent = end
 
     @property
     def has_barrier(self) -> bool:

@@ -210,6 +210,11 @@ class Instance:
         unsent, self._unsent = self._unsent, []
         return decoded_rows(unsent, self._program.codec)
 
+    @property
+    def sent_end(self) -> Position | None:
+        """Return the end that its outputs were given; None: rows may follow."""
+        return self._outbox.end
+
     def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
         """Take the rows of a batch at once, as `offer` and `work` would; return False where they have to be offered.
 

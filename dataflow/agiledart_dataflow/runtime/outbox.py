@@ -295,6 +295,11 @@ class Outbox:
         """Return the last watermark, the next targets in turn, and the counts of rows sent, as plain data."""
         return self.watermark, [route.next_target for route in self._routes], self.sent()
 
+    @property
+    def end(self) -> Position | None:
+        """Return the watermark that ended all outputs; None: rows may follow."""
+        return self.watermark if is_final(self.watermark) else None
+
     def restore(self, plain: SentCounts) -> None:
         """Restore a snapshot."""
         self.watermark, next_targets, sent = plain

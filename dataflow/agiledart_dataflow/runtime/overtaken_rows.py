@@ -1,7 +1,7 @@
 """Rows that a barrier has overtaken: an instance has sent them, and its channels had no credit for them.
 
 They are part of the sender's snapshot. In the attempt that begins there they leave again, before any other row. So the receiver
-gets them behind the barrier, where they belong for it.
+gets them behind the barrier, where they belong for it. So is the end of the input where it follows the barrier, also without rows.
 """
 
 from collections.abc import Callable, Iterable

@@ -398,6 +398,11 @@ class SourceInstance:
         unsent, self._unsent = self._unsent, []
         return decoded_rows(unsent, self._codec)
 
+    @property
+    def sent_end(self) -> Position | None:
+        """Return the end that its outputs were given; None: rows may follow."""
+        return self._outbox.end
+
     def _restore_all_but_outbox(self, snapshot: bytes) -> SentState:
         """Restore everything but the outbox, and return the outbox's part."""
         read = _progress_decoder(self._row_type).decode(snapshot)

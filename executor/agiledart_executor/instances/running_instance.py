@@ -348,16 +348,24 @@ class RunningInstance:
     def resume_outputs(self) -> None:
         """Send the rows again that the barrier overtook from which a restored instance begins.
 
+        Where it had ended, an output without such rows had carried the end before the barrier, and carries nothing more.
+
         Raises:
             OperationFailed: the present plan has no channel for them.
         """
         part = self.instance or self.source
-        for edge, target, batches, watermark in [] if part is None else part.take_unsent():
+        if part is None:
+            return
+        outputs = dict(self.outputs)
+        for edge, target, batches, watermark in part.take_unsent():
             # Another run that begins from a checkpoint counts its generations anew.
-            end = self.outputs.get((edge, target)) or self.outputs.get((edge, index_of(target)))
+            end = outputs.pop((edge, target), None) or outputs.pop((edge, index_of(target)), None)
             if end is None:
                 raise OperationFailed(f"{self.name}: its snapshot has rows for an instance that the plan does not have")
             end.channel.resume(batches, watermark)
+        if (sent_end := part.sent_end) is not None:
+            for end in outputs.values():
+                end.channel.resume_behind(sent_end)
 
     def release_watermarks(self) -> None:
         """Send the watermarks that lazy outputs hold back, so that the figures downstream are current."""

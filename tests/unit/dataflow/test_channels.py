@@ -377,3 +377,27 @@ def test_the_end_of_the_input_follows_a_barrier_and_none_follows_the_end(overtak
     assert not any(is_final(frame.watermark) for frame in frames[: barrier + 1])
     channel.put(Batch([], None, START, 2))
     assert channel.next_frame() is None
+
+
+def test_the_end_that_follows_a_barrier_in_line_comes_again() -> None:
+    channel = SendingChannel(window=1)
+    for number in range(2):
+        channel.put(Batch([f"r{number}"], None, covering((number, 1, 0, number))))
+        channel.next_frame()
+    channel.put(Batch([], None, final_watermark(1)))
+    overtaken = channel.overtaken()
+    assert overtaken == ([], final_watermark(1)), "the rows leave before the barrier"
+    again = SendingChannel(window=1)
+    again.resume(*overtaken)
+    assert next_of(again).watermark == final_watermark(1)
+    assert again.has_ended
+
+
+@pytest.mark.parametrize("overtakes", [False, True])
+def test_a_channel_behind_its_end_carries_no_barrier(*, overtakes: bool) -> None:
+    channel = SendingChannel(window=1, overtakes=overtakes)
+    channel.resume_behind(final_watermark(1))
+    assert channel.idle
+    channel.put(Batch([], None, START, 7))
+    assert channel.next_frame() is None
+    assert (channel.has_ended, channel.idle) == (True, True)
