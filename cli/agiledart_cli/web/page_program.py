@@ -29,7 +29,7 @@ def serve_until_idle(state_dir: str, idle_seconds: float, input_fd: int, output_
         return control_client.connect(state_dir)
 
     watcher = MeshWatcher(connected)
-    server = PageServer(0, watcher, PageRequests(connected, may_write=False), time.monotonic)
+    server = PageServer(0, watcher, PageRequests(connected), time.monotonic)
     seen = time.monotonic()
     with serving(server):
         while time.monotonic() - seen < idle_seconds or watcher.has_viewers:

@@ -1,10 +1,11 @@
-"""Requests of the page beside its stream of events: output, samples of rows, explanations, and stop."""
+"""Requests of the page beside its stream of events: output, samples of rows, explanations, stop and submit."""
 
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from agiledart_cli.failure_costs import with_costs
+from agiledart_cli.web.page_submission import PageSubmissions
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import NoAgentError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -30,14 +31,18 @@ class PageRequests:
 
     Args:
         connect: opens a connection to the agent.
-        may_write: whether the page may change something; else it only reads.
+        submissions: what a page that may change something submits with; None: it only reads.
     """
 
-    def __init__(self, connect: Callable[[], ControlClient], may_write: bool) -> None:
-        self._connect = connect
+    def __init__(self, connect: Callable[[], ControlClient], submissions: PageSubmissions | None = None) -> None:
+        self._connect, self._submissions = connect, submissions
         self._lock = threading.Lock()
         self._client: ControlClient | None = None
-        self.may_write = may_write
+
+    @property
+    def may_write(self) -> bool:
+        """Return whether the page may change something."""
+        return self._submissions is not None
 
     def read(self, what: str, body: Mapping[str, Any]) -> Any:
         """Return the answer to a question. Raises an `AgileDartError` with a text for the user."""
@@ -53,15 +58,26 @@ class PageRequests:
                 return with_costs(self._ask(ExplainRecovery(name)))
             case "checkpoints":
                 return self._ask(Checkpoints(name))
+            case "submission" if self._submissions is not None:
+                return self._submissions.latest(name)
             case _:
                 raise ConfigurationError("The page asked for what this version does not know; reload it.")
 
     def write(self, what: str, body: Mapping[str, Any]) -> Any:
         """Carry out a change. Raises an `AgileDartError` with a text for the user."""
-        if not self.may_write:
+        if self._submissions is None:
             raise OperationFailed("This page only reads. Start it with:  agiledart web --write")
-        if what != "stop":
-            raise ConfigurationError("The page asked for a change that this version does not know; reload it.")
+        match what:
+            case "stop":
+                return self._stop(body)
+            case "plan":
+                return self._submissions.plan(body)
+            case "submit":
+                return self._submissions.submit(body)
+            case _:
+                raise ConfigurationError("The page asked for a change that this version does not know; reload it.")
+
+    def _stop(self, body: Mapping[str, Any]) -> Any:
         command = Stop(_text(body, "name"), now=body.get("now") is True)
         client = self._connect()  # a connection of its own: draining may take minutes
         try:

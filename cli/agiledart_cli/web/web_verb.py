@@ -6,6 +6,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -16,6 +17,7 @@ from agiledart_cli.verb_connection import connect
 from agiledart_cli.web.mesh_watcher import MeshWatcher
 from agiledart_cli.web.page_requests import PageRequests
 from agiledart_cli.web.page_server import PageServer, serving
+from agiledart_cli.web.page_submission import PageSubmissions
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import ConfigurationError
 
@@ -26,7 +28,11 @@ _LOOK_SECONDS = 0.5
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port of the page; 0: any free one."
 )
-@click.option("--write", is_flag=True, help="Permit the page to stop applications; else it only reads.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Permit the page to stop applications, and to submit files of this folder; else it only reads.",
+)
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
 @agent_options
 @output_option
@@ -49,16 +55,16 @@ def web(port: int, write: bool, no_open: bool, agent: str | None, identity: str 
     def connected() -> ControlClient:
         return connect(agent, identity)
 
-    serve(connected, port, may_write=write, opens_browser=not no_open, as_json=output == "json")
+    requests = PageRequests(connected, PageSubmissions(agent, identity, Path.cwd()) if write else None)
+    serve(connected, requests, port, opens_browser=not no_open, as_json=output == "json")
 
 
 def serve(
-    connected: Callable[[], ControlClient], port: int, *, may_write: bool, opens_browser: bool, as_json: bool
+    connected: Callable[[], ControlClient], requests: PageRequests, port: int, *, opens_browser: bool, as_json: bool
 ) -> None:
     """Serve the page until Ctrl-C."""
-    watcher, requests = MeshWatcher(connected), PageRequests(connected, may_write)
     try:
-        server = PageServer(port, watcher, requests, time.monotonic)
+        server = PageServer(port, MeshWatcher(connected), requests, time.monotonic)
     except OSError as error:
         raise ConfigurationError(
             f"Port {port} of this machine cannot be used ({(error.strerror or str(error)).lower()}). "

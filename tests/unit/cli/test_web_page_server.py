@@ -4,18 +4,21 @@ import gzip
 import http.client
 import json
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agiledart_cli.web import page_server
+from agiledart_cli.web import page_server, page_submission
 from agiledart_cli.web.mesh_watcher import MeshWatcher
 from agiledart_cli.web.page_requests import PageRequests
 from agiledart_cli.web.page_server import FILES, MAX_BODY, PageServer
+from agiledart_cli.web.page_submission import PageSubmissions
 from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Command, ListApplications, Logs, Nodes, Status, Stop
 from tests.unit.connectors.reading import until
@@ -91,12 +94,13 @@ def agent() -> FakeAgent:
 
 
 @pytest.fixture
-def start(agent: FakeAgent) -> Iterator[Callable[..., PageServer]]:
+def start(agent: FakeAgent, tmp_path: Path) -> Iterator[Callable[..., PageServer]]:
     started: list[PageServer] = []
 
     def made(may_write: bool = False) -> PageServer:
         watcher = MeshWatcher(agent.connect)
-        server = PageServer(0, watcher, PageRequests(agent.connect, may_write), time.monotonic)
+        submissions = PageSubmissions(None, None, tmp_path) if may_write else None
+        server = PageServer(0, watcher, PageRequests(agent.connect, submissions), time.monotonic)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         started.append(server)
         return server
@@ -262,6 +266,74 @@ def test_a_page_that_may_write_stops_an_application(start: Callable[..., PageSer
     server = start(may_write=True)
     assert ask(server, "POST", "/write/stop", {"name": "app", "now": True}, Cookie=session_of(server))[0] == 200
     assert agent.asked == [Stop("app", now=True)]
+
+
+def submission(target: str = "rooms.py:build", **more: Any) -> dict[str, Any]:
+    return {"target": target, "settings": ["rows=csv:rows.csv"], "name": "", **more}
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...]]:
+    """Words of the submissions that were run; a stand-in answers as `agiledart submit` would."""
+    (tmp_path / "rooms.py").touch()
+    words_of_runs: list[tuple[str, ...]] = []
+
+    def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+        words_of_runs.append(tuple(words))
+        fails = "--name=wrong" in words
+        text = "" if fails else json.dumps({"name": "rooms", "placement": {"in": ["a1"]}})
+        return subprocess.CompletedProcess([], 1 if fails else 0, text, "There is no node pi9.\x1b[2J" if fails else "")
+
+    monkeypatch.setattr(page_submission, "_finished", run)
+    return words_of_runs
+
+
+def test_a_submission_shows_its_placement_first(start: Callable[..., PageServer], ran: list[tuple[str, ...]]) -> None:
+    server = start(may_write=True)
+    cookie = session_of(server)
+    status, _, body = ask(server, "POST", "/write/submit", submission(), Cookie=cookie)
+    assert (status, b"Look first" in body, ran) == (409, True, [])
+    status, _, body = ask(server, "POST", "/write/plan", submission(), Cookie=cookie)
+    assert (status, json.loads(body)["placement"]) == (200, {"in": ["a1"]})
+    assert ask(server, "POST", "/write/submit", submission(settings=["rows=other"]), Cookie=cookie)[0] == 409
+    assert ask(server, "POST", "/write/submit", submission(), Cookie=cookie)[0] == 200
+    words = ("--set=rows=csv:rows.csv", "-o", "json", "--", "rooms.py:build")
+    assert ran == [("--dry-run", *words), words]
+    _, _, body = ask(server, "POST", "/read/submission", {"name": "rooms"}, Cookie=cookie)
+    assert json.loads(body) == submission()
+    status, _, body = ask(server, "POST", "/write/plan", submission(name="wrong"), Cookie=cookie)
+    assert (status, json.loads(body)["error"]) == (409, "There is no node pi9.\\x1b[2J")
+
+
+def test_a_page_that_only_reads_submits_nothing(server: PageServer, ran: list[tuple[str, ...]]) -> None:
+    cookie = session_of(server)
+    for what in ("plan", "submit"):
+        assert ask(server, "POST", f"/write/{what}", submission(), Cookie=cookie)[0] == 409
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        submission("../rooms.py:build"),
+        submission("/etc/passwd:build"),
+        submission("none.py:build"),
+        submission("--dry-run"),
+        submission(""),
+        submission(settings=["--agent"]),
+        submission(settings=["a=b"] * 65),
+        submission(settings={"a": "b"}),
+        submission(name=7),
+        submission(name="x\n"),
+    ],
+)
+def test_what_is_no_submission_of_this_folder_is_refused(
+    start: Callable[..., PageServer], ran: list[tuple[str, ...]], body: Any
+) -> None:
+    server = start(may_write=True)
+    status, _, text = ask(server, "POST", "/write/plan", body, Cookie=session_of(server))
+    assert (status, ran) == (409, [])
+    assert "error" in json.loads(text)
 
 
 @pytest.mark.parametrize(

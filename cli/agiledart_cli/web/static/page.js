@@ -51,6 +51,8 @@ class Page {
     if (view === "logs") this.keepReading("logs", { name }, (body) => body.lines.map((line) => ({ ...line, text: `${line.node} ${line.step ?? ""} ${line.text}` })));
     if (view === "tap") this.keepReading("tap", { name, step }, (body) => body.rows.map((row) => ({ ...row, step, text: `${row.node} ${row.instance} ${JSON.stringify(row.row)}` })));
     if (["recovery", "scaling", "checkpoints"].includes(view)) this.readOnce(view, name);
+    if (view === "submit" && name) this.readOnce("submission", name);
+    this.plan = null;
     this.show();
     content.focus({ preventScroll: true });
     scrollTo(0, 0);
@@ -130,6 +132,31 @@ class Page {
     };
   }
 
+  /** Show where a submission would run; what the form holds now is what is submitted afterwards. */
+  async look(form) {
+    const settings = form.elements.settings.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    const submission = { target: form.elements.target.value.trim(), settings, name: form.elements.name.value.trim() };
+    const turn = this.poll;
+    this.plan = { submission };
+    this.show();
+    const answered = await this.ask("/write/plan", submission);
+    if (turn !== this.poll) return;
+    this.plan = { submission, answered };
+    this.show();
+  }
+
+  async submit() {
+    const { submission, answered } = this.plan;
+    const turn = this.poll;
+    this.plan = { submission, answered, isAsking: true };
+    this.show();
+    const started = await this.ask("/write/submit", submission);
+    if (turn !== this.poll) return;
+    if (started.error) this.plan = { submission, answered: started };
+    else location.hash = "#/application/" + encodeURIComponent(started.name);
+    this.show();
+  }
+
   say(text) {
     const dialog = element("dialog", { "aria-label": "Message" }, element("form", { method: "dialog" }, element("p", {}, text), element("button", {}, "Close")));
     document.body.append(dialog);
@@ -161,12 +188,13 @@ class Page {
   view(view, name, step) {
     switch (view) {
       case "application": return views.application(this.event, name, this);
-      case "applications": return views.applications(this.event);
+      case "applications": return views.applications(this.event, this);
       case "node": return views.node(this.event, name);
       case "logs": return this.text(`Output of ${name}`, name);
       case "tap": return this.text(`Rows that leave ${step} of ${name}`, name);
       case "recovery": return this.answered(`What a failure costs ${name}`);
       case "scaling": return this.answered(`Changes of scale and place of ${name}`);
+      case "submit": return views.submission(this, this.answer?.settings ? this.answer : { target: "", settings: [], name: name ?? "" });
       case "checkpoints": return this.answered(`Checkpoints of ${name}`);
       default: return views.mesh(this.event);
     }

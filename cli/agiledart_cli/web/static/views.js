@@ -32,10 +32,11 @@ export function mesh(event) {
   ];
 }
 
-export function applications(event) {
-  if (!event.applications.length) return [heading("Applications"), note("No applications yet. Submit one: agiledart submit FILE:NAME")];
+export function applications(event, page) {
+  const submit = page.mayWrite ? element("p", {}, link(["submit"], "Submit an application")) : null;
+  if (!event.applications.length) return [heading("Applications"), submit, note("No applications yet. Submit one: agiledart submit FILE:NAME")];
   return [
-    heading("Applications"),
+    heading("Applications"), submit,
     table("Applications", ["Application", "Version", "State", "#In", "#Out", "#p99", "Since", "Why"], event.applications.map((row) => [
       link(["application", row.name], row.name), `v${row.version}`, state(row),
       rate(row.figures?.in_rate), rate(row.figures?.out_rate), milliseconds(row.figures?.p99_ms),
@@ -100,6 +101,7 @@ export function application(event, name, page) {
     row.reason ? element("pre", {}, row.reason) : null,
     element("p", {}, link(["logs", name], "Output of its code"), " · ", link(["recovery", name], "What a failure costs"), " · ", link(["scaling", name], "Changes of scale and place"), " · ", link(["checkpoints", name], "Checkpoints"))];
   if (page.mayWrite && !FINAL.includes(row.state)) top.push(element("p", {}, element("button", { type: "button", onclick: () => page.stop(name) }, "Stop …")));
+  if (page.mayWrite && FINAL.includes(row.state)) top.push(element("p", {}, link(["submit", name], "Submit it again")));
   if (!status) return [...top, element("p", {}, "Asking for its figures …")];
   const summary = status.summary;
   const lost = Object.entries({ late: summary.late, malformed: sum(summary.malformed), shed: sum(summary.shed), repeated: status.duplicated, lost: status.lost });
@@ -138,6 +140,34 @@ export function node(event, name) {
     element("h2", {}, "Peers"),
     table("Peers", ["Node", "State", "Zone", "#Round trip from the asked node"], event.nodes.filter((other) => other.name !== name).map((other) => [link(["node", other.name], other.name), standing(other), other.zone || "–", milliseconds(other.rtt_ms)])),
   ];
+}
+
+/** Show a form for a submission, then where it would run, then the button that submits it. */
+export function submission(page, latest) {
+  const field = (label, input, text) => element("p", {}, element("label", {}, label, element("br"), input), text ? element("br") : null, text);
+  return [
+    heading("Submit an application"),
+    element("form", { onsubmit: (event) => { event.preventDefault(); page.look(event.target); } },
+      field("Function that builds it, FILE:NAME", element("input", { name: "target", required: true, size: 40, value: latest.target || null, autocomplete: "off" }), "A file of the folder in which agiledart web runs."),
+      field("Settings, one NAME=VALUE a line", element("textarea", { name: "settings", rows: 4, cols: 60, spellcheck: "false" }, latest.settings.join("\n")), "As with --set: sources and sinks, such as trips=csv:trips.csv@pi2, and other parameters."),
+      field("Name; empty for its own", element("input", { name: "name", value: latest.name || null, autocomplete: "off" })),
+      element("p", {}, element("button", {}, "Show where it would run"))),
+    page.plan ? planned(page, page.plan) : null,
+  ];
+}
+
+function planned(page, { submission: wanted, answered, isAsking }) {
+  if (!answered) return element("p", {}, "Asking …");
+  if (answered.error) return element("div", {}, note("It was refused:", true), element("pre", {}, answered.error));
+  const faults = answered.checks.filter((check) => !check.is_good);
+  return element("div", {},
+    element("h2", {}, `${answered.name} would run here`),
+    table("Placement", ["Stage", "#Instances", "Where", "Why"], Object.entries(answered.placement).map(([stage, nodes]) =>
+      [stage, count(nodes.length), [...new Set(nodes)].join(", "), answered.reasons[stage] ?? ""])),
+    answered.checks.length ? table("Checks", ["Stage", "Node", "Reads or writes", "Result", "After a failure"], answered.checks.map((check) =>
+      [check.stage || "code", check.node, check.connector, element("span", { class: check.is_good ? null : "bad" }, check.text), check.guarantee])) : null,
+    faults.length ? note(`${faults.length} of ${answered.checks.length} checks failed; it would probably fail, too.`, true) : null,
+    element("p", {}, element("button", { type: "button", disabled: isAsking, onclick: () => page.submit() }, isAsking ? "Submitting …" : `Submit ${wanted.target}`)));
 }
 
 /** Show an answer of the agent as rows of names and values. */
