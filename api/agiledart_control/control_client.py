@@ -61,12 +61,12 @@ class Connection(Protocol):
 class UnixConnection:
     """Connection to an agent's Unix socket; the cookie file beside it authorises the user."""
 
-    def __init__(self, place: AgentPlace) -> None:
+    def __init__(self, place: AgentPlace, connect_seconds: float) -> None:
         assert place.socket is not None
         cookie = place.socket.with_name(COOKIE).read_bytes()
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(CONNECT_SECONDS)
+        self._socket.settimeout(connect_seconds)
         try:
             self._socket.connect(str(place.socket))
             self._socket.sendall(frame(FrameKind.HELLO, cookie))
@@ -114,11 +114,13 @@ class UnixConnection:
 class ControlClient:
     """Requests to one agent. Use it as a context manager, or call `close`."""
 
-    def __init__(self, place: AgentPlace, identity: str | None = None) -> None:
+    def __init__(
+        self, place: AgentPlace, identity: str | None = None, *, connect_seconds: float = CONNECT_SECONDS
+    ) -> None:
         self.place = place
         self._number = 0
         try:
-            self._connection = _open(place, identity)
+            self._connection = _open(place, identity, connect_seconds)
         except (FileNotFoundError, ConnectionError, TimeoutError) as error:
             raise NoAgentError(
                 f'No agent answers at {place} ({_why(error)}). Start one with "agiledart agent", '
@@ -194,9 +196,9 @@ def connect(agent: str | None, identity: str | None = None, notify: Notify | Non
     return ControlClient(find_agent(agent, notify=notify), identity)
 
 
-def _open(place: AgentPlace, identity: str | None) -> Connection:
+def _open(place: AgentPlace, identity: str | None, connect_seconds: float) -> Connection:
     if place.socket is not None:
-        return UnixConnection(place)
+        return UnixConnection(place, connect_seconds)
     if not identity:
         raise ConfigurationError(
             f"The agent at {place.address} needs your identity: --identity @FILE with a token, or --identity NAME. "
@@ -204,7 +206,7 @@ def _open(place: AgentPlace, identity: str | None) -> Connection:
         )
     from agiledart_control.remote_connection import RemoteConnection
 
-    return RemoteConnection(place.address, identity, CONNECT_SECONDS)
+    return RemoteConnection(place.address, identity, connect_seconds)
 
 
 def _why(error: OSError) -> str:

@@ -1,11 +1,9 @@
-"""Types of arguments that name an application, a step, a stage, a node or a builder: a shell completes them, and a missing one is
-answered with the names there are.
+"""Types of arguments that name an application, a step, a stage or a node: a shell completes them, and a missing one is answered
+with the names there are.
 """
 
-import ast
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +11,9 @@ from click.shell_completion import CompletionItem
 
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.text import harmless
+
+ASK_SECONDS = 2.0
+"""Longest wait for the agent: a person waits for the completion."""
 
 MAX_LISTED = 20
 """Names that a message lists."""
@@ -40,7 +41,7 @@ class KnownName(click.types.StringParamType):
         given = {} if context is None else context.params
         with contextlib.suppress(AgileDartError, OSError, KeyError):
             place = find_agent(given.get("agent"))
-            with ControlClient(place, given.get("identity")) as client:
+            with ControlClient(place, given.get("identity"), connect_seconds=ASK_SECONDS) as client:
                 return sorted(dict.fromkeys(harmless(name) for name in self._lookup(client, context)))
         return []
 
@@ -57,32 +58,17 @@ class KnownName(click.types.StringParamType):
         return f"{self._plural}: {', '.join(names[:MAX_LISTED])}{more}."
 
 
-class BuilderName(click.types.StringParamType):
-    """`FILE:NAME`, or a file of SQL or YAML: a shell completes the file, then the functions in it."""
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the files that begin so; behind a colon the functions of the file, without running it."""
-        file, colon, begun = incomplete.rpartition(":")
-        if not colon:
-            return [CompletionItem(incomplete, type="file")]
-        with contextlib.suppress(OSError, SyntaxError, ValueError):
-            tree = ast.parse(Path(file).read_bytes())
-            functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-            return [CompletionItem(f"{file}:{name}") for name in functions if name.startswith(begun)]
-        return []
-
-
 def _applications(client: Any, context: click.Context | None) -> list[str]:
     from agiledart_node.wire.commands import ListApplications
 
-    return [application["name"] for application in client.ask(ListApplications())["applications"]]
+    return [application["name"] for application in client.ask(ListApplications(), timeout=ASK_SECONDS)["applications"]]
 
 
 def _stages(client: Any, context: click.Context | None) -> list[str]:
     from agiledart_node.wire.commands import Status
 
     assert context is not None  # its application is an argument before it
-    return list(client.ask(Status(context.params["name"]))["placement"])
+    return list(client.ask(Status(context.params["name"]), timeout=ASK_SECONDS)["placement"])
 
 
 def _steps(client: Any, context: click.Context | None) -> list[str]:
@@ -92,11 +78,10 @@ def _steps(client: Any, context: click.Context | None) -> list[str]:
 def _nodes(client: Any, context: click.Context | None) -> list[str]:
     from agiledart_node.wire.commands import Nodes
 
-    return [node["name"] for node in client.ask(Nodes())["nodes"]]
+    return [node["name"] for node in client.ask(Nodes(), timeout=ASK_SECONDS)["nodes"]]
 
 
 APPLICATION = KnownName("Applications", _applications)
 STEP = KnownName("Steps", _steps)
 STAGE = KnownName("Stages", _stages)
 NODE = KnownName("Nodes", _nodes)
-BUILDER = BuilderName()

@@ -13,6 +13,9 @@ from agiledart_cli import standard_output
 from agiledart_cli.errors import FAILED, INTERRUPTED, TERMINATED, TerminatedError, exit_code_of
 from agiledart_kernel.errors import AgileDartError, InternalError
 
+VARIABLE = "_AGILEDART_COMPLETE"
+"""Environment variable by which a shell requests completions; click prescribes its name."""
+
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("agiledart_cli.demo.demo:demo", "Five agents compute the busiest taxi routes, live."),
     "init": ("agiledart_cli.verbs.init:init", "Make a folder with a first application, its test and data."),
@@ -172,6 +175,10 @@ def cli(ctx: click.Context) -> None:
 
 def run_cli(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return the exit code. User errors never produce a traceback."""
+    if VARIABLE in os.environ:
+        from agiledart_cli.bash_completion import use_whole_words
+
+        use_whole_words()
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments), prog_name="agiledart", standalone_mode=False

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from agiledart_cli.builder_names import SETTING
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.wire.commands import RequestedParallelism
@@ -39,6 +40,7 @@ def set_option(command: F) -> F:
     return click.option(
         "--set",
         "settings",
+        type=SETTING,
         multiple=True,
         callback=_each_once,
         metavar="NAME=VALUE",

@@ -2,8 +2,7 @@
 
 import click
 
-VARIABLE = "_AGILEDART_COMPLETE"
-"""Environment variable by which a shell requests completions; click prescribes its name."""
+from agiledart_cli.bash_completion import use_whole_words
 
 
 @click.command(short_help="Print a completion script for a shell.")
@@ -19,8 +18,9 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from agiledart_cli.main import cli
+    from agiledart_cli.main import VARIABLE, cli
 
+    use_whole_words()
     made = get_completion_class(shell)
     assert made is not None  # click has all three
     maker = made(cli, {}, "agiledart", VARIABLE)

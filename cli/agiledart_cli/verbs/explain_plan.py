@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import click
 
+from agiledart_cli.builder_names import BUILDER
 from agiledart_cli.failure_costs import PROMISES, with_costs
-from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import output_option, print_json, print_table
 from agiledart_control.targets import load_target

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agiledart_cli.builder_names import BUILDER
 from agiledart_cli.errors import FAILED, INTERRUPTED
-from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, print_message
 from agiledart_cli.signals import unwound_by_signals

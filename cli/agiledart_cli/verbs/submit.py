@@ -5,8 +5,8 @@ from typing import Any
 import click
 import msgspec
 
+from agiledart_cli.builder_names import BUILDER
 from agiledart_cli.errors import FAILED, USAGE
-from agiledart_cli.known_names import BUILDER
 from agiledart_cli.options import (
     agent_options,
     not_empty,

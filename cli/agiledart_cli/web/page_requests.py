@@ -31,7 +31,7 @@ class PageRequests:
 
     Args:
         connect: opens a connection to the agent.
-        submissions: what a page that may change something submits with; None: it only reads.
+        submissions: carries out the submissions of a page that may write; None: the page only reads.
     """
 
     def __init__(self, connect: Callable[[], ControlClient], submissions: PageSubmissions | None = None) -> None:

@@ -28,7 +28,7 @@ MAX_SHOWN = 64
 
 @dataclass(frozen=True)
 class PageSubmission:
-    """What a user wants to run: `FILE:NAME`, settings `NAME=VALUE`, and a name; empty: the topology's own."""
+    """Application that a user requests: `FILE:NAME`, settings `NAME=VALUE`, and a name; empty: the topology's own."""
 
     target: str
     settings: tuple[str, ...]

@@ -469,8 +469,9 @@ def test_completion_scripts_name_the_variable(shell: str, capsys: Out) -> None:
 @pytest.mark.parametrize(("words", "expected"), [("st", "status"), ("top --s", "--sort"), ("config ", "show")])
 def test_a_shell_gets_completions(words: str, expected: str) -> None:
     typed = f"agiledart {words}"
-    environment = {**os.environ, "_AGILEDART_COMPLETE": "bash_complete", "COMP_WORDS": typed,
-                   "COMP_CWORD": str(len(typed.split()) - (not typed.endswith(" ")))}  # fmt: skip
+    part = "" if typed.endswith(" ") else typed.split()[-1]
+    environment = {**os.environ, "_AGILEDART_COMPLETE": "bash_complete", "COMP_LINE": typed, "COMP_PART": part,
+                   "COMP_POINT": str(len(typed))}  # fmt: skip
     code = "import sys; sys.argv[0] = 'agiledart'; from agiledart_cli.main import main; sys.exit(main())"
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert f"plain,{expected}" in ran.stdout, ran.stderr

@@ -327,7 +327,7 @@ def test_a_page_that_only_reads_submits_nothing(server: PageServer, ran: list[tu
         submission(name="x\n"),
     ],
 )
-def test_what_is_no_submission_of_this_folder_is_refused(
+def test_a_malformed_or_foreign_submission_is_refused(
     start: Callable[..., PageServer], ran: list[tuple[str, ...]], body: Any
 ) -> None:
     server = start(may_write=True)

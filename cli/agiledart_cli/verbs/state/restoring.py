@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from agiledart_cli.known_names import BUILDER
+from agiledart_cli.builder_names import BUILDER
 from agiledart_cli.options import agent_options, not_empty, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import output_option, print_json, print_message
 from agiledart_cli.verb_connection import connect
