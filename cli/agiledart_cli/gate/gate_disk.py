@@ -1,4 +1,4 @@
-"""Folder of a gate: a file for each lease, the hashes of tokens, and whether the gate is paused. One process uses it at a time."""
+"""Folder of a gate: a file for each lease, hashes of tokens, stages that it scales, whether it is paused. One process uses it."""
 
 import fcntl
 import os
@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_cli.gate.lease_use import Use
 from agiledart_kernel.errors import OperationFailed
 from agiledart_provisioning.gate.lease_entry import LeaseEntry
 
@@ -19,6 +20,7 @@ class GateDisk:
 
     def __init__(self, folder: Path) -> None:
         self._ledger, self._paused, self._tokens = folder / "ledger", folder / "paused", folder / "tokens.json"
+        self._scaled, self._use = folder / "scaled.json", folder / "use.json"
         try:
             self._ledger.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -70,6 +72,32 @@ class GateDisk:
     def write_tokens(self, tokens: dict[str, str]) -> None:
         """Write the hashes of tokens and their leases. Raises OSError."""
         write_durably(self._tokens, msgspec.json.encode(tokens))
+
+    def scaled(self) -> set[str]:
+        """Return the stages that have a number from this gate. Raises OperationFailed: the file is damaged."""
+        try:
+            return msgspec.json.decode(self._scaled.read_bytes(), type=set[str])
+        except FileNotFoundError:
+            return set()
+        except (OSError, msgspec.MsgspecError) as error:
+            raise OperationFailed(f"{self._scaled} cannot be read: {error}. Put a copy back, or remove it.") from None
+
+    def write_scaled(self, stages: set[str]) -> None:
+        """Write the stages that have a number from this gate. Raises OSError."""
+        write_durably(self._scaled, msgspec.json.encode(sorted(stages)))
+
+    def use(self) -> Use:
+        """Return lease → application → seconds of instances. Raises OperationFailed: the file is damaged."""
+        try:
+            return msgspec.json.decode(self._use.read_bytes(), type=Use)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise OperationFailed(f"{self._use} cannot be read: {error}. Put a copy back, or remove it.") from None
+
+    def write_use(self, use: Use) -> None:
+        """Write the use of leases. Raises OSError."""
+        write_durably(self._use, msgspec.json.encode(use))
 
     def close(self) -> None:
         """Let another process have the folder."""

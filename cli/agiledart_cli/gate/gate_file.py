@@ -104,10 +104,9 @@ def _checked(document: Mapping[str, Any]) -> GateFile:
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"[gate] name = {name!r}: use 1 to 16 small letters and digits")
     policy = _text("gate", gate, "policy", "hosts")
-    if policy != "hosts":
-        close = "" if policy in POLICIES else _meant(policy, POLICIES)
+    if policy not in POLICIES:
         raise ConfigurationError(
-            f"[gate] policy = {policy!r}: a gate has the policy hosts; scaling decides about instances.{close}"
+            f"[gate] policy = {policy!r}: use one of {', '.join(POLICIES)}.{_meant(policy, POLICIES)}"
         )
     btu_ns = span_ns("provider", provider, "btu", 3_600 * SECOND)
     high = number("gate", gate, "high", 0.85, least=0.0)

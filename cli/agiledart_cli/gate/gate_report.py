@@ -46,7 +46,7 @@ class GateStatus(msgspec.Struct, frozen=True):
         fault: why the gate cannot do its work now, such as a provider that it does not reach; empty: it can.
         spent, max_spend: booked for today, and the limit; max_hosts: most leases at one time.
         paid_s, cost: of all leases that the ledger has; decisions: number by action since the gate's start.
-        states: leases by state.
+        states: leases by state. by_application: cost by share of use, of all leases that the ledger has.
     """
 
     mode: str
@@ -64,6 +64,7 @@ class GateStatus(msgspec.Struct, frozen=True):
     cost: float
     states: dict[str, int]
     decisions: dict[str, int]
+    by_application: dict[str, float]
     leases: Annotated[list[LeaseLine], msgspec.Meta(max_length=MAX_LEASES)]
     last: list[DecisionLine]
 
@@ -79,6 +80,7 @@ def figures_of(
     is_paused: bool,
     fault: str,
     demand: str,
+    by_application: Mapping[str, float],
 ) -> GateStatus:
     """Return the report of a gate; leases that are over for a day are left out of the list."""
     entries = list(ledger.entries.values())
@@ -102,6 +104,7 @@ def figures_of(
         sum(entry.cost for entry in entries) / 1e6,
         states,
         dict(counts),
+        dict(by_application),
         [_line(entry) for entry in reversed(shown)][:MAX_LEASES],
         list(last),
     )

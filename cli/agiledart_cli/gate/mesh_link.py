@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_cli.gate.stage_measures import StageMeasures
 from agiledart_control.control_client import ControlClient, connect
 from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.bans import MAX_SECONDS
@@ -21,11 +22,12 @@ from agiledart_node.wire.commands import (
     Info,
     ListApplications,
     Nodes,
+    ScaleStage,
     SetBan,
     Tokens,
 )
 from agiledart_node.wire.lease_messages import NoteLease, RenewHostLease, ReportGate
-from agiledart_provisioning.gate.gate_messages import NodeSeen
+from agiledart_provisioning.gate.gate_messages import NodeSeen, StageSeen
 from agiledart_provisioning.gate.lease_entry import LeaseEntry
 
 BUSY_SAMPLES = 5
@@ -42,11 +44,15 @@ class MeshView:
 
     Attributes:
         waiting: reasons why work waits for capacity.
+        stages: that the policy scales; empty for `hosts`.
+        placements: application → stage → nodes of its instances, of running applications.
         records: leases of other gates, from their hosts.
     """
 
     nodes: tuple[NodeSeen, ...]
     waiting: tuple[str, ...]
+    stages: tuple[StageSeen, ...]
+    placements: dict[str, dict[str, list[str]]]
     leads: bool
     gates: frozenset[str]
     orders: tuple[tuple[str, str, str], ...]
@@ -60,6 +66,7 @@ class MeshLink:
     Args:
         agent, identity: as `--agent` and `--identity`.
         gate, zone: name of the gate, and the zone whose nodes count; empty: all nodes.
+        scales: the policy of the gate scales stages.
         wall_ns: the wall clock.
     """
 
@@ -67,10 +74,12 @@ class MeshLink:
     identity: str | None
     gate: str
     zone: str
+    scales: bool = False
     wall_ns: Callable[[], int] = time.time_ns
     _ids: dict[str, str] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)
     _busy: dict[str, deque[float]] = field(default_factory=dict)
+    _measures: StageMeasures = field(default_factory=StageMeasures)
 
     def client(self) -> ControlClient:
         """Connect to the agent. Raises NoAgentError, OperationFailed, ConfigurationError."""
@@ -102,6 +111,8 @@ class MeshLink:
             has_leased = any(row["lease"] for row in rows)
             tokens = client.ask(Tokens())["tokens"] if has_leased or lease_of_token else []
             applications = client.ask(ListApplications())["applications"]
+            running = [row["name"] for row in applications if row["state"] == "running"] if self.scales else []
+            stages = self._measures.look(client, running)
         lease_of_key = {
             member["key"]: lease_of_token[token["token"]]
             for token in tokens
@@ -117,6 +128,8 @@ class MeshLink:
                 for row in applications
                 if row["state"] == "deploying" and row["reason"].startswith(WAITING_FOR_CAPACITY)
             ),
+            stages,
+            {row["name"]: row["placement"] for row in applications if row["state"] == "running"},
             bool(answer["leads"]),
             frozenset((*answer["gates"], self.gate)),
             tuple((order, host, admin) for order, host, admin in answer["orders"]),
@@ -161,6 +174,16 @@ class MeshLink:
             answer = client.ask(RenewHostLease(self._ids[node], lease_id, self.gate, document))
             return bool(answer["lease"]["gate"] == self.gate)
         return False
+
+    def scale(self, stage: str, number: int | None) -> str:
+        """Give a stage, `APP/STAGE`, a number of instances; None: it scales by itself again. Return why not; empty: it is begun."""
+        application, _, name = stage.partition("/")
+        try:
+            with self.client() as client:
+                client.ask(ScaleStage(application, name, number or 0, wait=False, is_auto=number is None))
+        except AgileDartError as error:
+            return str(error)
+        return ""
 
     def drain(self, node: str, *, undo: bool) -> str:
         """Empty a node, or have it take work again. Return why not; empty: it is done."""

@@ -13,6 +13,7 @@ import msgspec
 from agiledart_cli.gate.gate_disk import GateDisk
 from agiledart_cli.gate.gate_file import GateFile
 from agiledart_cli.gate.gate_report import MAX_DECISIONS, DecisionLine, figures_of
+from agiledart_cli.gate.lease_use import LeaseUse
 from agiledart_cli.gate.mesh_link import MeshLink, MeshView
 from agiledart_cli.gate.start_data import StartData
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -38,7 +39,9 @@ from agiledart_provisioning.gate.gate_messages import (
     ReleaseHost,
     ReleaseWanted,
     RenewHost,
+    ScaleStageTo,
     SetPaused,
+    StageSeen,
     ViewSeen,
     WriteEntry,
 )
@@ -47,13 +50,21 @@ from agiledart_provisioning.gate.lease_entry import LeaseState
 from agiledart_provisioning.gate.lease_gate import LeaseGate
 from agiledart_provisioning.policies.hosts import Hosts, HostsPolicySettings
 from agiledart_provisioning.providers.provider import Provider, ProviderCallError
+from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
 from agiledart_provisioning.provisioning_settings import ProvisioningSettings
+from agiledart_provisioning.registry import policy_named
 
 VIEW_SECONDS = 10.0
 CALL_SECONDS = 180.0
 """Time for a provider's answer; then it counts as lost."""
 
-NOT_AUDITED = ("would lease", "limit", "stays", "provider unreachable")
+MOST_SECONDS = 60.0
+"""Seconds between two looks for which the use of machines is counted."""
+
+USE_WRITTEN_NS = 60 * SECOND
+"""Time between two writings of the use of machines."""
+
+NOT_AUDITED = ("would lease", "would scale", "limit", "stays", "provider unreachable")
 
 
 class RunningGate:
@@ -78,14 +89,15 @@ class RunningGate:
     ) -> None:
         self._file, self._settings, self._provider, self._disk, self._mesh = file, settings, provider, disk, mesh
         self._print, self._print_decision, self._now = print_line, print_decision, 0
-        policy = Hosts(
-            ProvisioningSettings(window_s=settings.window_ns / SECOND), HostsPolicySettings(file.high or 2.0)
-        )
-        self.machine = LeaseGate(file.name, network, settings, policy, RandomStream(seed, file.name))
+        early = file.policy == "threshold"
+        random = RandomStream(seed, file.name)
+        self.machine = LeaseGate(file.name, network, settings, _policy(file, settings), random, releases_early=early)
         self._prefix = self.machine.prefix
         self._tokens: dict[str, str] = {}
         self._token_leases = disk.tokens()
         self._last: deque[DecisionLine] = deque(maxlen=MAX_DECISIONS)
+        self._scaled, self._use = disk.scaled(), LeaseUse(disk.use())
+        self._used_until, self._use_written = 0, 0
         self._demand, self._faults = "", {"provider": "", "agent": ""}
         self._todo: deque[Event] = deque()
         self._is_stepping = False
@@ -136,6 +148,8 @@ class RunningGate:
                 self._spawn(self._renew(lease_id, node))
             case AdoptHost(lease_id, node):
                 self._spawn(self._adopt(lease_id, node))
+            case ScaleStageTo(name, number):
+                self._spawn(self._scale(name, number))
             case BanNode(node, reason):
                 self._spawn(self._ban(node, reason))
             case Decision(action, lease_id, why):
@@ -242,6 +256,15 @@ class RunningGate:
         if record is not None and await asyncio.to_thread(self._mesh.renew, lease_id, node, record):
             self.step(HostAdopted(record))
 
+    async def _scale(self, name: str, number: int | None) -> None:
+        if why := await asyncio.to_thread(self._mesh.scale, name, number):
+            self._print(f"{name} could not be scaled: {why}")
+        else:
+            changed = self._scaled - {name} if number is None else self._scaled | {name}
+            if changed != self._scaled:
+                self._scaled = changed
+                self._disk.write_scaled(changed)
+
     async def _ban(self, node: str, reason: str) -> None:
         if why := await asyncio.to_thread(self._mesh.ban, node, reason):
             self._print(f"{node} could not be banned: {why}")
@@ -255,6 +278,7 @@ class RunningGate:
         figures = figures_of(
             self.machine.ledger, self._settings, self._file.provider, self.machine.counts, self._last, self._wall(),
             is_paused=self.machine.is_paused, fault="; ".join(filter(None, self._faults.values())), demand=self._demand,
+            by_application=self._use.costs(self.machine.ledger.entries.values()),
         )  # fmt: skip
         report = msgspec.json.encode(figures)
         try:
@@ -268,7 +292,21 @@ class RunningGate:
         self._records, self._demand = view.records, view.waiting[0] if view.waiting else ""
         for order, host, admin in view.orders:
             self._obey(order, host, admin)
-        self.step(_seen(view))
+        self._count_use(view)
+        # A number that a user gave stays; those of this gate are its own to change.
+        own = tuple(stage for stage in view.stages if not stage.keeps_number or stage.name in self._scaled)
+        self.step(_seen(view, own))
+
+    def _count_use(self, view: MeshView) -> None:
+        """Count the use of leased nodes since the last look; a long silence counts for nothing."""
+        now = self._wall()
+        seconds = (now - self._used_until) / SECOND
+        self._used_until = now
+        if seconds <= MOST_SECONDS:
+            self._use.add({node.node: node.lease_id for node in view.nodes if node.lease_id}, view.placements, seconds)
+        if now - self._use_written > USE_WRITTEN_NS and self._use.use:
+            self._use_written = now
+            self._disk.write_use(self._use.use)
 
     def _places(self) -> int:
         """Return the instance places that this gate may still lease, or has asked for."""
@@ -313,11 +351,27 @@ class RunningGate:
             await asyncio.wait(waiting | ({end} if not end.done() else set()), return_when=asyncio.FIRST_COMPLETED)
             for task in waiting:
                 task.cancel()
+        for name in sorted(self._scaled):
+            await self._scale(name, None)
         for task in list(self._tasks):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _seen(view: MeshView) -> ViewSeen:
-    return ViewSeen(view.nodes, view.waiting, leads=view.leads, live_gates=view.gates, records=view.records)
+def _policy(file: GateFile, settings: GateSettings) -> ProvisioningPolicy:
+    bounds = ProvisioningSettings(window_s=settings.window_ns / SECOND)
+    if file.policy == "hosts":
+        return Hosts(bounds, HostsPolicySettings(file.high or 2.0))
+    return policy_named(file.policy, bounds)
+
+
+def _seen(view: MeshView, stages: tuple[StageSeen, ...]) -> ViewSeen:
+    return ViewSeen(
+        view.nodes,
+        view.waiting,
+        leads=view.leads,
+        live_gates=view.gates,
+        records=view.records,
+        stages=stages,
+    )

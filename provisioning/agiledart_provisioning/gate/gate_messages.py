@@ -56,6 +56,30 @@ class NodeSeen(msgspec.Struct, frozen=True, gc=False):
     host_id: str = ""
 
 
+class StageSeen(msgspec.Struct, frozen=True, gc=False):
+    """A stage that may have several numbers of instances.
+
+    Args:
+        name: application and stage, `APP/STAGE`.
+        slo_ms: time that a row may take in it. duration_ms: time that one takes now; None: not measured.
+        durations_ms: the last ones, oldest first. queue: rows that wait for it.
+        parallelism, low, high: its instances, and the limits of their number.
+        instances: by name of their node.
+        keeps_number: it does not scale by itself.
+    """
+
+    name: str
+    slo_ms: float
+    duration_ms: float | None
+    durations_ms: tuple[float, ...]
+    queue: float
+    parallelism: int
+    low: int
+    high: int
+    instances: dict[str, int]
+    keeps_number: bool
+
+
 class LedgerRead(Event, frozen=True, gc=False):
     """The gate starts, with the ledger of its disk."""
 
@@ -71,6 +95,7 @@ class ViewSeen(Event, frozen=True, gc=False):
         leads: this gate holds the scheduler slot `provisioner`, so it may open leases.
         live_gates: gates that answer.
         records: leases of other gates, from the ring.
+        stages: that the policy scales; empty for `hosts`.
     """
 
     nodes: tuple[NodeSeen, ...]
@@ -78,6 +103,7 @@ class ViewSeen(Event, frozen=True, gc=False):
     leads: bool = True
     live_gates: frozenset[str] = frozenset()
     records: tuple[LeaseEntry, ...] = ()
+    stages: tuple[StageSeen, ...] = ()
 
 
 class LeaseAnswered(Event, frozen=True, gc=False):
@@ -207,6 +233,15 @@ class AdoptHost(Effect, frozen=True, gc=False):
 
     lease_id: str
     node: str
+
+
+class ScaleStageTo(Effect, frozen=True, gc=False):
+    """Give a stage, `APP/STAGE`, a number of instances. `is_first`: it has this number, and no longer scales by itself."""
+
+    name: str
+    number: int
+    why: str
+    is_first: bool = False
 
 
 class Decision(Effect, frozen=True, gc=False):

@@ -9,7 +9,14 @@ import msgspec
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Effect, Failed
 from agiledart_provisioning.gate.gate_ledger import GateLedger
-from agiledart_provisioning.gate.gate_messages import Decision, DrainLeased, ProviderHost, ReleaseHost, WriteEntry
+from agiledart_provisioning.gate.gate_messages import (
+    Decision,
+    DrainLeased,
+    ProviderHost,
+    ReleaseHost,
+    ScaleStageTo,
+    WriteEntry,
+)
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 
@@ -58,6 +65,7 @@ class LeaseActions:
         self.name, self.prefix, self.settings = gate, prefix, settings
         self.ledger = GateLedger(settings)
         self.counts: dict[str, int] = {}
+        self.scalings: dict[str, int] = {}
         self._memory = GateMemory()
         self._effects: list[Effect] = []
         self._after_write: dict[int, tuple[LeaseEntry, tuple[Effect, ...]]] = {}
@@ -84,6 +92,16 @@ class LeaseActions:
         self._decide("refused", entry.lease_id, f"the ledger cannot be written: {event.reason}")
         if entry.state is LeaseState.ASKED and then:
             self.ledger.entries[entry.lease_id] = over(entry, LeaseState.FAILED, now, "the ledger failed", units=0)
+
+    def _scale(self, numbers: list[ScaleStageTo]) -> None:
+        """Give stages the numbers of the policy; a gate that only advises says them once they differ."""
+        for change in numbers:
+            if self.settings.mode == "act":
+                self._effects.append(change)
+                self.scalings[change.name] = self.scalings.get(change.name, 0) + (not change.is_first)
+            if not change.is_first:
+                what = "scale" if self.settings.mode == "act" else "would scale"
+                self._decide(what, "", f"{change.name} to {change.number}: {change.why}")
 
     def _decide(self, action: str, lease_id: str, why: str) -> None:
         self.counts[action] = self.counts.get(action, 0) + 1
@@ -118,7 +136,12 @@ class LeaseActions:
     def _may_go(self, entry: LeaseEntry, now: int) -> bool:
         return self._is_in_window(entry, now) or entry.lease_id in self._memory.forced
 
-    def _drain_in_window(self, entry: LeaseEntry, why: str, now: int) -> None:
+    def _go(self, entry: LeaseEntry, why: str, now: int, *, at_once: bool = False) -> None:
+        """Drain a host in its window, or at once."""
+        if at_once and self.settings.mode == "act" and entry.state is LeaseState.JOINED:
+            self._memory.forced.add(entry.lease_id)
+            self._drain(entry, why, entry.paid_until_ns)
+            return
         if now < self._memory.stays_until.get(entry.lease_id, 0) or not self._is_in_window(entry, now):
             return
         if self.settings.mode == "act":

@@ -36,20 +36,31 @@ from agiledart_provisioning.gate.host_comparison import compared
 from agiledart_provisioning.gate.lease_actions import ANSWER_NS, BOOKING_MARGIN_NS, LeaseActions, changed, over
 from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 from agiledart_provisioning.gate.network_state import network_state
+from agiledart_provisioning.gate.stage_scaling import changed_numbers
 from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
 
 LIVE_STATES = (LeaseState.STARTING, LeaseState.JOINED, LeaseState.DRAINING)
 
 
 class LeaseGate(LeaseActions):
-    """Gate of a network. `now` is the wall clock in nanoseconds, never running backwards, since a ledger outlives its process."""
+    """Gate of a network. `now` is the wall clock in nanoseconds, never running backwards, since a ledger outlives its process.
+
+    `releases_early`: hosts are released when the policy says so, outside of their window too (the baseline `threshold`).
+    """
 
     def __init__(
-        self, gate: str, network: str, settings: GateSettings, policy: ProvisioningPolicy, random: RandomStream
+        self,
+        gate: str,
+        network: str,
+        settings: GateSettings,
+        policy: ProvisioningPolicy,
+        random: RandomStream,
+        *,
+        releases_early: bool = False,
     ) -> None:
         super().__init__(gate, f"agiledart-{network[:8]}-", settings)
         self.is_paused = False
-        self._policy, self._random = policy, random
+        self._policy, self._random, self._releases_early = policy, random, releases_early
         self._view, self._viewed_at = ViewSeen((), leads=False), 0
         self._last_obstacle = ""
         self._listing_since, self._listed_at = 0, 0
@@ -125,14 +136,20 @@ class LeaseGate(LeaseActions):
         """Let the policy decide on the last view, when it is recent."""
         if not self._viewed_at or now - self._viewed_at > 2 * self.settings.round_ns:
             return
-        state = network_state(self._view.nodes, self._view.waiting, self.ledger.live(), self.settings, now)
-        for action in self._policy.decide(state, self._random):
-            if action.kind is ActionKind.LEASE:
-                self._open(action.why, now)
-            elif action.kind is ActionKind.RELEASE:
-                self._drain_in_window(self.ledger.entries[action.host], action.why, now)
-            elif action.kind is ActionKind.EXTEND and not self.ledger.may_extend(self.ledger.entries[action.host]):
-                self._drain_in_window(self.ledger.entries[action.host], "max_spend permits no further unit", now)
+        view, live = self._view, self.ledger.live()
+        state = network_state(view.nodes, view.waiting, live, self.settings, now, view.stages, self.scalings)
+        actions = self._policy.decide(state, self._random)
+        if view.leads and not self.is_paused:
+            self._scale(changed_numbers(actions, state, view.stages))
+        wants = [action.why for action in actions if action.kind is ActionKind.LEASE] or list(view.waiting)
+        if wants and not any(entry.state in (LeaseState.ASKED, LeaseState.STARTING) for entry in live):
+            self._open(wants[0], now)
+        for action in actions:
+            entry = self.ledger.entries.get(action.host)  # None: a host of the user, or one that is only planned
+            if entry is not None and action.kind is ActionKind.RELEASE:
+                self._go(entry, action.why, now, at_once=self._releases_early)
+            elif entry is not None and action.kind is ActionKind.EXTEND and not self.ledger.may_extend(entry):
+                self._go(entry, "max_spend permits no further unit", now)
 
     def _open(self, why: str, now: int) -> None:
         if not self._view.leads or self.is_paused or now < self._no_lease_before:

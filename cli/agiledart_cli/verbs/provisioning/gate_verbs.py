@@ -27,6 +27,9 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.lease_messages import OrderGate, ShowProvisioning
 
+MAX_SHARES = 8
+"""Applications whose share of the cost is shown."""
+
 
 @click.command(short_help="Run a gate: lease machines for the work that waits.")
 @click.argument("file", metavar="GATE.toml", type=click.Path(dir_okay=False))
@@ -48,7 +51,8 @@ def run(
       agiledart provision run gate.toml --agent pi1:7400 --identity ops
 
     The gate gives its orders with your identity: an admin's, or one of the role `provisioner`.
-    Its mode is `advise` until the file says `act`.
+    Its mode is `advise` until the file says `act`. The policies `btu` and `threshold` also decide how many instances stages with
+    limits have; that needs an admin's identity. These stages do not scale by themselves until the gate ends.
     """
     from agiledart_cli.gate.gate_file import EXAMPLE, read_gate_file
 
@@ -95,7 +99,7 @@ async def _run(
         return
     disk = GateDisk(Path(folder) if folder else _default_folder() / file.name)
     try:
-        mesh = MeshLink(agent, identity, file.name, file.zone)
+        mesh = MeshLink(agent, identity, file.name, file.zone, file.policy != "hosts")
         network = await asyncio.to_thread(mesh.network)
         print_decision = _print_json_line if output == "json" else None
         loop = asyncio.get_running_loop()
@@ -181,6 +185,10 @@ def _print_gate(row: dict[str, Any]) -> None:
         click.echo(paint(f"  {report['fault']}", BAD))
     if report["max_spend"]:
         click.echo(f"  today {report['spent']:g} of {report['max_spend']:g}, {left:g} left; in all {report['cost']:g}")
+    if shares := report.get("by_application"):
+        click.echo(
+            f"  by application: {', '.join(f'{name} {cost:g}' for name, cost in list(shares.items())[:MAX_SHARES])}"
+        )
     if report["demand"]:
         click.echo(paint(f"  demand: {report['demand']}", WATCH))
     print_table(

@@ -46,7 +46,7 @@ def test_the_example_is_valid_and_only_advises(tmp_path: Path) -> None:
             '[gate] window = 30: it must be a time with its unit, as "90s"',
         ),
         ("[gate]\nname = 'My Gate'\n[provider]\nkind = 'local'", "use 1 to 16 small letters and digits"),
-        ("[gate]\npolicy = 'btu'\n[provider]\nkind = 'local'", "a gate has the policy hosts"),
+        ("[gate]\npolicy = 'btus'\n[provider]\nkind = 'local'", "use one of hosts, btu, threshold. Did you mean btu?"),
         ("[gate]\nmode = 'act'", "[provider] needs a kind"),
         ("[provider]\nkind = 'local'\ncapacity = 0", "[provider] capacity = 0"),
         ("[provider]\nkind = 'local'\nbtu = '-1h'", "[provider] btu = '-1h'"),
