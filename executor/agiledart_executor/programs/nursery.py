@@ -22,6 +22,7 @@ from typing import Final
 
 import msgspec
 
+from agiledart_executor.process.immortal_objects import keep_for_ever
 from agiledart_executor.programs import worker
 from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.wire.nursery_messages import (
@@ -165,8 +166,10 @@ def main() -> None:
     agent = socket.socket(fileno=int(sys.argv[1]))
     _warm_up()
     gc.collect()
+    keep_for_ever()
     gc.freeze()  # a collection in a child would write to the pages that it shares with the others
     Nursery(agent).run()
+    os._exit(0)  # the interpreter's own end expects objects that can be freed
 
 
 if __name__ == "__main__":
