@@ -289,6 +289,8 @@ class Node:
         self.autoscaler.look()
         self.parts.path_renewal.look()
         self.parts.replacement_service.look()
+        if self.joined and not self._context.requests.is_full:
+            self._context.requests.begin(self.parts.learn_labels())
         self.parts.mopa_hosting.look()
         self._set_patrol()
 

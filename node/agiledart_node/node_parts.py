@@ -184,6 +184,12 @@ class NodeParts:
         self.surveying.lease = self.lease_keeper.lease
         self.submissions.leasable_places = self.gate_reports.leasable_places
 
+    async def learn_labels(self) -> None:
+        """Learn the labels of nodes that runs may need whose registers this node votes in."""
+        timeout = self.context.config.report_timeout_ns
+        service = self.recovery_service
+        await service.host_rules.learn(service.machine, lambda peers: self.surveying.loads(peers, timeout))
+
     def violations(self) -> list[str]:
         """Return the violated invariants of the parts that check themselves."""
         checked = (self.context, self.hosting, self.loading, self.schedulers)

@@ -8,6 +8,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observation import Observation, Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.host_rules import HostRules, NoHostRules
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.wire.names import RunId
 
@@ -31,6 +32,7 @@ class RecoveryContext:
     Attributes:
         lost: nodes that the failure detector has declared dead.
         candidates: nodes that could take over an instance, best first.
+        host_rules: rules of applications about their hosts; the composed node sets them.
         outbox: messages of this node to itself; the machine delivers them within the same step.
         is_command_authorised: verifies an admin's signed command that begins a configuration.
     """
@@ -50,6 +52,7 @@ class RecoveryContext:
         self.outbox: list[Message] = []
         self.lost: dict[NodeId, None] = {}
         self.candidates: tuple[Peer, ...] = ()
+        self.host_rules: HostRules = NoHostRules()
         self._observer = observer
         self._book: dict[NodeId, Peer] = {}
         self._waiting: dict[int, RequestOutcome] = {}

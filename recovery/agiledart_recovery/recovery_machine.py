@@ -19,6 +19,7 @@ from agiledart_recovery.attempts.hosted_runs import HostedRuns
 from agiledart_recovery.attempts.participant import Participant
 from agiledart_recovery.attempts.voted_runs import VotedRuns
 from agiledart_recovery.fragments.snapshot_rebuild import SnapshotRebuild
+from agiledart_recovery.host_rules import HostRules
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.recovery_context import IsCommandAuthorised, RecoveryContext, accept_any_command
 from agiledart_recovery.register.voter_trust import VoterTrusts
@@ -90,6 +91,10 @@ class RecoveryMachine:
             events.AttemptBroken: self._on_instance_event,
             events.InstanceRowsPassed: self._on_rows_passed,
         }
+
+    def set_host_rules(self, rules: HostRules) -> None:
+        """Set the rules of applications about the hosts that take instances over."""
+        self._context.host_rules = rules
 
     # ---- the contract
 

@@ -15,6 +15,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.context.display_names import display_names
+from agiledart_node.context.node_labels import NodeLabels
 from agiledart_node.context.peer_clocks import PeerClocks
 from agiledart_node.context.pending_requests import PendingRequests
 from agiledart_node.wire.effects import Replied
@@ -54,6 +55,7 @@ class NodeContext:
 
     Attributes:
         clocks: clocks of the nodes that it received answers from.
+        labels: of nodes that have reported their load.
         incompatible_nodes: known nodes with another form of specifications than this one.
         is_leaving: the node is about to leave and takes no new work; `is_draining`: a user drained it, and it may stay.
     """
@@ -68,6 +70,7 @@ class NodeContext:
         self._clock: tuple[int, Instant] | None = None
         self.clocks = PeerClocks(me)
         self.incompatible_nodes: dict[NodeId, bool] = {}
+        self.labels = NodeLabels()
 
     @property
     def now(self) -> Instant:

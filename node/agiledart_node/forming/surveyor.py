@@ -96,7 +96,8 @@ class Surveyor:
         return tuple(RoundTrip(node, max(1, rtt // 1_000)) for rtt, node in known[:MAX_ROUND_TRIPS])
 
     def load_received(self, sender: Peer, load: NodeLoad) -> None:
-        """Note the sender's clock and its form of specifications from a load."""
+        """Note the sender's clock, labels and form of specifications from a load."""
+        self._context.labels.report(sender, load.labels)
         self._context.clocks.add_measurement(sender, load.asked_ms, load.wall_ms, self._context.wall_ms)
         if load.specification == FORMAT:
             self._context.incompatible_nodes.pop(sender.node, None)

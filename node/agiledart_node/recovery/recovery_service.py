@@ -39,6 +39,7 @@ from agiledart_node.recovery.end_reporter import EndReporter
 from agiledart_node.recovery.fragment_admission import FragmentAdmission
 from agiledart_node.recovery.garbage_collector import GarbageCollector
 from agiledart_node.recovery.hosted_run import HostedRun
+from agiledart_node.recovery.placement_host_rules import PlacementHostRules
 from agiledart_node.recovery.prepared_event import prepared_event
 from agiledart_node.recovery.recovery_status_reporter import RecoveryStatusReporter
 from agiledart_node.recovery.register_bootstrap import (
@@ -116,6 +117,8 @@ class RecoveryService:
         self.machine = RecoveryMachine(
             context.me, context.config.recovery, random, context.observe, is_command_authorised
         )
+        self.host_rules = PlacementHostRules(context)
+        self.machine.set_host_rules(self.host_rules)
         self._fragment_admission = FragmentAdmission(context, records, self.machine)
         self._state_fetcher = StateFetcher(context, self.machine, self.step, self.flush)
         self._garbage_collector = GarbageCollector(context, records, hosting, self)

@@ -39,7 +39,8 @@ class AttemptWriter:
         if decision.ends:
             self._fail(value, decision.ends)
         elif decision.value is None:
-            self.wait_for(decision.missing, reason, context.config.capacity_retry_ns)
+            text = "; ".join(part for part in (reason, decision.note) if part)
+            self.wait_for(decision.missing, text, context.config.capacity_retry_ns)
         else:
             state.need = ""
             text = "; ".join(part for part in (reason, decision.note) if part)

@@ -20,7 +20,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.attempts.loss_policy import decide_loss, nodes_lost_with_state, remaining_fallback
-from agiledart_recovery.attempts.replanning import next_plan
+from agiledart_recovery.attempts.replanning import forbidding_rule, next_plan
 from agiledart_recovery.attempts.restart_backoff import RestartBackoff
 from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.wire.register_value import RegisterValue
@@ -34,7 +34,7 @@ class AttemptDecision:
 
     Args:
         value: the next attempt's value; None: there is none yet.
-        note: what it does not restore as it was.
+        note: state that it does not restore as it was, or the rule that makes it wait.
         ends: why the run has failed.
         missing: nodes that it waits for.
     """
@@ -135,9 +135,10 @@ class NextAttempt:
         if decision.ends:
             return AttemptDecision(ends=decision.ends)
         value = decision.applied(value)
-        plan, missing = next_plan(value, self.is_there, (*context.candidates, context.me), context.peer, unfit)
+        candidates, rules = (*context.candidates, context.me), context.host_rules
+        plan, missing = next_plan(value, self.is_there, candidates, context.peer, unfit, rules)
         if plan is None:
-            return AttemptDecision(missing=missing)
+            return AttemptDecision(note=forbidding_rule(value, self.is_there, candidates, rules), missing=missing)
         self._unfound = {}
         earlier_note = (
             value.reason

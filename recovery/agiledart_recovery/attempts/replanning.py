@@ -4,12 +4,17 @@ The register's value names the new host before any node acts, so claims need no 
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_kernel.peer import Peer
+from agiledart_recovery.host_rules import HostFit, HostRules, NoHostRules
+from agiledart_recovery.wire.names import InstanceId
 from agiledart_recovery.wire.register_value import Assignment, Plan, RegisterValue, SavedState
+
+NO_RULES: Final = NoHostRules()
 
 
 def successors(value: RegisterValue, lost: Assignment, candidates: Sequence[Peer]) -> list[Peer]:
@@ -62,6 +67,7 @@ def next_plan(
     candidates: Sequence[Peer],
     newest: Callable[[Peer], Peer],
     unfit: Collection[NodeId] = (),
+    rules: HostRules = NO_RULES,
 ) -> tuple[Plan | None, tuple[NodeId, ...]]:
     """Return the plan of the next attempt, or None with the nodes that are missing.
 
@@ -72,17 +78,25 @@ def next_plan(
         candidates: nodes that could take over an instance, best first.
         newest: returns the newest handle of a node. A plan names incarnations of hosts; a host of a later incarnation refuses it.
         unfit: reachable hosts that could not enter the last attempt: unpinned instances leave them, if they can.
+        rules: those that forbid a host, or prefer another one.
     """
     missing: dict[NodeId, None] = {}
     made: list[Assignment] = []
     load: dict[NodeId, int] = {}
+    hosts: dict[InstanceId, Peer] = {}
     for assignment in value.plan.assignments:
         if is_there(assignment.host.node):
             load[assignment.host.node] = load.get(assignment.host.node, 0) + 1
+            hosts[assignment.instance] = assignment.host
     for assignment in value.plan.assignments:
         is_here = is_there(assignment.host.node)
+        others = {instance: host for instance, host in hosts.items() if instance != assignment.instance}
         there = [
-            peer for peer in successors(value, assignment, candidates) if is_there(peer.node) and peer.node not in unfit
+            (fit, peer)
+            for peer in successors(value, assignment, candidates)
+            if is_there(peer.node)
+            and peer.node not in unfit
+            and (fit := rules.fit(value, assignment, peer, others)) is not HostFit.FORBIDDEN
         ]
         state = missing_replica_nodes(value, assignment, is_there)
         if is_here and (assignment.is_pinned or assignment.host.node not in unfit or not there or state):
@@ -91,9 +105,23 @@ def next_plan(
         if assignment.is_pinned or not there or state:
             missing |= dict.fromkeys((assignment.host.node, *(() if assignment.is_pinned else state)))
             continue
-        successor = min(there, key=lambda peer: load.get(peer.node, 0))
+        _, successor = min(there, key=lambda choice: (choice[0], load.get(choice[1].node, 0)))
+        hosts[assignment.instance] = successor
         load[successor.node] = load.get(successor.node, 0) + 1
         made.append(msgspec.structs.replace(assignment, host=newest(successor)))
     if missing:
         return None, tuple(missing)
     return msgspec.structs.replace(value.plan, assignments=tuple(made)), ()
+
+
+def forbidding_rule(
+    value: RegisterValue, is_there: Callable[[NodeId], bool], candidates: Sequence[Peer], rules: HostRules
+) -> str:
+    """Return the rule that keeps reachable nodes from taking a lost instance over, in words; empty: none does."""
+    for assignment in value.plan.assignments:
+        if is_there(assignment.host.node) or assignment.is_pinned:
+            continue
+        broken = [rules.forbidding(value, assignment, peer) for peer in candidates if is_there(peer.node)]
+        if broken and all(broken):
+            return f"no other reachable node fulfils its rule ({broken[0]})"
+    return ""
