@@ -15,6 +15,9 @@ from agiledart_kernel.spans import parse_span
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.registry import POLICIES
 
+BILLINGS = ("unit", "second")
+"""A provider bills whole units, or seconds, of which `btu` is the least that it bills."""
+
 MILLION = 1_000_000
 _NAME = re.compile(r"[a-z0-9]{1,16}")
 _TIMES = {
@@ -100,6 +103,12 @@ def _checked(document: Mapping[str, Any]) -> GateFile:
         raise ConfigurationError('[provider] needs a kind, such as kind = "local"')
     kind = _text("provider", provider, "kind", "")
     del provider["kind"]
+    billing = _text("provider", provider, "billing", BILLINGS[0])
+    if billing not in BILLINGS:
+        raise ConfigurationError(
+            f"[provider] billing = {billing!r}: use {' or '.join(BILLINGS)}.{_meant(billing, BILLINGS)}"
+        )
+    provider.pop("billing", None)
     name = _text("gate", gate, "name", "") or _default_name()
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"[gate] name = {name!r}: use 1 to 16 small letters and digits")
@@ -111,7 +120,9 @@ def _checked(document: Mapping[str, Any]) -> GateFile:
     btu_ns = span_ns("provider", provider, "btu", 3_600 * SECOND)
     high = number("gate", gate, "high", 0.85, least=0.0)
     round_ns = span_ns("gate", gate, "round", min(60 * SECOND, btu_ns // 12))
-    times = {field: span_ns("gate", gate, key, 0) for key, field in _TIMES.items() if key in gate}
+    times: dict[str, Any] = {field: span_ns("gate", gate, key, 0) for key, field in _TIMES.items() if key in gate}
+    if billing == BILLINGS[1]:
+        times["by_second"] = True
     settings = GateSettings(
         _text("gate", gate, "mode", "advise"),
         whole("gate", gate, "max_hosts", 0),

@@ -236,7 +236,7 @@ def _status(error: Exception) -> int:
 
 
 def failed(error: Exception, credentials: Credentials) -> CloudAnswer:
-    """Return the answer about a call that failed. A call that is not certainly undone counts as lost: a machine may have been made."""
+    """Return the answer about a call that failed. It counts as lost unless it is certainly undone."""
     words, status = credentials.cleaned(str(error) or type(error).__name__)[:500], _status(error)
     lower = words.lower()
     kind = CallFailure.LOST

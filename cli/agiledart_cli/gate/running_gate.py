@@ -360,7 +360,8 @@ class RunningGate:
 
 
 def _policy(file: GateFile, settings: GateSettings) -> ProvisioningPolicy:
-    bounds = ProvisioningSettings(window_s=settings.window_ns / SECOND)
+    window_ns = settings.btu_ns if settings.by_second else settings.window_ns
+    bounds = ProvisioningSettings(window_s=window_ns / SECOND)
     if file.policy == "hosts":
         return Hosts(bounds, HostsPolicySettings(file.high or 2.0))
     return policy_named(file.policy, bounds)

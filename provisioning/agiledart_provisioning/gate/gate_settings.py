@@ -27,6 +27,8 @@ class GateSettings(msgspec.Struct, frozen=True):
         start_ns: a host that has not joined by then is ended.
         first_back_off_ns, last_back_off_ns: pause after a failure; it doubles with each failure in a row.
         after_join_ns: pause after a host has joined, before the next lease: the waiting work needs time to start there.
+        by_second: the provider bills seconds; `btu_ns` is the shortest time that it bills, and is booked ahead. A host may go at
+            any time, when two rounds in a row want it.
         gone_ns: silence of a gate after which another one adopts its hosts.
     """
 
@@ -48,6 +50,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     last_back_off_ns: int = 1_800 * SECOND
     after_join_ns: int = 30 * SECOND
     gone_ns: int = 300 * SECOND
+    by_second: bool = False
 
     def validate(self) -> None:
         """Raise ConfigurationError when a value makes no sense."""
@@ -67,7 +70,7 @@ class GateSettings(msgspec.Struct, frozen=True):
         for name, value in (("price", self.price), ("btu_s", self.btu_ns), ("capacity", self.capacity)):
             if value <= 0:
                 raise ConfigurationError(f"{name} must be more than 0")
-        if self.window_ns >= self.btu_ns:
+        if self.window_ns >= self.btu_ns and not self.by_second:
             raise ConfigurationError(
                 "window_s must be shorter than btu_s: a host is released at the end of a paid unit"
             )

@@ -33,6 +33,10 @@ DRAIN_SHARE = 0.8
 """Share of the rest of the window that a drain may take; then the host stays for another unit."""
 
 
+SECONDS_DRAIN_NS = 300 * SECOND
+"""Time for a drain where seconds are billed."""
+
+
 @dataclass(slots=True)
 class GateMemory:
     """Knowledge of a gate besides its ledger, per lease; a restart begins without it.
@@ -46,6 +50,7 @@ class GateMemory:
         forced: it goes as soon as it is empty, and is not extended by will.
         listed: a list has shown its host.
         repeated: its call was repeated, so it may have two hosts.
+        unwanted_since: rounds in a row want it to go, where seconds are billed.
     """
 
     lost_since: dict[str, int] = field(default_factory=dict)
@@ -56,6 +61,11 @@ class GateMemory:
     forced: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
+    unwanted_since: dict[str, int] = field(default_factory=dict)
+
+    def keep_unwanted(self, leases: set[str]) -> None:
+        """Forget since when other leases were unwanted."""
+        self.unwanted_since = {lease: since for lease, since in self.unwanted_since.items() if lease in leases}
 
 
 class LeaseActions:
@@ -131,7 +141,7 @@ class LeaseActions:
         self._no_lease_before = now + wait
 
     def _is_in_window(self, entry: LeaseEntry, now: int) -> bool:
-        return now >= entry.paid_until_ns - self.settings.window_ns
+        return self.settings.by_second or now >= entry.paid_until_ns - self.settings.window_ns
 
     def _may_go(self, entry: LeaseEntry, now: int) -> bool:
         return self._is_in_window(entry, now) or entry.lease_id in self._memory.forced
@@ -144,9 +154,15 @@ class LeaseActions:
             return
         if now < self._memory.stays_until.get(entry.lease_id, 0) or not self._is_in_window(entry, now):
             return
+        if (
+            self.settings.by_second
+            and now - self._memory.unwanted_since.setdefault(entry.lease_id, now) < self.settings.round_ns
+        ):
+            return
         if self.settings.mode == "act":
             rest = entry.paid_until_ns - BOOKING_MARGIN_NS - now
-            self._drain(entry, why, now + int(DRAIN_SHARE * max(0, rest)))
+            longest = SECONDS_DRAIN_NS if self.settings.by_second else int(DRAIN_SHARE * max(0, rest))
+            self._drain(entry, why, now + longest)
 
     def _drain(self, entry: LeaseEntry, why: str, until: int) -> None:
         if entry.state is LeaseState.JOINED:
@@ -199,6 +215,7 @@ class LeaseActions:
         return self.ledger.by_host(host.host_id) or LeaseEntry(
             self._unleased_id(host.host_name, host.host_id), self.name, host.host_name, settings.offer, settings.price,
             settings.btu_ns, host.created_ns, LeaseState.FAILED, units=0, host_id=host.host_id, ended_ns=host.created_ns,
+            by_second=settings.by_second,
         )  # fmt: skip
 
     def _book_unleased(self, hosts: Iterable[ProviderHost], now: int) -> None:

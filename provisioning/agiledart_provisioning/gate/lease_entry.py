@@ -44,6 +44,7 @@ class LeaseEntry(msgspec.Struct, frozen=True, gc=False):
         term: times that the lease has changed hands, from 1.
         ended_ns: time of the end; 0 while it runs.
         why: reason of the last change.
+        by_second: the provider bills seconds; a unit is the shortest time that it bills.
     """
 
     lease_id: str
@@ -61,6 +62,7 @@ class LeaseEntry(msgspec.Struct, frozen=True, gc=False):
     term: int = 1
     ended_ns: int = 0
     why: str = ""
+    by_second: bool = False
 
     @property
     def paid_until_ns(self) -> int:
@@ -70,10 +72,21 @@ class LeaseEntry(msgspec.Struct, frozen=True, gc=False):
     @property
     def cost(self) -> int:
         """Return what this gate has booked, in millionths."""
-        return self.units * self.price
+        return self.units * self.price - self.unused
+
+    @property
+    def unused(self) -> int:
+        """Return the price of the booked seconds that an ended lease did not use, in millionths; 0 where whole units are billed."""
+        if not self.by_second or not self.state.is_over or not self.units:
+            return 0
+        used_ns = max(
+            self.ended_ns - self.began_ns - self.first_unit * self.btu_ns, 0 if self.first_unit else self.btu_ns
+        )
+        return max(0, self.units * self.btu_ns - used_ns) * self.price // self.btu_ns
 
     def cost_on_day_of(self, now: int) -> int:
         """Return what this gate has booked for units that begin on the day (UTC) of a time, in millionths."""
         day = now // DAY_NS
         begins = (self.began_ns + (self.first_unit + number) * self.btu_ns for number in range(self.units))
-        return self.price * sum(1 for begin in begins if begin // DAY_NS == day)
+        booked = self.price * sum(1 for begin in begins if begin // DAY_NS == day)
+        return booked - (self.unused if (self.paid_until_ns - self.btu_ns) // DAY_NS == day else 0)

@@ -144,6 +144,7 @@ class LeaseGate(LeaseActions):
         wants = [action.why for action in actions if action.kind is ActionKind.LEASE] or list(view.waiting)
         if wants and not any(entry.state in (LeaseState.ASKED, LeaseState.STARTING) for entry in live):
             self._open(wants[0], now)
+        self._memory.keep_unwanted({action.host for action in actions if action.kind is ActionKind.RELEASE})
         for action in actions:
             entry = self.ledger.entries.get(action.host)  # None: a host of the user, or one that is only planned
             if entry is not None and action.kind is ActionKind.RELEASE:
@@ -169,8 +170,9 @@ class LeaseGate(LeaseActions):
             number += 1
         settings, host_name = self.settings, self.prefix + lease_id
         entry = LeaseEntry(
-            lease_id, self.name, host_name, settings.offer, settings.price, settings.btu_ns, now, why=why
-        )
+            lease_id, self.name, host_name, settings.offer, settings.price, settings.btu_ns, now, why=why,
+            by_second=settings.by_second,
+        )  # fmt: skip
         self._decide("lease", lease_id, why)
         self._write(entry, LeaseHost(lease_id, host_name, settings.offer))
 

@@ -59,6 +59,15 @@ def test_a_mistake_is_reported_with_its_place(text: str, said: str, tmp_path: Pa
     assert str(tmp_path / "gate.toml") in str(caught.value)
 
 
+def test_a_provider_bills_units_or_seconds(tmp_path: Path) -> None:
+    by_second = read(tmp_path, EXAMPLE.replace('btu = "2m"', 'btu = "1m"\nbilling = "second"'))
+    assert by_second.settings.by_second
+    assert "billing" not in by_second.options
+    assert not read(tmp_path, EXAMPLE).settings.by_second
+    with pytest.raises(ConfigurationError, match=r"use unit or second\. Did you mean second\?"):
+        read(tmp_path, EXAMPLE.replace('btu = "2m"', 'billing = "seconds"'))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
