@@ -33,6 +33,9 @@ DRAIN_SHARE = 0.8
 """Share of the rest of the window that a drain may take; then the host stays for another unit."""
 
 
+SILENT_NS = 60 * SECOND
+"""A node that was not seen for so long can't be drained: an admin's release ends its host at once."""
+
 SECONDS_DRAIN_NS = 300 * SECOND
 """Time for a drain where seconds are billed."""
 
@@ -50,6 +53,7 @@ class GateMemory:
         forced: it goes as soon as it is empty, and is not extended by will.
         listed: a list has shown its host.
         repeated: its call was repeated, so it may have two hosts.
+        seen_at: its node was seen then. called_silent: users know that its node does not answer.
         unwanted_since: rounds in a row want it to go, where seconds are billed.
     """
 
@@ -61,6 +65,8 @@ class GateMemory:
     forced: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
+    seen_at: dict[str, int] = field(default_factory=dict)
+    called_silent: set[str] = field(default_factory=set)
     unwanted_since: dict[str, int] = field(default_factory=dict)
 
     def keep_unwanted(self, leases: set[str]) -> None:
@@ -112,6 +118,25 @@ class LeaseActions:
             if not change.is_first:
                 what = "scale" if self.settings.mode == "act" else "would scale"
                 self._decide(what, "", f"{change.name} to {change.number}: {change.why}")
+
+    def _silent_ns(self, entry: LeaseEntry, now: int) -> int:
+        """Return for how long the node of a joined host was not seen."""
+        is_joined = entry.state in (LeaseState.JOINED, LeaseState.DRAINING)
+        return now - self._memory.seen_at.setdefault(entry.lease_id, now) if is_joined else 0
+
+    def _note_silence(self, entry: LeaseEntry, now: int, *, is_seen: bool) -> None:
+        """Note whether the node of a host is seen. Say once that it is not: it may be broken, or beyond a network partition.
+
+        The gate does not end such a host by itself: beyond the partition it may work, and another gate may have adopted it.
+        """
+        if is_seen:
+            self._memory.seen_at[entry.lease_id] = now
+            self._memory.called_silent.discard(entry.lease_id)
+        elif self._silent_ns(entry, now) > self.settings.start_ns and entry.lease_id not in self._memory.called_silent:
+            self._memory.called_silent.add(entry.lease_id)
+            seconds = self.settings.start_ns // SECOND
+            why = f"{entry.node} does not answer for {seconds} s and still costs; agiledart provision release {entry.lease_id}"
+            self._decide("silent", entry.lease_id, why)
 
     def _decide(self, action: str, lease_id: str, why: str) -> None:
         self.counts[action] = self.counts.get(action, 0) + 1

@@ -33,7 +33,14 @@ from agiledart_provisioning.gate.gate_messages import (
 )
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.host_comparison import compared
-from agiledart_provisioning.gate.lease_actions import ANSWER_NS, BOOKING_MARGIN_NS, LeaseActions, changed, over
+from agiledart_provisioning.gate.lease_actions import (
+    ANSWER_NS,
+    BOOKING_MARGIN_NS,
+    SILENT_NS,
+    LeaseActions,
+    changed,
+    over,
+)
 from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 from agiledart_provisioning.gate.network_state import network_state
 from agiledart_provisioning.gate.stage_scaling import changed_numbers
@@ -342,6 +349,7 @@ class LeaseGate(LeaseActions):
             self._revive(node, now)
         for entry in self.ledger.live():
             seen = self._node_of(entry)
+            self._note_silence(entry, now, is_seen=seen is not None)
             if seen is not None and entry.state in LIVE_STATES:
                 self._on_node(entry, seen, now)
         if event.leads and self.settings.mode == "act":
@@ -438,7 +446,7 @@ class LeaseGate(LeaseActions):
         for entry in self.ledger.live():
             if event.lease_id in ("", entry.lease_id):
                 self._memory.forced.add(entry.lease_id)
-                if entry.state is LeaseState.STARTING:
+                if entry.state is LeaseState.STARTING or self._silent_ns(entry, now) > SILENT_NS:
                     self._release(entry, now, "an admin asked for it")
                 else:
                     self._drain(entry, "an admin asked for it", entry.paid_until_ns)
