@@ -214,8 +214,12 @@ class SubmissionRunner:
             try:
                 return await self._form(record, submission, progress, work, tried)
             except NoCapacity as lack:
-                if not lack.could_fit and not 0 < lack.missing <= await self.leasable_places():
-                    raise
+                if not lack.could_fit:
+                    places = await self.leasable_places()
+                    if lack.missing and 0 < places < lack.missing:
+                        raise OperationFailed(f"{lack} {_too_small(places, lack.missing)}") from None
+                    if not 0 < lack.missing <= places:
+                        raise
                 reason = str(lack)
             work.clear()  # all touched nodes have been halted
             tried += PLANS
@@ -349,6 +353,13 @@ def _already(record: ApplicationRecord) -> str:
     return (
         f"{record.name} is already {record.state}, submitted to {record.submitted_to}{by}. "
         f"Stop it first: agiledart stop {record.name}"
+    )
+
+
+def _too_small(places: int, missing: int) -> str:
+    return (
+        f"Gates may still lease machines for {places} instances; it needs {missing} more than all nodes can take. Raise max_hosts "
+        "or max_spend of a gate, or choose an offer with more capacity."
     )
 
 

@@ -165,8 +165,7 @@ class LeaseGate(LeaseActions):
         if self.settings.mode == "advise":
             self._decide("would lease", "", why)
             return
-        obstacle = self.ledger.obstacle_to_lease(now)
-        if obstacle:
+        if obstacle := self.ledger.obstacle_to_lease(now):
             if obstacle != self._last_obstacle:
                 self._decide("limit", "", f"{obstacle}; {why}")
             self._last_obstacle = obstacle
@@ -203,8 +202,9 @@ class LeaseGate(LeaseActions):
         entry = self.ledger.entries.get(event.lease_id)
         if entry is None or entry.state is not LeaseState.ASKED:
             return
-        self._decide("failed", entry.lease_id, f"{event.failure.value}: {event.reason}")
         self._fail(now)
+        pause = f"no lease for {(self._no_lease_before - now) // SECOND} s; machines that are there go on"
+        self._decide("failed", entry.lease_id, f"{event.failure.value}: {event.reason}; {pause}")
         if event.failure is CallFailure.LOST:
             self._memory.lost_since[entry.lease_id] = now
         else:
