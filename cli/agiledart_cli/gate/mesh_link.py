@@ -111,8 +111,8 @@ class MeshLink:
             has_leased = any(row["lease"] for row in rows)
             tokens = client.ask(Tokens())["tokens"] if has_leased or lease_of_token else []
             applications = client.ask(ListApplications())["applications"]
-            running = [row["name"] for row in applications if row["state"] == "running"] if self.scales else []
-            stages = self._measures.look(client, running)
+            running = [row["name"] for row in applications if row["state"] == "running"]
+            stages, lacking = self._measures.look(client, running, scales=self.scales)
         lease_of_key = {
             member["key"]: lease_of_token[token["token"]]
             for token in tokens
@@ -123,10 +123,13 @@ class MeshLink:
         self._keys = {row["name"]: row["key"] for row in rows}
         return MeshView(
             tuple(self._seen(row, lease_of_key.get(row["key"], "")) for row in rows),
-            tuple(
-                f"{row['name']} waits for capacity"
-                for row in applications
-                if row["state"] == "deploying" and row["reason"].startswith(WAITING_FOR_CAPACITY)
+            (
+                *(
+                    f"{row['name']} waits for capacity"
+                    for row in applications
+                    if row["state"] == "deploying" and row["reason"].startswith(WAITING_FOR_CAPACITY)
+                ),
+                *lacking,
             ),
             stages,
             {row["name"]: row["placement"] for row in applications if row["state"] == "running"},

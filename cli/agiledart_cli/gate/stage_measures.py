@@ -6,7 +6,7 @@ from typing import Any
 
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError
-from agiledart_node.wire.commands import ExplainScaling, Status
+from agiledart_node.wire.commands import NO_ROOM, ExplainScaling, Status
 from agiledart_provisioning.gate.gate_messages import StageSeen
 from agiledart_provisioning.provisioning_settings import DURATIONS_KEPT
 
@@ -27,17 +27,26 @@ class StageMeasures:
         self._durations: dict[str, deque[float]] = {}
         self._shortest: dict[str, float] = {}
 
-    def look(self, client: ControlClient, applications: list[str]) -> tuple[StageSeen, ...]:
-        """Ask about running applications; one that has just ended is left out."""
+    def look(
+        self, client: ControlClient, applications: list[str], *, scales: bool
+    ) -> tuple[tuple[StageSeen, ...], list[str]]:
+        """Ask about running applications; one that has just ended is left out.
+
+        Returns:
+            The stages with limits where the gate scales, else none; and the reasons why stages lack nodes for more instances.
+        """
         seen: list[StageSeen] = []
+        lacking: list[str] = []
         for name in applications[:MAX_APPLICATIONS]:
             try:
-                scaling, status = client.ask(ExplainScaling(name)), client.ask(Status(name))
+                scaling = client.ask(ExplainScaling(name))
+                lacking += without_room(name, scaling)
+                if scales:
+                    seen += self.of_application(name, scaling, client.ask(Status(name)))
             except CommandRefusedError:
                 continue
-            seen += self.of_application(name, scaling, status)
         self._durations = {stage.name: self._durations[stage.name] for stage in seen if stage.name in self._durations}
-        return tuple(seen)
+        return tuple(seen), lacking
 
     def of_application(self, name: str, scaling: Mapping[str, Any], status: Mapping[str, Any]) -> list[StageSeen]:
         """Return the stages of one application that have limits, from `explain scaling` and `status`."""
@@ -76,6 +85,15 @@ class StageMeasures:
             dict(Counter(instance["node"] for instance in instances)),
             row["keeps_number"],
         )
+
+
+def without_room(application: str, scaling: Mapping[str, Any]) -> list[str]:
+    """Return the reasons why stages that scale by themselves wait for a node with room."""
+    return [
+        f"{application}/{row['name']} wants {row['wanted']} instances, has {row['instances']}, and no node has room"
+        for row in scaling["stages"]
+        if row["waits_for"].startswith(NO_ROOM) and (row["wanted"] or 0) > row["instances"]
+    ]
 
 
 def _slo_ms(stage: str, agreed: Mapping[str, float]) -> float | None:

@@ -22,6 +22,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.records.stage_rules import NodeTraits, broken_rule, partners
+from agiledart_node.wire.commands import NO_ROOM
 from agiledart_recovery.attempts.generation_change import next_generation
 from agiledart_recovery.wire.names import InstanceId
 from agiledart_recovery.wire.register_value import Assignment, InstanceRole, Plan, RegisterValue, StageChange
@@ -135,7 +136,7 @@ def _place(
                 return capacity.peer
             forbidden = forbidden or f" A rule forbids {capacity.name}: {stage.name} {rule}."
     raise InsufficientNodeCapacity(
-        f"No node has room for one more instance of {stage.name}: {_names(capacities) or 'none is known'}.{forbidden}"
+        f"{NO_ROOM} of {stage.name}: {_names(capacities) or 'none is known'}.{forbidden}"
         " Start another agent, or stop something."
     )
 

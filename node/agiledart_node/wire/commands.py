@@ -310,6 +310,9 @@ class DrainNode(Message, frozen=True, gc=False, tag=230):
 
 
 WAITING_FOR_CAPACITY = "waiting for capacity"
+
+NO_ROOM = "No node has room for one more instance"
+"""Beginning of the reason for which a stage does not get further instances: a gate leases a machine for it."""
 """Beginning of a progress line and of a record's reason while no node has free capacity; advice follows after the colon."""
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.gate.stage_measures import MOST_MS, StageMeasures
+from agiledart_cli.gate.stage_measures import MOST_MS, StageMeasures, without_room
 
 
 def scaling(rate: float | None, backlog: int, busy: float, **row: Any) -> dict[str, Any]:
@@ -31,6 +31,16 @@ def test_the_time_of_a_row_is_its_work_and_the_rows_before_it() -> None:
     assert stage.duration_ms == pytest.approx(10 + 500)  # 10 ms of work; 50 rows wait, 100 a second are served
     assert (stage.name, stage.slo_ms, stage.queue, stage.low, stage.high) == ("app/clean+work", 100.0, 50.0, 1, 6)
     assert stage.instances == {"a1": 2, "a2": 1}
+
+
+def test_a_stage_that_wants_more_instances_than_nodes_have_room_for_is_demand() -> None:
+    refusal = "No node has room for one more instance of work: a1 (3 of 3). Start another agent, or stop something."
+    row = {"wanted": 4, "waits_for": refusal}
+    assert without_room("app", scaling(100.0, 50, 1.0, **row)) == [
+        "app/clean+work wants 4 instances, has 2, and no node has room"
+    ]
+    assert without_room("app", scaling(100.0, 50, 1.0, wanted=4, waits_for="its node is silent")) == []
+    assert without_room("app", scaling(100.0, 50, 1.0, wanted=2, waits_for=refusal)) == []
 
 
 def test_without_a_declared_level_twice_the_shortest_work_counts() -> None:
