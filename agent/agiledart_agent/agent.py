@@ -39,6 +39,7 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.operator_identity import OperatorIdentity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
+from agiledart_agent.metrics.metrics_port import listen_for_metrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.paper_preset import with_preset
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
@@ -49,7 +50,7 @@ from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.run_store import RunStore
-from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, code_of, split_address
+from agiledart_agent.settings import AgentSettings, code_of, split_address
 from agiledart_agent.sink_logs.log_services import LogServices
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.mode_watch import restore_modes
@@ -102,9 +103,6 @@ MODES_SECONDS = 5.0
 LEAF_CHECK_SECONDS = 3600.0
 LEAVE_SECONDS = 12.0
 """Time for the node to give away what it can, and to leave the ring in order."""
-
-MORE_METRICS_PORTS = 100
-"""Further ports that are tried after the default one, when the settings name no port."""
 
 
 def _node_config(settings: AgentSettings) -> NodeConfig:
@@ -190,10 +188,10 @@ class Agent:
             settings, identity, log, self, self._feed, self._verify_command, operator
         )
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
-        self._page = PageProcess(settings.state_dir) if settings.web else None
+        self._page = PageProcess(settings.state_dir)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(","),
-            None if self._page is None else self._page.visit,
+            self._page.visit if settings.web else None,
         )  # fmt: skip
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
@@ -268,7 +266,10 @@ class Agent:
                 "fragments": self.fragments.server.accept,
             }
         )
-        await self._serve_metrics()
+        if settings.metrics:
+            await listen_for_metrics(self._metrics_server, settings.metrics, self._log)
+        if settings.web:
+            self._page.write_address(self.metrics_address)
         self._agent_links.mapped_address = await self._reaching.start(self.address, self._spawn)
         if not seeds:  # otherwise only once this node is in the ring
             self._identity.keep_network()
@@ -336,8 +337,7 @@ class Agent:
         await self._log_services.close()
         await self._agent_links.stop_listening()
         await self._metrics_server.close()
-        if self._page is not None:
-            await self._page.close()
+        await self._page.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -377,21 +377,6 @@ class Agent:
 
     def _rtt_ns(self, node: NodeId) -> int | None:
         return self.driver.node.overlay.rtt_ns(node) if self.driver is not None else None
-
-    async def _serve_metrics(self) -> None:
-        """Serve metrics at the configured port.
-
-        Without a configured port, use the next free one: a machine may have several agents.
-        """
-        if not self._settings.metrics:
-            return
-        host, port = split_address(self._settings.metrics, "agent.metrics")
-        tries = 1 + (MORE_METRICS_PORTS if self._settings.metrics == DEFAULT_METRICS else 0)
-        taken = await self._metrics_server.listen(host, port, tries)
-        if self._page is not None:
-            self._page.write_address(self.metrics_address)
-        if taken != port and port:
-            self._log.info("metrics.moved", f"  metrics on port {taken}: {port} is in use by another process")
 
     async def _enter_ring(self, seeds: list[str]) -> None:
         progress = JoinProgress(self._log)

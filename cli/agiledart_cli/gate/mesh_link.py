@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_cli.gate.stage_measures import StageMeasures
+from agiledart_cli.gate.stage_observer import StageObserver
 from agiledart_control.control_client import ControlClient, connect
 from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.bans import MAX_SECONDS
@@ -79,7 +79,7 @@ class MeshLink:
     _ids: dict[str, str] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)
     _busy: dict[str, deque[float]] = field(default_factory=dict)
-    _measures: StageMeasures = field(default_factory=StageMeasures)
+    _measures: StageObserver = field(default_factory=StageObserver)
 
     def client(self) -> ControlClient:
         """Connect to the agent. Raises NoAgentError, OperationFailed, ConfigurationError."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless_document, harmless_lines
@@ -124,5 +124,5 @@ def _finished(words: Sequence[str], folder: Path) -> "subprocess.CompletedProces
     )  # fmt: skip
 
 
-def _is_text(value: object) -> bool:
+def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()

@@ -1,4 +1,4 @@
-"""A leased host whose node does not answer: users are told once, and an admin's release ends it although it cannot be drained."""
+"""A leased host whose node does not answer: the gate says so once. An admin's release ends it without a drain."""
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Effect, Event

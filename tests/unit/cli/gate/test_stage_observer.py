@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.gate.stage_measures import MOST_MS, StageMeasures, without_room
+from agiledart_cli.gate.stage_observer import MOST_MS, StageObserver, without_room
 
 
 def scaling(rate: float | None, backlog: int, busy: float, **row: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def status(**levels: float) -> dict[str, Any]:
 
 
 def test_the_time_of_a_row_is_its_work_and_the_rows_before_it() -> None:
-    (stage,) = StageMeasures().of_application("app", scaling(100.0, 50, 0.5), status(work=80.0, clean=20.0, other=7.0))
+    (stage,) = StageObserver().of_application("app", scaling(100.0, 50, 0.5), status(work=80.0, clean=20.0, other=7.0))
     assert stage.duration_ms == pytest.approx(10 + 500)  # 10 ms of work; 50 rows wait, 100 a second are served
     assert (stage.name, stage.slo_ms, stage.queue, stage.low, stage.high) == ("app/clean+work", 100.0, 50.0, 1, 6)
     assert stage.instances == {"a1": 2, "a2": 1}
@@ -44,7 +44,7 @@ def test_a_stage_that_wants_more_instances_than_nodes_have_room_for_is_demand() 
 
 
 def test_without_a_declared_level_twice_the_shortest_work_counts() -> None:
-    measures = StageMeasures()
+    measures = StageObserver()
     for rate in (100.0, 200.0, 50.0):
         (stage,) = measures.of_application("app", scaling(rate, 0, 0.5), status())
     assert stage.slo_ms == 10.0
@@ -52,8 +52,8 @@ def test_without_a_declared_level_twice_the_shortest_work_counts() -> None:
 
 
 def test_a_stage_that_serves_nothing_while_rows_wait_is_as_late_as_can_be_and_one_without_measures_unknown() -> None:
-    (stuck,) = StageMeasures().of_application("app", scaling(100.0, 9, 0.0), status())
+    (stuck,) = StageObserver().of_application("app", scaling(100.0, 9, 0.0), status())
     assert stuck.duration_ms == MOST_MS
-    (unknown,) = StageMeasures().of_application("app", scaling(None, 300, 0.0), status())
+    (unknown,) = StageObserver().of_application("app", scaling(None, 300, 0.0), status())
     assert (unknown.duration_ms, unknown.queue) == (None, 300.0)
-    assert StageMeasures().of_application("app", scaling(1.0, 0, 0.0, scales=False), status()) == []
+    assert StageObserver().of_application("app", scaling(1.0, 0, 0.0, scales=False), status()) == []

@@ -20,8 +20,8 @@ UNDECLARED_FACTOR = 2.0
 """Without a declared service level a row may take this multiple of its shortest measured time of work."""
 
 
-class StageMeasures:
-    """Measures of stages over several looks: the last times of a row, and the shortest time of work."""
+class StageObserver:
+    """Observer of stages over several looks: the last times of a row, and the shortest time of work."""
 
     def __init__(self) -> None:
         self._durations: dict[str, deque[float]] = {}
