@@ -6,6 +6,7 @@ schedulers stays nearly flat. Let σ be the service time of a plan, first come f
 Both have the same service time here.
 """
 
+from agiledart_experiments import real_deployments
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_kernel.instants import SECOND
 from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run_submissions
@@ -22,6 +23,8 @@ MANY = 250
 
 def run(settings: Settings) -> ExperimentReport:
     """Run the experiment: return one row for each number of applications."""
+    if settings.real:
+        return real_deployments.run(settings)
     nodes, zones, usual = PAPER if settings.is_paper else SMALL
     counts = settings.sizes_or(usual)
     rows = []

@@ -36,6 +36,8 @@ class Experiment:
         has_policies: whether the experiment can run with one scaling policy.
         faults: faults that the experiment can inject into hosts; the first is the default. Empty: the experiment injects none.
         kills_replica_nodes: whether the experiment can kill replica nodes together with a host.
+        counts_from_1: whether the least value of `--sizes` is 1 instead of 2.
+        has_real: whether the experiment can measure agents of this machine, too.
         package: sub-package of the module, with a trailing dot; empty: none.
     """
 
@@ -53,6 +55,8 @@ class Experiment:
     has_policies: bool = False
     faults: tuple[str, ...] = ()
     kills_replica_nodes: bool = False
+    has_real: bool = False
+    counts_from_1: bool = False
     package: str = ""
 
     @property
@@ -116,11 +120,12 @@ EXPERIMENTS = {
         Experiment(
             "deployment-latency",
             "How long do applications wait when all are submitted at once?",
-            "AgileDART, fig. 8a and 8b",
+            "AgileDART, fig. 8a to 8c",
             x="applications",
             y=("queue_wait_mean_s", "deployment_mean_s", "queue_wait_mean_s_single_master"),
-            unit="virtual seconds",
+            unit="virtual seconds, or seconds with --real",
             has_sizes=True,
+            has_real=True,
         ),
         Experiment(
             "query-latency",
@@ -132,6 +137,15 @@ EXPERIMENTS = {
             series=("app", "engine"),
             has_sizes=True,
             has_apps=True,
+            has_beside=True,
+        ),
+        Experiment(
+            "overhead",
+            "How much CPU, memory and traffic do agents take beside the application that they run?",
+            "AgileDART, fig. 18a to 18d",
+            x="engine",
+            y=("daemon_cpu_share", "daemon_pss_mb"),
+            unit="share of a core, MB",
             has_beside=True,
         ),
         Experiment(
@@ -274,6 +288,9 @@ EXPERIMENTS = {
             x="failures",
             y=("recovery_seconds", "slowest_seconds"),
             unit="seconds",
+            has_sizes=True,
+            has_real=True,
+            counts_from_1=True,
             package=RECOVERY,
         ),
         Experiment(
@@ -285,6 +302,7 @@ EXPERIMENTS = {
             unit="seconds",
             series=("code",),
             has_sizes=True,
+            has_real=True,
             package=RECOVERY,
         ),
         Experiment(
@@ -458,8 +476,12 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
         raise ConfigurationError(
             "--again and --code need --replica-nodes: give the number of replica nodes to kill, too."
         )
-    if any(size < 2 for size in settings.sizes):
-        raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
+    if settings.real and not experiment.has_real:
+        able = ", ".join(entry.name for entry in EXPERIMENTS.values() if entry.has_real)
+        raise ConfigurationError(f"--real: {experiment.name} has no form on agents; these have: {able}.")
+    least = 1 if experiment.counts_from_1 else 2
+    if any(size < least for size in settings.sizes):
+        raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is {least}.")
     started = time.process_time()
     report = experiment.run(settings)
     spent = time.process_time() - started
@@ -470,6 +492,7 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
         "command": settings.command(experiment.name),
         "seed": settings.seed,
         "scale": settings.scale,
+        "real": settings.real,
         "parameters": dict(report.parameters),
         "results": list(report.rows),
         "goals": [asdict(goal) for goal in report.goals],

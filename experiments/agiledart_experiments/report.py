@@ -63,6 +63,7 @@ class Settings:
         code: the only erasure code, `M+K`, for that state; empty: all codes of the experiment.
         apps: applications to run; empty: all of the experiment.
         beside: another engine that runs the same in turns; empty: none.
+        real: the run measures agents of this machine, instead of the simulator or a model.
         progress: callback that receives a short text for each step.
     """
 
@@ -78,6 +79,7 @@ class Settings:
     progress: Callable[[str], None] = field(default=lambda _: None)
     apps: tuple[str, ...] = ()
     beside: str = ""
+    real: bool = False
 
     @property
     def is_paper(self) -> bool:
@@ -99,9 +101,8 @@ class Settings:
             "beside": self.beside,
         }
         words = [f"--{name} {value}" for name, value in options.items() if value or name == "seed"]
-        return " ".join(
-            ("agiledart experiment run", experiment, *words, *(["--again"] if self.again else []), "-o json")
-        )
+        flags = [f"--{name}" for name, is_set in (("again", self.again), ("real", self.real)) if is_set]
+        return " ".join(("agiledart experiment run", experiment, *words, *flags, "-o json"))
 
     def sizes_or(self, usual: tuple[int, ...]) -> tuple[int, ...]:
         """Return the requested sizes in ascending order, or the usual sizes when none were requested."""

@@ -13,6 +13,9 @@ from agiledart_executor.routes.circuit_costs import Circuit
 from agiledart_executor.routes.circuit_selector import CircuitOpened, CircuitSelector, CircuitState, Effect
 from agiledart_kernel.frames import BARRIER, PUNCTUATION_ONLY, DataHeader, FrameKind
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.forming import join_protocol
+from agiledart_node.forming.join_protocol import JoinProtocol
 from agiledart_shuffle import proposals
 from agiledart_shuffle.cost_exchange import CostExchange
 from agiledart_simulation.paths import relaying_agents
@@ -205,7 +208,19 @@ def promises_are_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CircuitSelector, "_opened", wrong)
 
 
+def a_join_loops(patch: pytest.MonkeyPatch) -> None:
+    """A JOIN comes by its first hop twice, and the sink takes its path all the same."""
+    arrived = JoinProtocol._arrived
+
+    def wrong(self: JoinProtocol, number: int, path: tuple[Peer, ...]) -> None:
+        arrived(self, number, (*path[:-1], path[0], *path[1:]) if len(path) > 1 else path)
+
+    patch.setattr(JoinProtocol, "_arrived", wrong)
+    patch.setattr(join_protocol, "is_path", lambda path, source, sink: path[0].node == source and path[-1].node == sink)
+
+
 ROUTES_MUTANTS = [
+    Mutant("a JOIN loops", a_join_loops, "applications", {"nodes": 8, "steps": 6}, complaint="jo_1"),
     Mutant("a promise is believed", promises_are_believed, "routes", LOW, complaint="P9"),
     Mutant("doubles not dropped", doubles_are_taken, "routes", BREAKS),
     Mutant("acknowledged before it is taken", told_before_it_is_taken, "routes", complaint="P6"),

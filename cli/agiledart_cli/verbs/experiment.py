@@ -53,6 +53,7 @@ def list_experiments(output: str) -> int:
 @click.option(
     "--sizes",
     "--rates",
+    "--failures",
     "sizes",
     metavar="N,N,…",
     default="",
@@ -80,6 +81,7 @@ def list_experiments(output: str) -> int:
 @click.option("--again", is_flag=True, help="The replica nodes fail while the state is being restored.")
 @click.option("--app", "apps", metavar="NAME,NAME…", default="", help="Only these applications.")
 @click.option("--beside", metavar="ENGINE", default="", help="Also run another engine, in turns: storm.")
+@click.option("--real", is_flag=True, help="Measure agents of this machine, instead of the simulator or a model.")
 @click.option("--code", metavar="M+K", default="", help="Only this erasure code: 1+2, 2+2 or 4+2.")
 @click.option(
     "--plot", "picture", metavar="FILE", help="Also draw the results, as .png, .svg or .pdf; needs matplotlib."
@@ -101,6 +103,7 @@ def run(
     code: str,
     apps: str,
     beside: str,
+    real: bool,
     picture: str | None,
     events: str | None,
     output: str,
@@ -116,6 +119,8 @@ def run(
       agiledart experiment run hop-count --scale paper --sizes 10000
       agiledart experiment run query-latency --app frequent-routes --rates 500,1000
       agiledart experiment run query-latency --beside storm --runs 8 --rates 500,2000
+      agiledart experiment run deployment-latency --real --sizes 10,50
+      agiledart experiment run dataflow-recovery --real --failures 1,2
       agiledart experiment run closed-loop --policy secant
       agiledart experiment run pull-the-plug --fault power --runs 5
       agiledart experiment run pull-the-plug --replica-nodes 2 --code 4+2 --again
@@ -140,6 +145,7 @@ def run(
         print_message,
         tuple(name.strip() for name in apps.split(",") if name.strip()),
         beside,
+        real,
     )
     with _last_work_of_process():
         report, document = run_experiment(chosen, settings)
@@ -252,7 +258,8 @@ def _print_fidelity(document: dict[str, Any]) -> None:
     print_table(["PAPER", "PANEL", "STATE", "ON", "BESIDE", "SHOWS"], rows)
     counts = document["counts"]
     print_message(
-        f"{counts['computed']} of {counts['panels']} panels of AgileDART computed, {counts['partly']} partly, "
+        f"{counts['computed']} of {counts['panels']} panels of AgileDART computed"
+        f" ({counts['computed_on_other_inputs']} of them on inputs that are not the paper's), {counts['partly']} partly, "
         f"{counts['missing']} missing"
     )
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,11 @@ from agiledart_experiments.fidelity.panels import AGILEDART, PANELS
 from agiledart_experiments.report import ORIGINS, Row
 from agiledart_kernel.errors import ConfigurationError
 
-COMPUTED, PARTLY, MISSING = "computed", "partly", "missing"
+STATES = MISSING, PARTLY, COMPUTED = "missing", "partly", "computed"
+SIMULATED = "simulator"
+REAL = " --real"
+"""Ending of the name of an experiment whose result comes from agents of a machine."""
+
 LARGEST_FILE = 64 << 20
 """Bytes of a result file that are read at most."""
 
@@ -26,7 +30,7 @@ class Curve:
     Attributes:
         label: column and series.
         points: x and y, in the order of the rows.
-        origin: `here`, or where a value to compare with comes from: `printed`, `model`, `other run`.
+        origin: `here`, or where a value to compare with comes from: `printed`, `model`, `other run`, `simulator`.
     """
 
     label: str
@@ -41,7 +45,7 @@ class PanelReport:
     Attributes:
         panel: the panel of the paper.
         state: `computed`, `partly` or `missing`.
-        why: the missing parts; empty: none.
+        why: the missing parts, and differences of the inputs; empty: none.
         curves: of the results, and beside them.
         source: file of the results; empty: there are none.
         run: its command, seed, scale, and numbers of goals met and missed.
@@ -70,7 +74,9 @@ class FidelityReport:
     def counts(self) -> dict[str, int]:
         """Return the number of AgileDART's panels in each state."""
         states = [entry.state for entry in self.panels if entry.panel in AGILEDART]
-        return {"panels": len(states), **{state: states.count(state) for state in (COMPUTED, PARTLY, MISSING)}}
+        other_inputs = sum(e.state == COMPUTED and bool(e.panel.differs) for e in self.panels if e.panel in AGILEDART)
+        counts = {state: states.count(state) for state in (COMPUTED, PARTLY, MISSING)}
+        return {"panels": len(states), **counts, "computed_on_other_inputs": other_inputs}
 
     def document(self) -> dict[str, Any]:
         """Return the report as a document."""
@@ -95,8 +101,8 @@ def read_results(folders: Sequence[str]) -> tuple[dict[str, tuple[str, dict[str,
             if document is None:
                 unread.append(str(path))
                 continue
-            name = document["experiment"]
-            rank = document.get("scale") == "paper", path.stem == name
+            name = document["experiment"] + (REAL if document.get("real") else "")
+            rank = document.get("scale") == "paper", path.stem == name.replace(REAL, "-real")
             if name not in ranked or rank > ranked[name][0]:
                 ranked[name] = rank, str(path), document
     return {name: (file, document) for name, (_, file, document) in ranked.items()}, unread
@@ -122,6 +128,10 @@ def fidelity_of(folders: Sequence[str], panels: Iterable[Panel] = PANELS) -> Fid
 def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> PanelReport:
     if not panel.experiment:
         return PanelReport(panel, MISSING, panel.lacks)
+    if panel.experiment not in results and panel.also in results:
+        why = f"only by the simulator; on agents: agiledart experiment run {panel.experiment} --scale paper -o json"
+        of_simulator = _report_of(replace(panel, experiment=panel.also, also=""), results)
+        return replace(of_simulator, panel=panel, state=min(of_simulator.state, PARTLY, key=STATES.index), why=why)
     if panel.experiment not in results:
         command = f"agiledart experiment run {panel.experiment} --scale paper -o json"
         return PanelReport(panel, MISSING, f"no result here; make one: {command}")
@@ -130,6 +140,9 @@ def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> 
     parameters = document.get("parameters", {})
     rows += [parameters] if any(name in parameters for name in panel.y) else []
     curves = tuple(_curves(panel, rows))
+    if panel.also in results:
+        others = [row for row in results[panel.also][1]["results"] if isinstance(row, dict) and _belongs(panel, row)]
+        curves += tuple(replace(c, origin=SIMULATED) for c in _curves(panel, others) if c.origin == "here")
     shown = {curve.label.partition(",")[0] for curve in curves if curve.origin == "here"}
     lacking = [name for name in panel.y if name not in shown]
     run = {
@@ -145,7 +158,9 @@ def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> 
     reasons = [panel.lacks] if panel.lacks else []
     reasons += [f"the result has no {', '.join(lacking)}"] if lacking else []
     reasons += ["small scale"] if document.get("scale") != "paper" else []
-    return PanelReport(panel, PARTLY if reasons else COMPUTED, "; ".join(reasons), curves, source, run)
+    state = PARTLY if reasons else COMPUTED
+    reasons += [panel.differs] if panel.differs else []
+    return PanelReport(panel, state, "; ".join(reasons), curves, source, run)
 
 
 def _belongs(panel: Panel, row: Row) -> bool:

@@ -20,14 +20,15 @@ def html_page(report: FidelityReport) -> str:
     counts = report.counts()
     head = (
         f"{counts['computed']} of {counts['panels']} panels of AgileDART are computed, {counts['partly']} partly, "
-        f"{counts['missing']} are missing."
+        f"{counts['missing']} are missing. Of the computed ones, {counts['computed_on_other_inputs']} are on inputs that are not"
+        " the paper's; each says how."
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1"><title>Fidelity to the papers</title>'
         f"<style>{STYLE}</style></head><body><h1>Fidelity to the papers</h1><p>{head}</p>"
         "<p>Solid lines are computed here. Dashed lines are values to compare with: printed in the paper, of a formula "
-        "(model), or of an independent run.</p>"
+        "(model), of the simulator, or of an independent run.</p>"
         f"{_table(report)}{''.join(_section(entry) for entry in report.panels)}</body></html>\n"
     )
 

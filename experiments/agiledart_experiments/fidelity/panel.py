@@ -21,7 +21,10 @@ class Panel:
         series: columns that distinguish the lines.
         where: column → values of the rows that belong to this panel; empty: all rows.
         evidence: the base of the experiment, as above.
-        lacks: difference from the paper's panel; empty: the whole panel is computed.
+        lacks: part of the paper's panel that is not computed; empty: the whole panel is.
+        differs: how the inputs or the base differ from the paper's, which no further run here can change; the panel counts as
+            computed all the same.
+        also: an experiment whose columns of the same names are shown beside, as values of a simulator; empty: none.
         bounds_of_x: least and greatest x of this panel.
         axis: `log` for a logarithmic x axis.
         paper: whose panel it is.
@@ -36,6 +39,8 @@ class Panel:
     where: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     evidence: str = ""
     lacks: str = ""
+    differs: str = ""
+    also: str = ""
     bounds_of_x: tuple[float, float] | None = None
     axis: str = ""
     paper: str = "AgileDART"

@@ -3,33 +3,42 @@
 from agiledart_experiments.fidelity.panel import ARITHMETIC, EMULATED, LOG, PROCESSES, SIMULATOR, Panel
 
 APPLICATIONS = "beside Storm on one machine; EdgeWise is published as source only, and is not measured"
-NO_METER = "no experiment measures an agent beside Storm's supervisor"
 
-_DEPLOYMENT = "planning takes an assumed second; not measured on agents, nor beside Nimbus"
-_STREETS = "the paper's map and delays are not published: measured streets of the same place with drawn delays"
+NO_METER = "no power meter: CPU time stands for energy"
+STREETS = "the paper's map and delays are not published: measured streets of the same place with drawn delays"
+ONE_MACHINE = "all agents share one machine, up to the size that it holds; larger sizes by the simulator"
+_DAEMONS = "three agents of one machine, beside ZooKeeper, Nimbus and supervisor; TCP bytes with TLS"
 _LINKS = "link rates are emulated: steps that sleep stand for a full uplink"
 
 AGILEDART = (
     Panel(
         "8a",
         "waiting time of applications submitted at once",
-        "deployment-latency",
+        "deployment-latency --real",
         "applications",
         ("queue_wait_mean_s", "queue_wait_mean_s_single_master"),
-        evidence=SIMULATOR,
-        lacks=_DEPLOYMENT,
+        evidence=PROCESSES,
+        differs=f"one master is ours with one scheduler; {ONE_MACHINE}",
+        also="deployment-latency",
     ),
     Panel(
         "8b",
         "deployment time of applications submitted at once",
-        "deployment-latency",
+        "deployment-latency --real",
         "applications",
         ("deployment_mean_s", "deployment_mean_s_single_master"),
-        evidence=SIMULATOR,
-        lacks=_DEPLOYMENT,
+        evidence=PROCESSES,
+        differs=f"one master is ours with one scheduler; {ONE_MACHINE}",
+        also="deployment-latency",
     ),
     Panel(
-        "8c", "latency of results by the number of applications", lacks="many applications on agents are not measured"
+        "8c",
+        "latency of results by the number of applications",
+        "deployment-latency --real",
+        "applications",
+        ("results_p50_ms", "results_p99_ms"),
+        evidence=PROCESSES,
+        differs="all agents share one machine, up to the size that it holds",
     ),
     Panel(
         "9a",
@@ -96,21 +105,23 @@ AGILEDART = (
     Panel(
         "11a",
         "recovery of overlay and dataflows by simultaneous failures",
-        "dataflow-recovery",
+        "dataflow-recovery --real",
         "failures",
         ("recovery_seconds", "slowest_seconds"),
-        evidence=SIMULATOR,
-        lacks="not measured on agents that are killed",
+        evidence=PROCESSES,
+        differs="few failures on agents of one machine; more of them by the simulator",
+        also="dataflow-recovery",
     ),
     Panel(
         "11b",
         "recovery of a state by its size",
-        "state-recovery",
+        "state-recovery --real",
         "state_mb",
         ("recover_seconds", "store_recover_seconds"),
         ("code",),
-        evidence=ARITHMETIC,
-        lacks="coding is measured; links and the remote store are computed",
+        evidence=EMULATED,
+        differs="processes with limited uplinks serve fragments and the whole state; Storm's store is a file server",
+        also="state-recovery",
     ),
     Panel(
         "11c",
@@ -165,7 +176,7 @@ AGILEDART = (
         EMULATED,
     ),
     Panel(
-        "13a", "map of the streets", "path-delays", "longitude", ("street_map",), evidence=ARITHMETIC, lacks=_STREETS
+        "13a", "map of the streets", "path-delays", "longitude", ("street_map",), evidence=ARITHMETIC, differs=STREETS
     ),
     Panel(
         "13b",
@@ -176,18 +187,18 @@ AGILEDART = (
         (),
         {"application": (None,)},
         ARITHMETIC,
-        _STREETS,
+        differs=STREETS,
     ),
     Panel(
         "14",
-        "share of paths below 4,500 ms",
+        "share of paths below a delay",
         "path-delays",
-        "policy",
-        ("share_below_4500_ms",),
-        (),
+        "seconds",
+        ("share_by_delay",),
+        ("policy",),
         {"application": (None,)},
         ARITHMETIC,
-        f"{_STREETS}; one point of the distribution",
+        differs=STREETS,
     ),
     Panel(
         "15",
@@ -198,7 +209,7 @@ AGILEDART = (
         ("policy",),
         {"application": (None,)},
         ARITHMETIC,
-        _STREETS,
+        differs=STREETS,
     ),
     Panel(
         "16",
@@ -209,18 +220,17 @@ AGILEDART = (
         (),
         {"application": (None,)},
         ARITHMETIC,
-        _STREETS,
+        differs=STREETS,
     ),
     Panel(
         "17a",
-        "regret of the algorithms",
+        "regret of the algorithms by packets sent",
         "path-regret",
-        "policy",
-        ("regret_mean",),
-        (),
+        "packets",
+        ("regret_by_50",),
+        ("policy",),
         {"nodes": (25,)},
         ARITHMETIC,
-        "the sum after 1,000 packets, not its course",
     ),
     Panel(
         "17b", "regret by size of the network", "path-regret", "nodes", ("regret_mean",), ("policy",), {}, ARITHMETIC
@@ -236,10 +246,26 @@ AGILEDART = (
         evidence=ARITHMETIC,
         axis=LOG,
     ),
-    Panel("18a", "power of a device", lacks=f"no power meter; {NO_METER}"),
-    Panel("18b", "processor use", lacks=NO_METER),
-    Panel("18c", "memory", lacks=NO_METER),
-    Panel("18d", "network traffic", lacks=NO_METER),
+    *(
+        Panel(
+            f"18{letter}",
+            shows,
+            "overhead",
+            "phase",
+            columns,
+            ("engine",),
+            {"phase": ("idle", "running")},
+            PROCESSES,
+            lacks,
+            _DAEMONS,
+        )
+        for letter, shows, columns, lacks in (
+            ("a", "energy of a device", ("energy_cpu_s",), NO_METER),
+            ("b", "processor use", ("daemon_cpu_share", "worker_cpu_share"), ""),
+            ("c", "memory", ("daemon_pss_mb", "worker_pss_mb"), ""),
+            ("d", "network traffic", ("control_bytes_s", "data_bytes_s"), ""),
+        )
+    ),
     Panel(
         "21a",
         "processor time of copies and of coded fragments",
@@ -247,7 +273,7 @@ AGILEDART = (
         "n",
         ("copies_cpu_seconds", "coded_cpu_seconds"),
         evidence=ARITHMETIC,
-        lacks="seconds of processor time instead of cycles; the point n = 2 does not exist for fragments",
+        differs="seconds of processor time instead of cycles; two fragments with k = 2 hold no state, so n = 2 has copies only",
     ),
     Panel(
         "21b",

@@ -11,7 +11,9 @@ contention between applications that share a node.
 from typing import NamedTuple
 
 from agiledart_experiments.overlay_recovery import line
+from agiledart_experiments.recovery import real_dataflow_recovery
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.attempts.coordinator import Phase
@@ -96,7 +98,12 @@ class StruckRun(RecoveryRun):
 
 def run(settings: Settings) -> ExperimentReport:
     """Run the experiment: return a row for each number of failures."""
-    nodes, counts = PAPER if settings.is_paper else SMALL
+    if settings.real:
+        return real_dataflow_recovery.run(settings)
+    nodes, usual = PAPER if settings.is_paper else SMALL
+    counts = settings.sizes_or(usual)
+    if counts[-1] > nodes:
+        raise ConfigurationError(f"--failures {counts[-1]}: the network has {nodes:,} nodes.")
     random = RandomStream(settings.seed, "applications")
     applications = [_some(random, nodes, HOSTS) for _ in range(nodes // NODES_PER_APPLICATION)]
     rows = []

@@ -3,7 +3,7 @@
 Source: AgileDART, appendix C, figure 21. Figure 21a compares the CPU of processing the stream n times with that of processing it
 once and sealing, cutting and joining its state. Figure 21b compares the transfer times of a checkpoint: n copies over an edge
 link of 100 Mbit/s to a store, and fragments over a local network of 1 Gbit/s. CPU is measured, links are emulated. k = 2, so the
-least n of the coded scheme is 3, and the paper's point n = 2 does not exist.
+least n of the coded scheme is 3, and the point n = 2 has copies only.
 """
 
 import time
@@ -15,7 +15,7 @@ from agiledart_agent.fragments.erasure_code import KEY_BYTES, cut, joined, seale
 from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
-COPIES = (3, 4, 8, 16)
+COPIES = (2, 3, 4, 8, 16)
 PARITY = 2
 
 PAPER = (400_000, 100_000_000)
@@ -95,22 +95,28 @@ def _processed(rows: int) -> None:
 
 def _row(n: int, once: float, data: bytes, state: int) -> Row:
     m = n - PARITY
-    code = _least(lambda: _coded(data, m, n))
     copies = max(arrivals([Transfer(0, state)] * n, EDGE, EDGE, 0.0))
-    coded = max(arrivals([Transfer(0, -(-state // m))] * n, LOCAL, LOCAL, 0.0))
     scale = 1e8 / state
     model = MODEL.get(n)
-    return {
+    row: Row = {
         "n": n,
         "m": m,
         "copies_cpu_seconds": round(n * once, 3),
+        "copies_bytes": n * state,
+        "copies_seconds": round(copies * scale, 3),
+        "copies_seconds_model": model and model[0],
+    }
+    if not m:
+        return row | dict.fromkeys(
+            ("coded_cpu_seconds", "cpu_ratio", "coded_bytes", "coded_seconds", "coded_seconds_model")
+        )
+    code = _least(lambda: _coded(data, m, n))
+    coded = max(arrivals([Transfer(0, -(-state // m))] * n, LOCAL, LOCAL, 0.0))
+    return row | {
         "coded_cpu_seconds": round(once + code, 3),
         "cpu_ratio": round(n * once / (once + code), 2),
-        "copies_bytes": n * state,
         "coded_bytes": n * -(-state // m),
-        "copies_seconds": round(copies * scale, 3),
         "coded_seconds": round(coded * scale, 3),
-        "copies_seconds_model": model and model[0],
         "coded_seconds_model": model and model[1],
     }
 

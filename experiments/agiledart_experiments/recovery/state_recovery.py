@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 from agiledart_agent.fragments.erasure_code import KEY_BYTES, cut, joined, sealed, unsealed
+from agiledart_experiments.recovery import real_state_recovery
 from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_recovery.fragments.arithmetic import stripe_providers, stripe_range
@@ -33,6 +34,8 @@ SAVING = 1.25
 
 def run(settings: Settings) -> ExperimentReport:
     """Run the experiment: return a row for each size and code."""
+    if settings.real:
+        return real_state_recovery.run(settings)
     sizes = settings.sizes_or(PAPER if settings.is_paper else SMALL)
     rows = []
     for size in sizes:

@@ -1,11 +1,13 @@
 """Run of whole nodes under faults: users submit and stop applications while schedulers and hosts die, sleep, leave and come back.
 
 Always: each scheduler slot has one winner per term, and no scheduler serves more than the limit. In the end, when no fault
-happens any more: each slot has one holder, each running application has one scheduler, every user got an answer, and the ring
-is right.
+happens any more: each slot has one holder, each running application has one scheduler, every user got an answer, no JOIN path
+that a user got visits a node twice (jo_1), and the ring is right.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -15,6 +17,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.wire.commands import Command, Stop, Submit
+from agiledart_node.wire.effects import Replied
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.checkers.ownership_checker import ring_violations
@@ -186,3 +189,14 @@ class ApplicationRun:
                 and request not in self.ring.answers
             ):
                 self._complain([f"answer: {at} never answered request {request}"])
+            if isinstance(answer := self.ring.answers.get(request), Replied):
+                self._complain(loops_of_joins(answer.body))
+
+
+def loops_of_joins(body: Mapping[str, Any]) -> list[str]:
+    """Return the JOIN paths of an answer that visit a node twice, as violations of jo_1."""
+    return [
+        f"jo_1: a JOIN of {body.get('name')} went in a loop: {' → '.join(path)}"
+        for path in body.get("paths", ())
+        if len(set(path)) < len(path)
+    ]

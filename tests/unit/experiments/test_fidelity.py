@@ -1,13 +1,14 @@
 """The page of fidelity: states of panels, curves, and the origin of each value beside them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agiledart_cli.main import run_cli
-from agiledart_experiments.fidelity.fidelity_report import COMPUTED, MISSING, PARTLY, Curve, fidelity_of
+from agiledart_experiments.fidelity.fidelity_report import COMPUTED, MISSING, PARTLY, REAL, Curve, fidelity_of
 from agiledart_experiments.fidelity.line_chart import line_chart
 from agiledart_experiments.fidelity.panel import ARITHMETIC, Panel
 from agiledart_experiments.fidelity.panels import AGILEDART, PANELS
@@ -37,7 +38,10 @@ def test_agiledart_has_36_panels_and_each_experiment_exists() -> None:
     assert len({panel.name for panel in AGILEDART}) == 36
     for panel in PANELS:
         assert bool(panel.experiment) == bool(panel.evidence) == bool(panel.y), panel.name
-        assert panel.experiment in EXPERIMENTS or (not panel.experiment and panel.lacks), panel.name
+        name = panel.experiment.removesuffix(REAL)
+        assert name in EXPERIMENTS or (not panel.experiment and panel.lacks), panel.name
+        assert panel.also in ("", name)
+        assert not panel.experiment.endswith(REAL) or EXPERIMENTS[name].has_real
 
 
 def test_a_panel_has_its_curves_and_the_origins_of_the_values_beside(tmp_path: Path) -> None:
@@ -75,6 +79,24 @@ def test_the_published_scale_counts_before_others_and_files_of_other_tools_are_l
     assert [Path(file).name for file in report.unread] == ["engines.json"]
 
 
+def test_results_of_agents_count_and_those_of_the_simulator_stand_beside(tmp_path: Path) -> None:
+    panel = Panel("8a", "", f"path-regret{REAL}", "nodes", ("regret_mean",), evidence=ARITHMETIC, also="path-regret")
+    stored(tmp_path)
+    (entry,) = fidelity_of([str(tmp_path)], [panel]).panels
+    assert entry.state == PARTLY
+    assert "path-regret --real --scale paper" in entry.why
+    stored(tmp_path, file="path-regret-real", real=True, results=[{"nodes": 25, "regret_mean": 5.0}])
+    (entry,) = fidelity_of([str(tmp_path)], [panel]).panels
+    assert entry.state == COMPUTED
+    assert [(c.origin, c.points[0]) for c in entry.curves] == [("here", (25, 5.0)), ("simulator", (25, 250.0))]
+
+
+def test_a_panel_on_other_inputs_is_computed_with_its_difference(tmp_path: Path) -> None:
+    stored(tmp_path)
+    (entry,) = fidelity_of([str(tmp_path)], [replace(PANEL, differs="drawn delays")]).panels
+    assert (entry.state, entry.why) == (COMPUTED, "drawn delays")
+
+
 def test_lists_in_rows_are_curves(tmp_path: Path) -> None:
     rows = [{"policy": "kl", "by_rank": [0.5, 0.25], "course": [[50, 3.0], [100, 1.5]]}]
     stored(tmp_path, results=rows)
@@ -102,7 +124,8 @@ def test_the_command_prints_a_table_json_and_one_page(tmp_path: Path, capsys: py
     assert "1 of 36 panels of AgileDART computed" in captured.err
     assert run_cli(["experiment", "report", str(tmp_path), "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["counts"] == {"panels": 36, "computed": 1, "partly": 1, "missing": 34}
+    counts = {"panels": 36, "computed": 1, "partly": 0, "missing": 35, "computed_on_other_inputs": 0}
+    assert document["counts"] == counts
     assert run_cli(["experiment", "report", str(tmp_path), "-o", "html"]) == 0
     page = capsys.readouterr().out
     assert page.startswith("<!doctype html>")

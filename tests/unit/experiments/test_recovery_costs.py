@@ -46,9 +46,11 @@ def test_a_wrong_fragment_is_visible_in_the_figures(monkeypatch: pytest.MonkeyPa
 def test_copies_and_fragments_take_the_times_of_the_appendix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replication_cost, "SMALL", (2_000, 4_000_000))
     report, _ = run_experiment(find("replication-cost"), Settings(7))
-    assert [row["n"] for row in report.rows] == [3, 4, 8, 16]
+    assert [row["n"] for row in report.rows] == [2, 3, 4, 8, 16]
     assert report.goals[2].met
-    for row in report.rows:
+    assert report.rows[0]["coded_seconds"] is None, "two fragments with k = 2 hold no state"
+    assert report.rows[0]["copies_seconds"] > 0
+    for row in report.rows[1:]:
         assert row["coded_bytes"] == pytest.approx(4_000_000 * row["n"] / row["m"], rel=1e-5)
 
 

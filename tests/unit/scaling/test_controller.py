@@ -1,9 +1,12 @@
 """The controller of an application: when it decides, what it asks for, and what it does with a refusal."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import pytest
 
 from agiledart_scaling.ask_policy import ask
 from agiledart_scaling.controller import Controller, ControllerState, Interval
+from agiledart_scaling.kinds.bandwidth import LinkLoad
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
 from agiledart_scaling.one_pass import ChangeKind, StageState
@@ -74,6 +77,28 @@ def test_changes_by_others_and_the_following_interval_are_waited_for() -> None:
     assert one.ended(world.interval(240, "it is being brought back")) == ()
     assert one.ended(world.interval(240)) == ()
     assert one.ended(world.interval(240)) != ()
+
+
+def _full_link(intervals: int, running_change: str) -> list[ChangeKind]:
+    """Return what a controller asks for while the links of a stage with state are full, and a change of others goes on."""
+    world, one, kinds = Fluid({"a": 2}), controller(), list[ChangeKind]()
+    for _ in range(intervals):
+        given = world.interval(240, running_change)
+        full = [
+            replace(s, has_state=True, link=LinkLoad(0.95, 0.2, name="of a.1 to n6", instance=1)) for s in given.stages
+        ]
+        kinds += [proposal.kind for proposal in one.ended(Interval(full, given.instances, given.running_change))]
+        if kinds:
+            break
+    return kinds
+
+
+def test_a_full_link_moves_a_stage_but_none_during_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _full_link(10, "") == [ChangeKind.MOVE]
+    assert _full_link(10, "it is being restarted") == []
+    right = Controller.ended
+    monkeypatch.setattr(Controller, "ended", lambda self, interval: right(self, replace(interval, running_change="")))
+    assert _full_link(10, "it is being restarted") == [ChangeKind.MOVE], "the planted bug would be seen"
 
 
 def test_a_number_set_by_hand_holds_and_the_wanted_one_is_displayed() -> None:
