@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores + 1 : 8)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages docs clean bytecode
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages chart docs clean bytecode
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,8 +72,11 @@ docs: $(STAMP) ## the documentation as a site, in site/ (installs mkdocs-materia
 	@$(VENV)/bin/pip install -q --disable-pip-version-check 'mkdocs-material>=9.6,<10'
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet && echo site/index.html
 
-packages: $(STAMP) ## wheel, sdist and the Debian package of this distribution, in dist/
-	@$(PY) -m hatchling build -d dist >/dev/null && deploy/deb/build.sh dist && ls dist
+packages: $(STAMP) ## wheel and sdist (built twice), bill of materials and the Debian package of this distribution, in dist/
+	@$(PY) -m tools.packages dist && deploy/deb/build.sh dist && $(PY) -m tools.wheels && ls dist
+
+chart: ## the Helm chart and the plain manifest of Kubernetes, checked (needs go, helm and kubeconform)
+	@deploy/helm/check.sh
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

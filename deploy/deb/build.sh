@@ -41,6 +41,8 @@ echo "building agiledart $version-1~$release for $arch with Python $minor" >&2
 grep -rlI "$opt" "$opt/bin" "$opt/pyvenv.cfg" | xargs -r sed -i "s#$opt#/opt/agiledart#g"
 rm -f "$opt"/bin/activate* "$opt"/bin/Activate* "$opt/bin/pip"* "$opt"/lib/python*/site-packages/*.dist-info/direct_url.json
 find "$opt" -name RECORD -path '*.dist-info/*' -exec sed -i '/direct_url.json/d' {} +
+install -d "$root/usr/share/doc/agiledart"
+"$python" tools/sbom.py "$opt"/lib/python*/site-packages >"$root/usr/share/doc/agiledart/agiledart.cdx.json"
 "$python" -m compileall -q --invalidation-mode unchecked-hash -s "$root" "$opt/lib" || true
 
 install -D -m 0644 deploy/systemd/agiledart.service "$root/usr/lib/systemd/system/agiledart.service"

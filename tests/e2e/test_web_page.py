@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,49 @@ def build(readings: Source[Reading], report: Sink[Reading], name: str = "rooms")
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 
 
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None or find_spec("playwright") is None,
+    reason="no Chromium or Playwright here (Debian: apt install chromium; pip install playwright)",
+)
+
+
 @pytest.fixture(scope="module")
 def ring() -> Iterator[Mesh]:
-    with mesh(3) as made:
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__WEB", "true")
+        with mesh(3) as made:
+            yield made
+
+
+class Tab:
+    """A page of Chromium; notes what it complains about and what it requests.
+
+    Args:
+        tab: of Playwright.
+    """
+
+    def __init__(self, tab: Any) -> None:
+        self.tab = tab
+        self.complaints: list[str] = []
+        self.urls: list[str] = []
+        tab.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        tab.on("request", lambda request: self.urls.append(request.url))
+
+    def is_clean(self, *origins: str) -> bool:
+        """Whether it complained about nothing and requested nothing from elsewhere."""
+        assert self.complaints == []
+        return all(url.startswith(origins) for url in self.urls)
+
+
+@contextmanager
+def chromium() -> Iterator[Tab]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as drivers:
+        browser = drivers.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield Tab(browser.new_page(viewport={"width": 380, "height": 800}))
+        browser.close()
 
 
 @contextmanager
@@ -134,22 +173,91 @@ def test_a_page_of_an_agent_that_does_not_exist_is_refused(tmp_path: Path) -> No
     assert "Traceback" not in told.stderr
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None or find_spec("playwright") is None,
-    reason="no Chromium or Playwright here (Debian: apt install chromium; pip install playwright)",
-)
-def test_chromium_shows_the_mesh_hostile_texts_and_a_killed_node(ring: Mesh, tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
+def page_processes() -> list[int]:
+    """Processes of pages that agents have started."""
+    pids = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if b"agiledart_cli.web.page_program" in (folder / "cmdline").read_bytes():
+                pids.append(int(folder.name))
+    return pids
 
+
+def get(address: str, accept: str) -> tuple[int, str]:
+    """Status and Location of a request to the root of an agent's own port."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    connection.request("GET", "/", headers={"Accept": accept})
+    answer = connection.getresponse()
+    return answer.status, answer.headers.get("Location", "")
+
+
+@needs_browser
+def test_an_agent_starts_its_page_at_a_visit_only(ring: Mesh) -> None:
+    agent = ring.agents[0]
+    bookmark = (agent.state_dir / "web.address").read_text().strip()
+    own = bookmark.removeprefix("http://").partition("/")[0]
+    assert get(own, "application/openmetrics-text, */*;q=0.1")[0] == 404
+    assert page_processes() == []
+    with chromium() as seen:
+        seen.tab.goto(bookmark)
+        seen.tab.get_by_role("heading", name="3 nodes").wait_for(timeout=30_000)
+        (pid,) = page_processes()
+        origin = get(own, "text/html")[1]
+        assert page_processes() == [pid]
+        assert seen.is_clean(f"http://{own}/", origin)
+    Browser(f"{origin}#{bookmark.partition('#')[2]}")  # the secret works again
+
+
+FAILING = """
+
+def broken(reading: Reading) -> bool:
+    raise ValueError("the sensor is <b>upside down</b>")
+"""
+
+
+@needs_browser
+def test_an_application_fails_and_is_submitted_again(
+    ring: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # `agiledart web` takes files of this folder only
+    lambda_text = "lambda reading: reading.at >= 0"
+    Path("rooms.py").write_text(
+        CODE.replace("def build", f"{FAILING.strip()}\n\n\ndef build").replace(lambda_text, "broken")
+    )
+    Path("rows.csv").write_text("".join(f"{number * 10},cold\n" for number in range(12_000)))
+    with page(ring, "--write") as address, chromium() as seen:
+        tab = seen.tab
+        tab.goto(address)
+        tab.get_by_role("link", name="Applications").click()
+        tab.get_by_role("link", name="Submit an application").click()
+        tab.get_by_label("Function that builds it").fill("rooms.py:build")
+        tab.get_by_label("Settings").fill(
+            f"readings=csv:{tmp_path / 'rows.csv'}?speed=1@a1\nreport=log:again@a2\nname=again"
+        )
+        for state in ("failed", "running"):
+            tab.get_by_role("button", name="Show where it would run").click()
+            tab.get_by_role("region", name="Placement").wait_for(timeout=60_000)
+            tab.get_by_role("button", name="Submit rooms.py:build").click()
+            tab.get_by_role("heading", name="again v").wait_for(timeout=60_000)
+            tab.locator(".facts .state", has_text=state).first.wait_for(timeout=60_000)
+            if state == "failed":
+                tab.get_by_text("<b>upside down</b>").first.wait_for(timeout=30_000)
+                Path("rooms.py").write_text(CODE)
+                tab.get_by_role("link", name="Submit it again").click()
+                expected = "document.querySelector('form').elements.target.value === 'rooms.py:build'"
+                tab.wait_for_function(expected, timeout=30_000)
+        tab.get_by_role("button", name="Stop …").click()
+        tab.get_by_role("checkbox").check()
+        tab.get_by_role("button", name="Stop it").click()
+        tab.locator(".facts .state", has_text="stopped").first.wait_for(timeout=60_000)
+        assert seen.is_clean(address.partition("#")[0])
+
+
+@needs_browser
+def test_chromium_shows_the_mesh_hostile_texts_and_a_killed_node(ring: Mesh, tmp_path: Path) -> None:
     submit(ring, tmp_path, "shown")
-    with page(ring) as address, sync_playwright() as drivers:
-        browser = drivers.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        tab = browser.new_page(viewport={"width": 380, "height": 800})
-        complaints: list[str] = []
-        asked: list[str] = []
-        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
+    with page(ring) as address, chromium() as seen:
+        tab = seen.tab
         tab.goto(address)
         tab.get_by_role("heading", name="3 nodes").wait_for(timeout=30_000)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 380
@@ -163,7 +271,4 @@ def test_chromium_shows_the_mesh_hostile_texts_and_a_killed_node(ring: Mesh, tmp
         tab.get_by_role("link", name="Mesh").click()
         ring.agent("a3").kill()
         tab.get_by_text("gone for").or_(tab.get_by_text("does not answer")).first.wait_for(timeout=60_000)
-        assert complaints == []
-        origin = address.partition("/#")[0]
-        assert all(url.startswith(origin) for url in asked)
-        browser.close()
+        assert seen.is_clean(address.partition("#")[0])

@@ -48,6 +48,14 @@ def test_the_wheel_holds_every_package_and_nothing_else(wheel: Path) -> None:
     assert not any(name.startswith(("tests", "docs", "tools", "benchmarks")) for name in names)
 
 
+def test_two_builds_are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=ROOT, check=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
+
+
 def _installed(wheel: Path, home: Path, extra: str = "") -> Path:
     """The folder of commands of a new environment that holds the wheel; skips where there is no package index."""
     venv.create(home, with_pip=True)

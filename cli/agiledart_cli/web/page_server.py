@@ -68,7 +68,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 16
+    request_queue_size = 128
 
     def __init__(self, port: int, watcher: MeshWatcher, requests: PageRequests, clock: Any) -> None:
         self.watcher, self.requests = watcher, requests

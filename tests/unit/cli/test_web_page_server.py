@@ -3,6 +3,7 @@
 import gzip
 import http.client
 import json
+import resource
 import socket
 import subprocess
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.web import page_server, page_submission
+from agiledart_cli.web import mesh_watcher, page_server, page_submission
 from agiledart_cli.web.mesh_watcher import MeshWatcher
 from agiledart_cli.web.page_requests import PageRequests
 from agiledart_cli.web.page_server import FILES, MAX_BODY, PageServer
@@ -360,14 +361,52 @@ def test_a_large_request_is_refused_unread(server: PageServer) -> None:
     assert ask(server, "POST", "/read/logs", None, **headers)[0] == 413
 
 
-def test_idle_connections_are_bounded(server: PageServer) -> None:
-    port = server.server_address[1]
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(page_server.MAX_CONNECTIONS + 40)]
-    until(lambda: server.refused >= 40)
-    assert threading.active_count() <= page_server.MAX_CONNECTIONS + 16
-    for connection in idle:
-        connection.close()
-    until(lambda: _answers(server))
+def test_a_thousand_idle_connections_are_bounded_and_ask_no_agent(server: PageServer, agent: FakeAgent) -> None:
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4_096), most))
+    try:
+        address = ("127.0.0.1", server.server_address[1])
+        idle = [socket.create_connection(address) for _ in range(1_000)]
+        until(lambda: server.refused >= 1_000 - page_server.MAX_CONNECTIONS)
+        assert threading.active_count() <= page_server.MAX_CONNECTIONS + 16
+        for connection in idle:
+            connection.close()
+        until(lambda: _answers(server))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    assert agent.asked == []
+
+
+def test_a_viewer_that_reads_nothing_is_cut_and_others_go_on(
+    server: PageServer, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_server._PageHandler, "timeout", 0.5)
+    monkeypatch.setattr(mesh_watcher, "SAMPLE_SECONDS", 0.05)
+    monkeypatch.setattr(mesh_watcher, "LEAST_PAUSE_SECONDS", 0.01)
+    agent.nodes = [f"a{number}" for number in range(2_000)]  # events of 600 kB
+    cookie = session_of(server)
+    slow, quick = Viewer(server, cookie), Viewer(server, cookie)
+    quick.event()
+    until(lambda: len(server.watcher._viewers) == 1, 20)
+    assert len(quick.event()["nodes"]) == 2_000
+    slow.close()
+    quick.close()
+
+
+def test_the_cookie_of_another_server_or_a_forged_one_opens_nothing(
+    start: Callable[..., PageServer], agent: FakeAgent
+) -> None:
+    first, second = start(), start()
+    name, _, value = session_of(first).partition("=")
+    for cookie in (
+        f"{name}={value}",
+        f"{second.access.cookie_name}={value}",
+        f"{second.access.cookie_name}=",
+        f"{name}={value}x",
+    ):
+        assert ask(second, "POST", "/read/logs", {"name": "app"}, Cookie=cookie)[0] == 401
+        assert ask(second, "GET", "/events", Cookie=cookie)[0] == 401
+    assert agent.asked == []
 
 
 def _answers(server: PageServer) -> bool:

@@ -49,6 +49,25 @@ def test_a_token_in_values_becomes_a_secret_and_none_is_refused() -> None:
         rendered()
 
 
+def test_chart_and_plain_manifest_are_the_same() -> None:
+    made = rendered(
+        "--set", "token.existingSecret=agiledart-join-token", "--set", "image.repository=REGISTRY/agiledart"
+    )
+    plain = yaml.safe_load((DEPLOY / "kubernetes" / "agiledart.yaml").read_text())
+    text = yaml.safe_dump(made["DaemonSet"]).replace("mesh", "agiledart")
+    assert yaml.safe_load(text) == plain, "run: deploy/helm/check.sh --write"
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(
+    shutil.which("kubeconform") is None or shutil.which("go") is None, reason="no kubeconform or go here"
+)
+def test_kubeconform_accepts_chart_and_manifest() -> None:
+    ran = subprocess.run([CHART.parent / "check.sh"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "Valid: 3, Invalid: 0, Errors: 0, Skipped: 1" in ran.stdout
+
+
 def test_no_value_of_the_chart_is_without_use() -> None:
     templates = "".join(path.read_text() for path in Path(CHART / "templates").iterdir())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
