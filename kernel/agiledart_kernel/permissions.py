@@ -134,7 +134,7 @@ VERBS: Final[dict[str, VerbRule]] = {
     "secret": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
     "status": VerbRule(VerbSubject.APPLICATION, _ANYONE),
     "logs": VerbRule(VerbSubject.APPLICATION, _USERS),
-    "explain": VerbRule(VerbSubject.APPLICATION, _USERS),
+    "explain": VerbRule(VerbSubject.APPLICATION, _USERS | {"provisioner"}),
     "list": VerbRule(VerbSubject.LIST, _ANYONE),
     "secrets": VerbRule(VerbSubject.LIST, frozenset(("admin", "submitter"))),
     "renew": VerbRule(VerbSubject.ONESELF, _ANYONE),

@@ -54,7 +54,7 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("provisioner", "status"): ALL,
     ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL, ("agent", "status"): ALL,
     ("admin", "logs"): ALL, ("submitter", "logs"): ALL, ("reader", "logs"): ALL,
-    ("admin", "explain"): ALL, ("submitter", "explain"): ALL, ("reader", "explain"): ALL,
+    ("admin", "explain"): ALL, ("submitter", "explain"): ALL, ("reader", "explain"): ALL, ("provisioner", "explain"): ALL,
 }  # fmt: skip
 """(role, verb) → (what the scope covers, whose it is) for which it may; everything else is refused."""
 
