@@ -25,7 +25,10 @@ class DecisionLine(msgspec.Struct, frozen=True):
 
 
 class LeaseLine(msgspec.Struct, frozen=True):
-    """A lease in a report; costs in the currency of the offer, times in seconds since 1970."""
+    """A lease in a report; costs in the currency of the offer, times in seconds since 1970.
+
+    `first_unit`: units that another gate has paid before. `term`: times that it has changed hands.
+    """
 
     lease_id: str
     host_id: str
@@ -37,6 +40,8 @@ class LeaseLine(msgspec.Struct, frozen=True):
     units: int
     cost: float
     why: str
+    first_unit: int = 0
+    term: int = 1
 
 
 class GateStatus(msgspec.Struct, frozen=True):
@@ -114,4 +119,5 @@ def _line(entry: LeaseEntry) -> LeaseLine:
     return LeaseLine(
         entry.lease_id, entry.host_id, entry.host_name, entry.node, entry.state.value, entry.began_ns / SECOND,
         entry.paid_until_ns / SECOND, entry.units, entry.cost / 1e6, entry.why[:200],
+        entry.first_unit, entry.term,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_cli.gate.gate_report import LeaseLine
 from agiledart_cli.gate.stage_observer import StageObserver
 from agiledart_control.control_client import ControlClient, connect
 from agiledart_control.errors import CommandRefusedError
@@ -26,9 +27,9 @@ from agiledart_node.wire.commands import (
     SetBan,
     Tokens,
 )
-from agiledart_node.wire.lease_messages import NoteLease, RenewHostLease, ReportGate
+from agiledart_node.wire.lease_messages import NoteLease, RenewHostLease, ReportGate, ShowProvisioning
 from agiledart_provisioning.gate.gate_messages import NodeSeen, StageSeen
-from agiledart_provisioning.gate.lease_entry import LeaseEntry
+from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 
 BUSY_SAMPLES = 5
 TOKEN_SECONDS = 900
@@ -36,6 +37,16 @@ MEMBER_SECONDS = 30 * 86_400
 DRAIN_SECONDS = 300.0
 
 _ENTRY = msgspec.json.Decoder(LeaseEntry)
+
+
+class _Leases(msgspec.Struct):
+    """Part of a gate's report that other gates read."""
+
+    leases: list[LeaseLine] = []
+
+
+_LEASES = msgspec.json.Decoder(_Leases)
+OVER = tuple(state.value for state in LeaseState if state.is_over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ class MeshLink:
             tokens = client.ask(Tokens())["tokens"] if has_leased or lease_of_token else []
             applications = client.ask(ListApplications())["applications"]
             running = [row["name"] for row in applications if row["state"] == "running"]
+            reports = client.ask(ShowProvisioning())["gates"] if answer["gates"] else []
             stages, lacking = self._measures.look(client, running, scales=self.scales)
         lease_of_key = {
             member["key"]: lease_of_token[token["token"]]
@@ -136,7 +148,7 @@ class MeshLink:
             bool(answer["leads"]),
             frozenset((*answer["gates"], self.gate)),
             tuple((order, host, admin) for order, host, admin in answer["orders"]),
-            tuple(filter(None, (self._record(row["lease"]) for row in rows if row["lease"]))),
+            (*filter(None, (self._record(row["lease"]) for row in rows if row["lease"])), *self._ended(reports)),
         )
 
     def _seen(self, row: dict[str, Any], token_lease: str) -> NodeSeen:
@@ -167,6 +179,22 @@ class MeshLink:
         except msgspec.MsgspecError:
             return None
         return entry if entry.gate != self.gate else None
+
+    def _ended(self, reports: list[dict[str, Any]]) -> list[LeaseEntry]:
+        """Return the leases which other gates adopted and which are over: no host has a record of them any more."""
+        ended: list[LeaseEntry] = []
+        for row in reports:
+            with contextlib.suppress(msgspec.MsgspecError):
+                lines = _LEASES.decode(row["report"]).leases if row["gate"] != self.gate else []
+                ended += [
+                    LeaseEntry(
+                        line.lease_id, row["gate"], line.host_name, "", 0, 1, 0, LeaseState(line.state), line.first_unit,
+                        line.units, line.host_id, line.node, line.term,
+                    )
+                    for line in lines
+                    if line.term > 1 and line.state in OVER
+                ]  # fmt: skip
+        return ended
 
     def renew(self, lease_id: str, node: str, entry: LeaseEntry) -> bool:
         """Renew the lease of a node, or adopt it. Return whether the node accepts this gate."""

@@ -119,6 +119,22 @@ class LeaseActions:
                 what = "scale" if self.settings.mode == "act" else "would scale"
                 self._decide(what, "", f"{change.name} to {change.number}: {change.why}")
 
+    def _hand_over(self, record: LeaseEntry, now: int) -> None:
+        """End an entry whose host another gate has adopted. That gate pays the units since then, also of a lease that is over here.
+
+        A gate in a network partition books them until it reads this record, perhaps after the host has ended.
+        """
+        own = self.ledger.entries.get(record.lease_id)
+        if own is None or record.gate == self.name or record.term <= own.term:
+            return
+        units = max(0, min(own.units, record.first_unit - own.first_unit))
+        if own.state.is_over and units == own.units:
+            return
+        self._decide("handed over", own.lease_id, f"{record.gate} has adopted it")
+        ended = own if own.state.is_over else over(own, LeaseState.ENDED, now, f"{record.gate} has adopted it")
+        kept = changed(ended, units=units, gate=record.gate, term=record.term, host_id=own.host_id or record.host_id)
+        self._write(kept)
+
     def _silent_ns(self, entry: LeaseEntry, now: int) -> int:
         """Return for how long the node of a joined host was not seen."""
         is_joined = entry.state in (LeaseState.JOINED, LeaseState.DRAINING)

@@ -338,12 +338,7 @@ class LeaseGate(LeaseActions):
     def _on_view(self, event: ViewSeen, now: int) -> None:
         self._view, self._viewed_at = event, now
         for record in event.records:
-            own = self.ledger.entries.get(record.lease_id)
-            if own is not None and not own.state.is_over and record.gate != self.name and record.term > own.term:
-                self._decide("handed over", own.lease_id, f"{record.gate} has adopted it")
-                units = max(0, min(own.units, record.first_unit - own.first_unit))
-                ended = over(own, LeaseState.ENDED, now, f"{record.gate} has adopted it", units=units)
-                self._write(changed(ended, gate=record.gate, term=record.term, host_id=own.host_id or record.host_id))
+            self._hand_over(record, now)
         for node in event.nodes:
             self._check_token(node, now)
             self._revive(node, now)

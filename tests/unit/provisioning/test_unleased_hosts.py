@@ -1,5 +1,7 @@
 """Hosts that a list shows without a live lease: the ledger of their gate has their units from the first list on."""
 
+import msgspec
+
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Effect, TimerFired
 from agiledart_kernel.randomness import RandomStream
@@ -93,3 +95,14 @@ def test_an_adopted_host_costs_the_units_that_its_former_gate_has_not_booked() -
     machine.step(HostAdopted(former), NOW)
     adopted = machine.ledger.entries["g0-1"]
     assert (adopted.gate, adopted.first_unit, adopted.units) == ("g1", 1, 1)
+
+
+def test_units_that_another_gate_pays_are_given_back_also_when_the_lease_is_over_here() -> None:
+    for state in (LeaseState.JOINED, LeaseState.FAILED):
+        own = entry("g0-1", NOW, state=state, units=4, host_id="h2", node="n2", ended_ns=NOW if state.is_over else 0)
+        machine = gate(own)
+        adopted = msgspec.structs.replace(own, gate="g1", term=2, first_unit=2, units=1, state=LeaseState.ENDED)
+        machine.step(ViewSeen((), records=(adopted,)), NOW)
+        kept = machine.ledger.entries["g0-1"]
+        assert (kept.units, kept.term, kept.gate, kept.state.is_over) == (2, 2, "g1", True)
+        assert machine.step(ViewSeen((), records=(adopted,)), NOW) == [], "once is enough"
