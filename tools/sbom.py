@@ -45,10 +45,10 @@ def _component(about: Distribution) -> dict[str, Any]:
     component = {
         "type": "library", "bom-ref": reference, "name": about.metadata["Name"], "version": about.version, "purl": reference,
     }  # fmt: skip
-    expression, names = about.metadata.get("License-Expression"), about.metadata.get_all("Classifier") or []
+    expressions, names = about.metadata.get_all("License-Expression"), about.metadata.get_all("Classifier") or []
     licences = [name.rpartition(" :: ")[2] for name in names if name.startswith("License :: ")]
-    if expression:
-        return {**component, "licenses": [{"expression": expression}]}
+    if expressions:
+        return {**component, "licenses": [{"expression": expressions[0]}]}
     return {**component, "licenses": [{"license": {"name": name}} for name in licences]} if licences else component
 
 
