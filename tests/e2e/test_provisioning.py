@@ -196,6 +196,45 @@ def test_a_gate_that_advises_starts_nothing(ring: Mesh, tmp_path: Path) -> None:
         submission.kill()
 
 
+CANARY = "canary-of-the-cloud-account"
+
+
+def holds_canary(*folders: Path) -> list[str]:
+    """Files that contain the credential."""
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return [str(path) for path in files if CANARY.encode() in path.read_bytes()]
+
+
+def test_credentials_stay_in_the_gate_and_a_token_works_once(
+    ring: Mesh, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGILEDART_CLOUD_KEY", CANARY)
+    monkeypatch.setenv("AGILEDART_CLOUD_SECRET", CANARY)
+    gate.start()
+    assert gate.process is not None
+    assert CANARY.encode() in Path(f"/proc/{gate.process.pid}/environ").read_bytes(), "the gate has it"
+    gate.until(lambda: reports(ring), 60, "the gate reports")
+    submission = submit(ring, tmp_path)
+    try:
+        gate.until(lambda: state(ring) == "running", 120, "squares runs")
+        ((host, pid),) = gate.running().items()
+        assert CANARY.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+        state_folders = [Path(agent.state_dir) for agent in ring.agents]
+        assert holds_canary(gate.hosts, gate.folder / "gate", *state_folders) == []
+        assert CANARY not in cli("audit", "-o", "json", "--agent", str(ring.agents[0].state_dir)).stdout
+        assert CANARY not in json.dumps(reports(ring))
+        token = (gate.hosts / host / "token").read_text()
+        second = subprocess.run(
+            [*COMMAND, "agent", "--state-dir", str(tmp_path / "second"), "--name", "second", "--listen", "127.0.0.1:0",
+             "--metrics", "127.0.0.1:0", "--join", token],
+            capture_output=True, text=True, timeout=90, check=False,
+        )  # fmt: skip
+        assert second.returncode != 0
+        assert "token" in second.stderr
+    finally:
+        submission.kill()
+
+
 @pytest.mark.parametrize("is_restarted", [True, False])
 def test_a_killed_gate_leaves_no_host_and_no_unpaid_unit(
     is_restarted: bool, ring: Mesh, gate: Gate, tmp_path: Path

@@ -257,7 +257,8 @@ class RunningGate:
             self.step(HostAdopted(record))
 
     async def _scale(self, name: str, number: int | None) -> None:
-        if why := await asyncio.to_thread(self._mesh.scale, name, number):
+        why = await asyncio.to_thread(self._mesh.scale, name, number)
+        if why and number is not None:  # one that scales by itself again may have ended meanwhile
             self._print(f"{name} could not be scaled: {why}")
         else:
             changed = self._scaled - {name} if number is None else self._scaled | {name}

@@ -3,7 +3,12 @@
 import json
 from typing import Any
 
+import pytest
+
 from agiledart_cli.gate.mesh_link import MeshLink
+from agiledart_control.errors import CommandRefusedError
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.wire.commands import Command, Tokens
 from agiledart_provisioning.gate.lease_entry import LeaseState
 
 LINE = {
@@ -23,3 +28,24 @@ def test_an_adopted_lease_that_is_over_is_a_record() -> None:
     assert record.state is LeaseState.ENDED
     others = [report("g0"), report("g1", state="joined"), report("g1", term=1), {"gate": "g1", "report": "no report"}]
     assert link._ended(others) == []
+
+
+class Refusing:
+    """Agent that refuses to show tokens to this user."""
+
+    def __enter__(self) -> "Refusing":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def ask(self, command: Command) -> dict[str, object]:
+        if isinstance(command, Tokens):
+            raise CommandRefusedError("your role is submitter.", 1)
+        return {"network": "5e1f"}
+
+
+def test_a_gate_that_may_make_no_tokens_is_told_how_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MeshLink, "client", lambda self: Refusing())
+    with pytest.raises(OperationFailed, match="agiledart token create --role provisioner"):
+        MeshLink(None, None, "g0", "").network()
