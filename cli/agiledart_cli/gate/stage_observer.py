@@ -55,7 +55,7 @@ class StageObserver:
         return [
             self._stage(f"{name}/{row['name']}", row, instances.get(row["name"], []), _slo_ms(row["name"], agreed))
             for row in scaling["stages"]
-            if row["scales"]
+            if row["scales"] and row["measures"]["backlog"] is not None  # unknown is not empty
         ]
 
     def _stage(

@@ -155,7 +155,9 @@ class LeaseGate(LeaseActions):
         for action in actions:
             entry = self.ledger.entries.get(action.host)  # None: a host of the user, or one that is only planned
             if entry is not None and action.kind is ActionKind.RELEASE:
-                self._go(entry, action.why, now, at_once=self._releases_early)
+                node = self._node_of(entry)
+                is_idle = node is not None and not node.instances
+                self._go(entry, action.why, now, at_once=self._releases_early and is_idle)
             elif entry is not None and action.kind is ActionKind.EXTEND and not self.ledger.may_extend(entry):
                 self._go(entry, "max_spend permits no further unit", now)
 

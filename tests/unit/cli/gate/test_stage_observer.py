@@ -7,7 +7,7 @@ import pytest
 from agiledart_cli.gate.stage_observer import MOST_MS, StageObserver, without_room
 
 
-def scaling(rate: float | None, backlog: int, busy: float, **row: Any) -> dict[str, Any]:
+def scaling(rate: float | None, backlog: int | None, busy: float, **row: Any) -> dict[str, Any]:
     measures = {"true_rate": rate, "backlog": backlog, "busy": busy}
     stage = {
         "name": "clean+work",
@@ -57,3 +57,5 @@ def test_a_stage_that_serves_nothing_while_rows_wait_is_as_late_as_can_be_and_on
     (unknown,) = StageObserver().of_application("app", scaling(None, 300, 0.0), status())
     assert (unknown.duration_ms, unknown.queue) == (None, 300.0)
     assert StageObserver().of_application("app", scaling(1.0, 0, 0.0, scales=False), status()) == []
+    nothing = StageObserver().of_application("app", scaling(100.0, None, 0.0), status())
+    assert nothing == [], "an unknown queue is not an empty one"
