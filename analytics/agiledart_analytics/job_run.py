@@ -4,13 +4,15 @@ The live copy writes each micro-batch into a folder named by its number and repl
 same batch twice after a crash. So the copy has each committed row exactly once.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from agiledart.spark import first_cause
 from agiledart_analytics.jobs import AnalyticsJob
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
@@ -20,6 +22,17 @@ if TYPE_CHECKING:
 
 MAX_ROWS_HELD = 10_000
 """Greatest number of result rows in this process; the Parquet files have all rows."""
+
+
+_SPARKS_ERRORS: Final = ("pyspark.", "py4j.", "grpc.")
+"""Modules whose errors reach users from a session of Spark."""
+
+_SECOND_QUERIES: Final = (
+    "[CONCURRENT_STREAM_LOG_UPDATE",
+    "[CONCURRENT_QUERY",
+    "as another query with same id is already active",
+)
+"""Parts of Spark's errors about a checkpoint that another query uses; tests/spark starts such queries."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,17 @@ def copy_live(
     return writer.start()
 
 
+@contextlib.contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn an error of Spark, Java or gRPC inside this block into `OperationFailed` with one sentence; leave all other errors."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(_SPARKS_ERRORS):
+            raise
+        raise OperationFailed(spark_sentence(error)) from error
+
+
 def spark_sentence(error: BaseException) -> str:
     """Return the useful part of an error of Spark: the sentence of AgileDart in it if there is one, else its first line."""
     text = str(error)
@@ -120,7 +144,12 @@ def spark_sentence(error: BaseException) -> str:
             "Spark does not find the source agiledart: another package called pyspark_… may fail to import. Way out:  "
             "from pyspark_agiledart import DefaultSource; spark.dataSource.register(DefaultSource)"
         )
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    if any(sign in text for sign in _SECOND_QUERIES):
+        return (
+            "Another query uses this checkpoint. Two queries on one checkpoint would repeat or lose rows: stop one of them, or "
+            "give each a checkpointLocation of its own."
+        )
+    return first_cause(error)
 
 
 def _without_zone(value: Any) -> Any:

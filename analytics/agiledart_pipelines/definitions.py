@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agiledart_analytics.job_run import spark_sentence
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.edges import ADVICE, TableRead, edges_of, lost_edges
-from agiledart_pipelines.project import PipelineProject
+from agiledart_pipelines.project import NAME, PipelineProject
 from agiledart_pipelines.session import runtime_configuration
 from agiledart_pipelines.sql_files import MATERIALIZED_VIEW, STREAMING_TABLE, sql_definitions
 
@@ -49,12 +50,15 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
         ConfigurationError: a transformation is wrong; the message names file, line and table.
         OperationFailed: Spark refuses a definition.
     """
-    from pyspark.pipelines.cli import load_pipeline_spec, register_definitions
+    from pyspark.pipelines.cli import LibrariesGlob, PipelineSpec, register_definitions
     from pyspark.pipelines.output import MaterializedView, StreamingTable
     from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
     from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
     configuration = runtime_configuration(session, project)
+    libraries = [LibrariesGlob(pattern) for pattern in project.libraries]
+    storage = (project.state / "storage").as_uri()
+    specification = PipelineSpec(project.name, storage, None, project.database, configuration, libraries)
     graph = create_dataflow_graph(session, None, project.database, configuration)
     definitions = PipelineDefinitions(graph)
     client: Any = session.client
@@ -63,6 +67,8 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
         """Registry of Spark that notes tables and edges."""
 
         def register_output(self, output: Any) -> None:
+            if isinstance(output, StreamingTable | MaterializedView):
+                _check_name(output.name, _place(project.root, output.source_code_location))
             if isinstance(output, StreamingTable):
                 definitions.streaming_tables.append(output.name)
             elif isinstance(output, MaterializedView):
@@ -90,7 +96,6 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
                 raise _in_words(project.root, error, str(file_path), "") from error
 
     try:
-        specification = load_pipeline_spec(project.specification)
         with _quiet():
             register_definitions(project.specification, CheckedRegistry(session, graph), specification, session, graph)
     except (ConfigurationError, OperationFailed):
@@ -106,6 +111,8 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
 def _note_sql(definitions: PipelineDefinitions, text: str, file: Path) -> None:
     """Note tables and edges of a SQL file, which Spark's server keeps for itself."""
     for defined in sql_definitions(text):
+        if defined.kind in (STREAMING_TABLE, MATERIALIZED_VIEW):
+            _check_name(defined.name, f"{file}:{defined.line}")
         if defined.kind == STREAMING_TABLE:
             definitions.streaming_tables.append(defined.name)
         elif defined.kind == MATERIALIZED_VIEW:
@@ -113,6 +120,18 @@ def _note_sql(definitions: PipelineDefinitions, text: str, file: Path) -> None:
         definitions.places[defined.name] = f"{file}:{defined.line}"
         reads = [TableRead(read.table, read.is_stream) for read in defined.reads]
         definitions.edges.setdefault(defined.target, []).extend(reads)
+
+
+def _check_name(name: str, place: str) -> None:
+    """Refuse a name that the catalog changes, or that has a database in it: the table's files would not be where its name says."""
+    if not NAME.match(name):
+        raise ConfigurationError(
+            f"{place}, table {name}: name a table by small letters, digits and _, such as {_plain(name)}."
+        )
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z0-9_]+", "_", name.rpartition(".")[2].lower()).strip("_") or "trips"
 
 
 def _check_edges(definitions: PipelineDefinitions) -> None:

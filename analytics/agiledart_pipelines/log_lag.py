@@ -4,7 +4,7 @@ Asks the agents, and reads the checkpoint of the table that reads the logs; need
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,17 +42,29 @@ def read_offsets(project: PipelineProject) -> dict[str, int]:
 
 
 def log_lags(
-    project: PipelineProject, wall_clock: Callable[[], float], report: Callable[[str], None] = lambda line: None
-) -> dict[str, LogLag]:
-    """Return key of a log's partition → lag, of the logs that answer at once; a log that is away is reported."""
+    project: PipelineProject,
+    wall_clock: Callable[[], float],
+    report: Callable[[str], None] = lambda line: None,
+    missing_before: Mapping[str, float] | None = None,
+) -> tuple[dict[str, LogLag], dict[str, float]]:
+    """Return key of a log's partition → lag, of the logs that answer at once; and log that does not → since when.
+
+    Args:
+        wall_clock: seconds since 1970. `report`: takes a line about a log that does not answer.
+        missing_before: logs that did not answer the last time, and since when, seconds since 1970.
+    """
     from pyspark_agiledart.log_group import LogGroup
-    from pyspark_agiledart.reader_options import log_and_partition, parse_options
+    from pyspark_agiledart.reader_options import SKIP, log_and_partition, parse_options
 
     read = read_offsets(project)
-    logs = LogGroup(parse_options({**log_options(project.root), "agentTimeout": "0s"}), report=report)
+    options = parse_options({**log_options(project.root), "agentTimeout": "0s", "unreachable": SKIP})
+    logs = LogGroup(options, report=report)
     lags: dict[str, LogLag] = {}
+    answered: set[str] = set()
     try:
-        for key, retained in logs.ends().items():
+        ends = logs.ends()
+        answered = {log_and_partition(key)[0] for key in ends}
+        for key, retained in ends.items():
             at = max(read.get(key, retained.first), retained.first)
             rows = max(0, retained.committed - at)
             seconds = 0.0
@@ -65,7 +77,9 @@ def log_lags(
         report(f"agiledart: the lag of the logs is not known: {error}")
     finally:
         logs.close()
-    return lags
+    now, before = wall_clock(), missing_before or {}
+    wanted = dict.fromkeys([*options.sinks, *(log_and_partition(key)[0] for key in read)])
+    return lags, {sink: before.get(sink, now) for sink in wanted if sink not in answered}
 
 
 def _source_offsets(file: Path) -> dict[str, int]:

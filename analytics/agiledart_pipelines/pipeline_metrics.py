@@ -23,6 +23,7 @@ GAUGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "Unread rows as a share of those that a log's partition retains; near 1 rows are removed unread.",
         ("log",),
     ),
+    "log_missing_since_timestamp_seconds": ("Time since which a log does not answer; absent while it does.", ("log",)),
     "quarantined_rows": ("Rows in quarantine that fail an expectation.", ("table", "reason")),
     "updated_timestamp_seconds": ("End of the last complete update.", ()),
     "update_seconds": ("Duration of the last complete update.", ()),
@@ -60,6 +61,7 @@ class PipelineMetrics(Collector):
             "lag_rows": [([key], float(lag.rows)) for key, lag in last.lags.items()],
             "lag_seconds": [([key], lag.seconds) for key, lag in last.lags.items()],
             "unread_ratio": [([key], lag.unread_share) for key, lag in last.lags.items()],
+            "log_missing_since_timestamp_seconds": [([log], since) for log, since in last.missing.items()],
             "quarantined_rows": [
                 ([table, reason], float(number))
                 for table, reasons in last.quarantined.items()

@@ -4,8 +4,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +19,30 @@ RUNNING: Final = "running"
 """Document of the state folder while an update runs; it stays when its process is killed."""
 
 
+LAST_UPDATE: Final = "last-update"
+"""Document of the state folder with the result of the last complete update."""
+
+NAME: Final = re.compile(r"[a-z0-9_]+\Z")
+"""Names of databases and tables; the catalog keeps them in small letters, and the folders of tables are called so."""
+
+_FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
+_CATALOG: Final = "spark_catalog"
+_OWN_SETTINGS: Final = (
+    "spark.sql.warehouse.dir",
+    "spark.sql.catalogImplementation",
+    "spark.plugins",
+    "spark.sql.caseSensitive",
+)
+"""Settings on which the files of tables and the server depend; `session.py` sets them."""
+
+
 @dataclass(frozen=True)
 class PipelineProject:
     """A project.
 
     Attributes:
         root: folder of the specification.
-        name, database, configuration: of the specification.
+        name, database, configuration: of the specification. `libraries`: its patterns of the transformations' files.
     """
 
     root: Path
@@ -32,6 +50,7 @@ class PipelineProject:
     name: str
     database: str
     configuration: Mapping[str, str]
+    libraries: tuple[str, ...] = field(default=())
 
     @property
     def state(self) -> Path:
@@ -117,8 +136,45 @@ def _read(root: Path, file: Path) -> PipelineProject:
         raise ConfigurationError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict) or not isinstance(document.get("name"), str) or not document.get("libraries"):
         raise ConfigurationError(f"{file} needs name: and libraries: ({LOGS_FILE} names the logs).")
+    unknown = [str(name) for name in document if name not in _FIELDS]
+    if unknown:
+        raise ConfigurationError(f"{file} has {', '.join(unknown)}; a specification has {', '.join(_FIELDS)}.")
+    if document.get("catalog", _CATALOG) != _CATALOG:
+        raise ConfigurationError(f"{file}: a project has a catalog of its own in {root / 'state'}. Leave out catalog:")
     configuration = document.get("configuration") or {}
     if not isinstance(configuration, dict) or not all(isinstance(value, str) for value in configuration.values()):
         raise ConfigurationError(f'{file}: configuration: maps names of settings to texts, such as "2".')
+    own = [name for name in configuration if name in _OWN_SETTINGS]
+    if own:
+        raise ConfigurationError(
+            f"{file}: configuration: {', '.join(own)} is set by agiledart pipeline itself. Leave it out."
+        )
     database = str(document.get("database") or document.get("schema") or DEFAULT_DATABASE)
-    return PipelineProject(root, file, document["name"], database, configuration)
+    if not NAME.match(database):
+        raise ConfigurationError(
+            f"{file}: database: {database} is no name of small letters, digits and _, such as taxi_2."
+        )
+    libraries = _libraries(file, document["libraries"])
+    return PipelineProject(root, file, document["name"], database, configuration, libraries)
+
+
+def _libraries(file: Path, entries: Any) -> tuple[str, ...]:
+    """Return the patterns of the transformations' files. Raises `ConfigurationError`, also when no file fits one."""
+    patterns = [_pattern(entry) for entry in entries] if isinstance(entries, list) else [None]
+    if None in patterns:
+        raise ConfigurationError(f"{file}: libraries: is a list of  - glob: {{include: transformations/**}}")
+    texts = tuple(str(pattern) for pattern in patterns)
+    for text in texts:
+        folder = text.removesuffix("/**")
+        if any(sign in folder for sign in "*?["):
+            raise ConfigurationError(f"{file}: include: {text} is neither a file nor a folder with /** at its end.")
+        place = file.parent / folder
+        if not (place.is_file() if folder == text else any(part.is_file() for part in place.rglob("*"))):
+            raise ConfigurationError(f"{file}: include: {text} fits no file.")
+    return texts
+
+
+def _pattern(entry: Any) -> str | None:
+    glob = entry.get("glob") if isinstance(entry, dict) else None
+    include = glob.get("include") if isinstance(glob, dict) else None
+    return include if isinstance(include, str) else None

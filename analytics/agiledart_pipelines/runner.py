@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from agiledart_analytics.job_run import spark_sentence
+from agiledart_analytics.job_run import spark_errors, spark_sentence
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines import file_tables
 from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
 from agiledart_pipelines.edges import downstream
 from agiledart_pipelines.file_merging import merge_small_files
 from agiledart_pipelines.log_lag import LogLag, log_lags, read_offsets
-from agiledart_pipelines.project import RUNNING, PipelineProject
+from agiledart_pipelines.project import LAST_UPDATE, RUNNING, PipelineProject
 from agiledart_pipelines.quarantine import failed_counts
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ REFRESH: Final = "refresh"
 ATTEMPTS: Final = 3
 _OVERLOADED: Final = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, which no setting changes; the checkpoints stay good."""
+
+_LOST: Final = "StatusCode.UNAVAILABLE"
+"""Part of the error of a session whose server has ended."""
 
 _FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>[^ ']+)'? (?:is|has) (?P<state>[A-Z_]+)")
 _FAILED: Final = ("FAILED", "EXCLUDED", "SKIPPED")
@@ -58,6 +61,7 @@ class PipelineUpdate:
         ended_at: seconds since 1970.
         quarantined: table → name of an expectation → rows in it.
         read_up_to: key of a log's partition → offset after the last row that was read. `lags`: how far it is behind.
+        missing: log that does not answer → since when, seconds since 1970.
     """
 
     ended_at: float
@@ -66,6 +70,7 @@ class PipelineUpdate:
     quarantined: dict[str, dict[str, int]] = field(default_factory=dict)
     read_up_to: dict[str, int] = field(default_factory=dict)
     lags: dict[str, LogLag] = field(default_factory=dict)
+    missing: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -95,6 +100,7 @@ class PipelineRunner:
         self.last_update: PipelineUpdate | None = None
         session.streams.addListener(self.progress)
 
+    @spark_errors()
     def update(self, refresh: Sequence[str] = (), *, refresh_all: bool = False) -> PipelineUpdate:
         """Update all tables. The caller holds the project's lock.
 
@@ -121,9 +127,10 @@ class PipelineRunner:
             self._session.catalog.refreshTable(f"`{self._project.database}`.`{table}`")
         outcome.quarantined = failed_counts(self._session, self._project, definitions.streaming_tables)
         outcome.read_up_to = read_offsets(self._project)
-        outcome.lags = log_lags(self._project, self._wall_clock, self._report)
+        missing_before = (self._project.read_document(LAST_UPDATE) or {}).get("missing", {})
+        outcome.lags, outcome.missing = log_lags(self._project, self._wall_clock, self._report, missing_before)
         outcome.seconds, outcome.ended_at = time.monotonic() - began, self._wall_clock()
-        self._project.write_document("last-update", outcome.document())
+        self._project.write_document(LAST_UPDATE, outcome.document())
         self._project.write_document(RUNNING, None)
         self.last_update = outcome
         return outcome
@@ -150,6 +157,11 @@ class PipelineRunner:
     def project(self) -> PipelineProject:
         """Return the project."""
         return self._project
+
+    @staticmethod
+    def has_lost_spark(error: BaseException) -> bool:
+        """Return whether an update failed because Spark's server does not answer any more."""
+        return _LOST in f"{error} {error.__cause__}"
 
     def close(self) -> None:
         """Stop listening to the session's queries; before the session ends."""

@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from agiledart.spark import connected, jvm_settings, kept_folder
+from agiledart.spark import connected, first_cause, jvm_settings, kept_folder
 from agiledart.spark_start import hold_server, need_connect, stop_server
-from agiledart_kernel.errors import OperationFailed
+from agiledart_analytics.job_run import spark_errors
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.project import DEFAULT_DATABASE, RUNNING, PipelineProject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+RETRIES: Final = 5
+"""Repeated requests to a server that does not answer: 17 s, as each waits four times longer than the last, from 50 ms on."""
 
 _SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectService$"
 
@@ -53,19 +57,21 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
         scala_object = server.__getattr__(_SERVER).__getattr__("MODULE$")  # its name is no Python name
         port = int(scala_object.localPort())
     except Exception as error:  # it comes from Java or Py4J
-        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise OperationFailed(f"Spark does not start: {line}") from error
+        raise OperationFailed(f"Spark does not start: {first_cause(error)}") from error
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     try:
+        from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
-        session = SparkSession.builder.remote(f"sc://localhost:{port}").getOrCreate()
-        if project.database != DEFAULT_DATABASE:
-            session.sql(f"CREATE DATABASE IF NOT EXISTS `{project.database}`").collect()
-        try:
-            yield session
-        finally:
-            session.stop()
+        with spark_errors():
+            session = SparkSession.builder.remote(f"sc://localhost:{port}").getOrCreate()
+            # A server in this process that does not answer is dead; pyspark would try for ten minutes.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+            try:
+                _create_database(session, project)
+                yield session
+            finally:
+                session.stop()
     finally:
         del os.environ["SPARK_CONNECT_MODE_ENABLED"]
         context.stop()
@@ -90,10 +96,13 @@ def kept_pipeline_session(project: PipelineProject) -> "Any":
     master = settings.pop("spark.master")
     try:
         session = connected(SparkSession.builder.remote(master), settings, "kept")
-        try:
-            yield session
-        finally:
-            session.stop()
+        with spark_errors():
+            try:
+                _check_settings(session, project)
+                _create_database(session, project)
+                yield session
+            finally:
+                session.stop()
     finally:
         used.close()
 
@@ -101,6 +110,22 @@ def kept_pipeline_session(project: PipelineProject) -> "Any":
 def runtime_configuration(session: "SparkSession", project: PipelineProject) -> dict[str, str]:
     """Return the settings of the specification that a run can set; the others were set when Spark started."""
     return {name: value for name, value in project.configuration.items() if session.conf.isModifiable(name)}
+
+
+def _create_database(session: "SparkSession", project: PipelineProject) -> None:
+    if project.database != DEFAULT_DATABASE:
+        session.sql(f"CREATE DATABASE IF NOT EXISTS `{project.database}`").collect()
+
+
+def _check_settings(session: "SparkSession", project: PipelineProject) -> None:
+    """Refuse settings of the specification that a server which runs already was started without and can't take any more."""
+    for name, value in project.configuration.items():
+        is_of_the_start = name.startswith("spark.") and not session.conf.isModifiable(name)
+        if is_of_the_start and session.conf.get(name, None) != value:
+            raise ConfigurationError(
+                f"{project.specification}: {name} counts from the start of Spark, and the one that was kept runs without it. "
+                f"End it first:  agiledart spark stop"
+            )
 
 
 def _catalog(project: PipelineProject, settings: Mapping[str, str]) -> dict[str, str]:

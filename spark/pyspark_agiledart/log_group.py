@@ -27,6 +27,9 @@ A = TypeVar("A")
 RETRY_SECONDS: Final = 0.5
 """Time between two requests to agents that are away."""
 
+REPORT_SECONDS: Final = 60.0
+"""Time between two reports of the logs that are still missing."""
+
 LIST_SECONDS: Final = 10.0
 """Time between two searches for new logs that fit a pattern."""
 
@@ -56,6 +59,7 @@ class LogGroup:
         self._sinks, self._listed_at = list(options.sinks), -math.inf
         self._clients: dict[int, LogClient] = {}
         self.missing_since: dict[str, float] = {}
+        self._reported_at = -math.inf
 
     def sinks(self) -> tuple[str, ...]:
         """Return the logs to read: those that are named, and those that fit a pattern, as known by now. None is dropped again.
@@ -99,14 +103,17 @@ class LogGroup:
             return {offset_key(sink, partition): retained for partition, retained in ranges.items()}
 
         ranges: dict[str, RetainedRange] = {}
+        asked_at = self._clock()
         for sink, answer in self._in_parallel(ask).items():
             if isinstance(answer, SinkLogError):
-                self._note_missing(sink, answer)
+                self._note_missing(sink, answer, asked_at)
             else:
                 self._note_present(sink)
                 ranges.update(answer)
         if self._options.unreachable == FAIL:
-            self.check_missing(self._options.agent_timeout_s)
+            # An answer to requests that were repeated until the timeout comes up to a pause before it.
+            self.check_missing(max(0.0, self._options.agent_timeout_s - RETRY_SECONDS))
+        self._report_missing()
         return ranges
 
     def schemas(self) -> dict[str, Fields]:
@@ -120,6 +127,7 @@ class LogGroup:
                 return error
             return parse_schema(located.schema)
 
+        asked_at = self._clock()
         answers = self._in_parallel(ask)
         if not answers:
             raise ConfigurationError(
@@ -131,7 +139,7 @@ class LogGroup:
         for sink, error in errors.items():
             if error.reason == NOT_ALLOWED or not fields:
                 raise _naming(sink, error, len(answers))
-            self._note_missing(sink, error)
+            self._note_missing(sink, error, asked_at)
         return fields
 
     def client_of(self, sink: str) -> "LogClient":
@@ -150,7 +158,7 @@ class LogGroup:
         deadline = self._clock() + self._timeout_s
         answers = self._ask_all(ask, sinks)
         while not self._is_single and self._clock() + RETRY_SECONDS < deadline:
-            away = [sink for sink in sinks if _is_away(answers[sink])]
+            away = [sink for sink in sinks if self._is_awaited(answers[sink])]
             if not away:
                 break
             self._pause(RETRY_SECONDS)
@@ -181,7 +189,14 @@ class LogGroup:
             self._clients[number] = client
         return client
 
-    def _note_missing(self, sink: str, error: Exception) -> None:
+    def _is_awaited(self, answer: object) -> bool:
+        """Return whether a log is asked again: its agent is away, or the query needs all logs and this one is not known yet."""
+        from agiledart_sink_log.client import SinkLogError
+
+        refusals = (NOT_ALLOWED,) if self._options.unreachable == FAIL else (NOT_ALLOWED, UNKNOWN_SINK)
+        return isinstance(answer, SinkLogError) and answer.reason not in refusals
+
+    def _note_missing(self, sink: str, error: Exception, asked_at: float) -> None:
         from agiledart_sink_log.client import SinkLogError
 
         assert isinstance(error, SinkLogError)
@@ -190,7 +205,7 @@ class LogGroup:
         if error.reason == NOT_ALLOWED:
             raise _naming(sink, error, len(self._sinks))
         if sink not in self.missing_since:
-            self.missing_since[sink] = self._clock()
+            self.missing_since[sink], self._reported_at = asked_at, self._clock()
             what = "does not exist yet" if error.reason == UNKNOWN_SINK else "is away"
             self._report(f"agiledart: the log {sink} {what}; reading goes on without it ({error})")
 
@@ -199,18 +214,19 @@ class LogGroup:
         if since is not None:
             self._report(f"agiledart: the log {sink} is there again after {self._clock() - since:.0f} s")
 
+    def _report_missing(self) -> None:
+        """Report the logs that are still missing, and since when, once a minute."""
+        now = self._clock()
+        if self.missing_since and now - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = now
+            self._report(f"agiledart: {missing_logs({sink: now - at for sink, at in self.missing_since.items()})}")
+
     def check_missing(self, longest_s: float) -> None:
         """Raise `OperationFailed` when a log is missing for longer than `longest_s`, seconds."""
         now = self._clock()
         late = {sink: now - since for sink, since in self.missing_since.items() if now - since >= longest_s}
         if late:
             raise OperationFailed(f"{missing_logs(late)}. Start their agents, or read without them: unreachable=skip.")
-
-
-def _is_away(answer: object) -> bool:
-    from agiledart_sink_log.client import SinkLogError
-
-    return isinstance(answer, SinkLogError) and answer.reason not in (NOT_ALLOWED, UNKNOWN_SINK)
 
 
 def missing_logs(seconds: Mapping[str, float]) -> str:

@@ -52,13 +52,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def keep_round() -> Callable[[Any], None]:
-    """Takes what a round of kills did: a line for people, and the file that the environment names."""
-    rounds: list[dict[str, Any]] = []
+    """Takes what a round of kills did: a line for people, and the file that the environment names, which gets it added."""
+    file = Path(os.environ[REPORT]).absolute() if os.environ.get(REPORT) else None
+    known = json.loads(file.read_text()) if file is not None and file.exists() else []
+    rounds = {(former["victim"], former["seed"]): former for former in known}
 
-    def keep(one: Any) -> None:
-        rounds.append(one.document())
-        print(one)
-        if os.environ.get(REPORT):
-            Path(os.environ[REPORT]).write_text(json.dumps(rounds, indent=1) + "\n")
+    def keep(done: Any) -> None:
+        rounds[done.victim, done.seed] = done.document()
+        print(done)
+        if file is not None:
+            file.write_text(json.dumps(list(rounds.values()), indent=1) + "\n")
 
     return keep

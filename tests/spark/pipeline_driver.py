@@ -16,7 +16,7 @@ from agiledart_kernel.errors import AgileDartError
 from agiledart_pipelines.backfill import replace_day
 from agiledart_pipelines.file_merging import merge_small_files
 from agiledart_pipelines.logs import time_field_of
-from agiledart_pipelines.project import open_project
+from agiledart_pipelines.project import DEFAULT_DATABASE, open_project
 from agiledart_pipelines.runner import PipelineRunner
 from agiledart_pipelines.session import pipeline_session
 
@@ -27,7 +27,6 @@ def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
         return runner.update(arguments).document()
     if verb == "backfill":
         day = date.fromisoformat(arguments[0])
-        runner.update()
         rows = replace_day(session, project, runner.definitions(), day, time_field_of(project.root))
         runner.update()
         return rows
@@ -35,13 +34,17 @@ def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
         tables = runner.definitions().streaming_tables
         merged = merge_small_files(project, tables, most=1)
         for table in merged:
-            session.catalog.refreshTable(table)
+            session.catalog.refreshTable(f"`{project.database}`.`{table}`")
         return merged
     if verb == "export":
         runner.export(arguments[0], arguments[1])
         return None
     assert verb == "sql"
-    return [printable(tuple(row)) for row in session.sql(arguments[0]).collect()]
+    session.catalog.setCurrentDatabase(project.database)
+    try:
+        return [printable(tuple(row)) for row in session.sql(arguments[0]).collect()]
+    finally:
+        session.catalog.setCurrentDatabase(DEFAULT_DATABASE)
 
 
 def main(folder: str) -> None:

@@ -9,7 +9,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_node.wire.commands import CreateToken
 from agiledart_sink_log.client import SinkLogClient
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
-from tests.spark.kills import LATEST_BATCH, LOOKS, Driver, Spare, commits
+from tests.spark.kills import LATEST_BATCH, LOOKS, Driver, Round, Spare, commits
 from tests.spark.written import FEED, SINK, submit, wait_for_end
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
@@ -78,13 +78,13 @@ class FeedRounds:
                         at = batch.offset + batch.rows
         return found
 
-    def judge(self, feed: str) -> None:
+    def judge(self, this: Round, feed: str) -> None:
         """Compare the feed with the log, row by row."""
         expected, found = self.rows(SINK), self.rows(feed)
-        assert expected.total() > 2_000
-        missing, repeated = (expected - found).total(), (found - expected).total()
-        print(f"{feed}: {expected.total()} rows, {missing} missing, {repeated} repeated")
-        assert (missing, repeated) == (0, 0)
+        this.rows, this.seconds = expected.total(), round(time.monotonic() - this.began, 1)
+        this.missing, this.repeated = (expected - found).total(), (found - expected).total()
+        assert this.rows > 2_000
+        assert (this.missing, this.repeated) == (0, 0), str(this)
 
 
 def give(driver: Driver, task: str) -> None:
@@ -124,28 +124,32 @@ def spare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spare]:
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
 def test_a_killed_driver_leaves_each_row_once_in_the_feed(
-    rounds: FeedRounds, spare: Spare, tmp_path: Path, seed: int
+    rounds: FeedRounds, spare: Spare, tmp_path: Path, seed: int, keep_round: Callable[[Round], None]
 ) -> None:
     chance, feed = random.Random(f"feed driver {seed}"), f"driver-{seed}"
     give(spare.driver(), rounds.task(feed, tmp_path, 0.05))
-    done = wait_for_moment(chance, tmp_path, spare.driver())
+    this = Round("driver that writes a feed", seed, FEED)
+    this.batches_at_kill = wait_for_moment(chance, tmp_path, spare.driver())
     spare.kill()
-    assert done <= LATEST_BATCH
+    assert this.batches_at_kill <= LATEST_BATCH
     give(spare.driver(), rounds.task(feed, tmp_path, 0))
     spare.driver().end()
-    rounds.judge(feed)
+    rounds.judge(this, feed)
+    keep_round(this)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
 def test_a_killed_keeper_leaves_each_row_once_in_the_feed(
-    rounds: FeedRounds, spare: Spare, tmp_path: Path, seed: int
+    rounds: FeedRounds, spare: Spare, tmp_path: Path, seed: int, keep_round: Callable[[Round], None]
 ) -> None:
     chance, feed = random.Random(f"feed agent {seed}"), f"agent-{seed}"
     driver = spare.driver()
     give(driver, rounds.task(feed, tmp_path, 0))
-    wait_for_moment(chance, tmp_path, driver)
+    this = Round("feed's agent", seed, FEED)
+    this.batches_at_kill = wait_for_moment(chance, tmp_path, driver)
     rounds.keeper.kill()
     rounds.keeper.start()
     rounds.keeper.ready()
     driver.end()
-    rounds.judge(feed)
+    rounds.judge(this, feed)
+    keep_round(this)

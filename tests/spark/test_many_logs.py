@@ -20,7 +20,8 @@ from agiledart_sink_log.protocol import UNKNOWN_SINK, EndsReply, Located
 from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart import DefaultSource, connection, log_group
 from pyspark_agiledart.batch_reader import BatchReader
-from pyspark_agiledart.reader_options import ReaderOptions
+from pyspark_agiledart.log_group import LogGroup
+from pyspark_agiledart.reader_options import ReaderOptions, parse_options
 from pyspark_agiledart.row_filter import COMPARISONS, parse_where, rows_that_match
 from pyspark_agiledart.types import FieldType
 from tests.spark.fake_log import FakeLog, away
@@ -142,6 +143,86 @@ def test_a_table_without_a_log_needs_consent(logs: Logs, capsys: pytest.CaptureF
     assert "the log porto is away" in capsys.readouterr().err
     with pytest.raises(OperationFailed, match="porto"):
         source(unreachable="fail").streamReader(schema).initialOffset()
+
+
+class Time:
+    """A clock that only waits move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def read(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def group(time: Time, said: list[str], timeout_s: float, **options: str) -> LogGroup:
+    parsed = parse_options({"sink": "york,porto", "agentTimeout": "60s", **options})
+    return LogGroup(parsed, timeout_s, said.append, time.read, time.wait)
+
+
+@pytest.mark.parametrize("absence", ["away", "absent"])
+def test_a_start_without_a_log_fails_after_the_timeout(logs: Logs, absence: str) -> None:
+    getattr(logs, absence).add("porto")
+    time, said = Time(), list[str]()
+    with pytest.raises(OperationFailed, match=r"1 of the logs cannot be read: porto \(for \d\d s\)"):
+        group(time, said, 60.0, unreachable="fail").ends()
+    assert 155.0 < time.now <= 160.0
+    assert set(group(time, said, 60.0).ends()) == {"york/0", "york/1"}
+
+
+def test_a_log_that_comes_back_within_the_timeout_is_not_missing(logs: Logs) -> None:
+    logs.away.add("porto")
+    time, said = Time(), list[str]()
+    made = group(time, said, 0.0, unreachable="fail")
+    assert "porto/0" not in made.ends()
+    time.wait(50.0)
+    logs.away.clear()
+    assert "porto/0" in made.ends()
+    time.wait(50.0)
+    logs.away.add("porto")
+    assert "porto/0" not in made.ends()
+    time.wait(61.0)
+    with pytest.raises(OperationFailed, match=r"porto \(for 61 s\)"):
+        made.ends()
+
+
+def test_logs_that_stay_away_are_reported_once_a_minute(logs: Logs) -> None:
+    logs.away.add("porto")
+    time, said = Time(), list[str]()
+    made = group(time, said, 0.0, unreachable="skip")
+    for _ in range(13):
+        made.ends()
+        time.wait(10.0)
+    logs.away.clear()
+    made.ends()
+    assert [line.partition(": ")[2].partition(" (")[0] for line in said[:1]] == [
+        "the log porto is away; reading goes on without it"
+    ]
+    assert said[1:] == [
+        "agiledart: 1 of the logs cannot be read: porto (for 60 s)",
+        "agiledart: 1 of the logs cannot be read: porto (for 120 s)",
+        "agiledart: the log porto is there again after 130 s",
+    ]
+
+
+def test_rows_of_a_running_batch_are_skipped_with_a_report(logs: Logs, capsys: pytest.CaptureFixture[str]) -> None:
+    for choice, numbers in (("skip", [0, 1, 2, 3, 4]), ("wait", None)):
+        made = source(unreachable=choice)
+        reader = made.streamReader(made.schema())
+        at = reader.initialOffset()
+        tasks = reader.partitions(at, reader.latestOffset(at, ReadAllAvailable()))
+        logs.away.add("porto")
+        read = lambda: [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]  # noqa: B023, E731
+        if numbers is None:
+            with pytest.raises(SinkLogError):
+                read()
+        else:
+            assert sorted(row["number"] for row in read()) == numbers
+            assert "rows 0 to 2 of porto/0 are skipped (unreachable=skip)" in capsys.readouterr().err
+        logs.away.clear()
 
 
 def test_a_log_that_appears_joins_a_stream(logs: Logs) -> None:

@@ -89,7 +89,13 @@ def written(made: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="module")
 def project(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("projects") / "taxi"
+    folder = made_project(tmp_path_factory.mktemp("projects") / "taxi", written)
+    specification = folder / "spark-pipeline.yml"
+    specification.write_text(f"{specification.read_text()}database: trips\n")  # it does not exist
+    return folder
+
+
+def made_project(folder: Path, written: Written) -> Path:
     assert run_cli(["pipeline", "init", str(folder), "--token-file", str(written.token)]) == 0
     silver = folder / "transformations" / "silver.py"
     text = silver.read_text()
@@ -158,16 +164,14 @@ def test_tables_equal_a_plain_reference_after_each_update(
     check(driver, written)
     before = written.committed()
     write_rows(made)
-    later = driver.ask("update")  # an edge that Spark loses shows from the second update on
+    later = driver.ask(
+        "update", "silver"
+    )  # an edge that Spark loses shows from the second update on, in quarantine here
     assert later["tables"]["bronze"]["rows"] == written.committed() - before
     check(driver, written)
     assert sum(later["read_up_to"].values()) == written.committed()
 
-    assert {"bronze", "silver", "quarantine"} <= set(driver.ask("merge"))  # each has files of both updates
-    check(driver, written)
-
-    driver.ask("update", "silver")
-    check(driver, written)
+    assert {"bronze", "quarantine"} <= set(driver.ask("merge"))  # each has files of both updates
     [[day]] = driver.ask("sql", "select string(min(_day)) from bronze")
     [[of_day]] = driver.ask("sql", f"select count(*) from bronze where _day = '{day}'")
     assert driver.ask("backfill", day) == of_day

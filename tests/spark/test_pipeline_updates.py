@@ -19,13 +19,18 @@ UPDATES = 10
 REFRESHED = 4
 FILLED_AGAIN = 7
 
-project, written = parts.project, parts.written
+written = parts.written
 
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Mesh]:
     with mesh(2) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def project(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return parts.made_project(tmp_path_factory.mktemp("projects") / "taxi", written)
 
 
 def test_ten_updates_by_ten_processes_equal_a_plain_reference(made: Mesh, written: Written, project: Path) -> None:
@@ -35,6 +40,7 @@ def test_ten_updates_by_ten_processes_equal_a_plain_reference(made: Mesh, writte
             if number == REFRESHED:
                 driver.ask("update", "silver")
             elif number == FILLED_AGAIN:
+                driver.ask("update")
                 [[day]] = driver.ask("sql", "select string(min(_day)) from bronze")
                 assert driver.ask("backfill", day) > 0
             else:

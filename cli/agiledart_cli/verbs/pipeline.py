@@ -122,6 +122,8 @@ def _reader_token(agent: str | None, identity: str | None, sink: str) -> str:
 def run(every: str | None, metrics: str | None, keep_spark: bool, folder: str, output: str) -> int:
     """Read what is new in the logs and update all tables.
 
+    With --every an update that fails after a complete one is reported, and the next one is tried in its turn.
+
     \b
     Example:
       agiledart pipeline run
@@ -131,16 +133,26 @@ def run(every: str | None, metrics: str | None, keep_spark: bool, folder: str, o
     if metrics and not every:
         raise ConfigurationError("--metrics needs --every: a single update ends before anything could ask.")
 
+    def update(runner: "PipelineRunner") -> None:
+        try:
+            outcome = runner.update()
+        except (ConfigurationError, OperationFailed) as error:
+            # A file may be mended, and an agent started, while this goes on; the first update shows a project's own faults.
+            if not seconds or runner.last_update is None or runner.has_lost_spark(error):
+                raise
+            print_message(f"not updated: {error}")
+            return
+        if output == "json":
+            print_json(outcome.document())
+        else:
+            print_message(f"updated after {outcome.seconds:.1f} s")
+
     def work(runner: "PipelineRunner") -> None:
         if metrics:
             _serve_metrics(runner, metrics)
         while True:
             began = time.monotonic()
-            outcome = runner.update()
-            if output == "json":
-                print_json(outcome.document())
-            else:
-                print_message(f"updated after {outcome.seconds:.1f} s")
+            update(runner)
             if not seconds:
                 return
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
@@ -212,10 +224,10 @@ def status(folder: str, output: str) -> int:
     Example:
       agiledart pipeline status
     """
-    from agiledart_pipelines.project import open_project
+    from agiledart_pipelines.project import LAST_UPDATE, open_project
 
     project = open_project(Path(folder))
-    document = project.read_document("last-update")
+    document = project.read_document(LAST_UPDATE)
     if document is None:
         raise OperationFailed(f"{project.name} has not been updated yet:  agiledart pipeline run")
     if output == "json":
@@ -233,6 +245,9 @@ def status(folder: str, output: str) -> int:
             print_message(
                 f"  {key}: {count(lag['rows'])} rows not read, the oldest stored {lag['seconds']:.0f} s before the update"
             )
+    for log, since in sorted(document.get("missing", {}).items()):
+        moment = datetime.fromtimestamp(since).astimezone().isoformat(" ", "seconds")
+        print_message(f"  {log}: does not answer since {moment}; its rows are read once it is back")
     for table, reasons in document["quarantined"].items():
         for reason, number in sorted(reasons.items()):
             print_message(f"  {table}: {count(number)} rows fail {reason!r}")

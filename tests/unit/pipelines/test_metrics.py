@@ -48,7 +48,13 @@ def test_figures_of_an_update_are_exposed() -> None:
     runner = Runner()
     assert 'agiledart_pipeline_rows_total{table="bronze"} 7.0' in exposed(runner)
     runner.last_update = PipelineUpdate(
-        1_700_000_000.0, 2.5, {}, {"quarantine": {"plausible": 3}}, {"york/0": 5}, {"york/0": LogLag(4, 9.0, 0.25)}
+        1_700_000_000.0,
+        2.5,
+        {},
+        {"quarantine": {"plausible": 3}},
+        {"york/0": 5},
+        {"york/0": LogLag(4, 9.0, 0.25)},
+        {"porto": 5.0},
     )
     text = exposed(runner)
     for line in (
@@ -56,6 +62,7 @@ def test_figures_of_an_update_are_exposed() -> None:
         'agiledart_pipeline_lag_seconds{log="york/0"} 9.0',
         'agiledart_pipeline_unread_ratio{log="york/0"} 0.25',
         'agiledart_pipeline_quarantined_rows{reason="plausible",table="quarantine"} 3.0',
+        'agiledart_pipeline_log_missing_since_timestamp_seconds{log="porto"} 5.0',
         "agiledart_pipeline_update_seconds 2.5",
     ):
         assert line in text
@@ -65,7 +72,7 @@ def test_alerts_and_board_name_metrics_that_exist() -> None:
     board = json.loads(BOARD.read_text())
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     expressions += re.findall(r"expr: (.*)", RULES.read_text())
-    assert len(expressions) == 12
+    assert len(expressions) == 13
     for expression in expressions:
         for name in re.findall(r"agiledart_pipeline_\w+", expression):
             assert name in NAMES, name

@@ -102,3 +102,43 @@ def test_a_folder_without_a_project_is_reported(tmp_path: Path, capsys: pytest.C
 def test_a_project_without_an_update_reports_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["pipeline", "status", "--project", str(folder)]) == 1
     assert "has not been updated yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("catalog: other", "has a catalog of its own"),
+        ("database: Taxi", "database: Taxi is no name of small letters"),
+        ("database: my-taxi", "database: my-taxi is no name of small letters"),
+        ("configuration: {spark.sql.warehouse.dir: /tmp/x}", "warehouse.dir is set by agiledart pipeline itself"),
+        ("libaries: []", "has libaries; a specification has name, storage"),
+    ],
+)
+def test_a_field_that_would_be_ignored_is_refused(folder: Path, line: str, said: str) -> None:
+    file = folder / "spark-pipeline.yml"
+    file.write_text(f"{file.read_text()}{line}\n")
+    with pytest.raises(ConfigurationError, match=said):
+        open_project(folder)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "said"),
+    [
+        ("transformations/**", "libraries: is a list of"),
+        ("[transformations/**]", "libraries: is a list of"),
+        ("[glob: {include: transfomations/**}]", "include: transfomations/.* fits no file"),
+        ("[glob: {include: transformations/*.py}]", "neither a file nor a folder"),
+    ],
+)
+def test_libraries_name_files_that_exist(folder: Path, libraries: str, said: str) -> None:
+    (folder / "spark-pipeline.yml").write_text(f"name: taxi\nlibraries: {libraries}\n")
+    with pytest.raises(ConfigurationError, match=said):
+        open_project(folder)
+
+
+def test_another_database_has_a_folder_of_its_own(folder: Path) -> None:
+    file = folder / "spark-pipeline.yml"
+    file.write_text(f"{file.read_text()}database: taxi_2\n")
+    project = open_project(folder)
+    assert (project.database, project.libraries) == ("taxi_2", ("transformations/**",))
+    assert project.table_folder("bronze") == folder / "state" / "tables" / "taxi_2.db" / "bronze"
