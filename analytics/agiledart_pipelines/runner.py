@@ -4,6 +4,7 @@ An update reads new rows, and computes the views anew. A refresh is noted in a j
 finishes it after a crash; so is a replacement (`file_tables.py`).
 """
 
+import contextlib
 import os
 import re
 import time
@@ -165,7 +166,8 @@ class PipelineRunner:
 
     def close(self) -> None:
         """Stop listening to the session's queries; before the session ends."""
-        self._session.streams.removeListener(self.progress)
+        with contextlib.suppress(Exception):  # a server that has died has no listeners; its error is on its way already
+            self._session.streams.removeListener(self.progress)
 
     def table(self, name: str) -> "DataFrame":
         """Return a table."""

@@ -2,8 +2,11 @@
 
 import contextlib
 import os
+import signal
+import time
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -15,6 +18,11 @@ from agiledart_pipelines.project import DEFAULT_DATABASE, RUNNING, PipelineProje
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+JVM: Final = "jvm"
+"""Document of the state folder with the process id of the session's JVM, which it keeps when this process is killed."""
+
+LOOK_SECONDS: Final = 0.05
 
 RETRIES: Final = 5
 """Repeated requests to a server that does not answer: 17 s, as each waits four times longer than the last, from 50 ms on."""
@@ -50,9 +58,12 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
         **project.configuration,
     }
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = str(uuid.uuid4())
+    end_orphan(project)
     try:
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
         ClassicSession(context)  # kept by pyspark, so that it is not collected
+        gateway: Any = context._gateway
+        project.write_document(JVM, {"pid": gateway.proc.pid})
         server: Any = context._jvm
         scala_object = server.__getattr__(_SERVER).__getattr__("MODULE$")  # its name is no Python name
         port = int(scala_object.localPort())
@@ -75,6 +86,7 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
     finally:
         del os.environ["SPARK_CONNECT_MODE_ENABLED"]
         context.stop()
+        project.write_document(JVM, None)
 
 
 @contextlib.contextmanager
@@ -105,6 +117,30 @@ def kept_pipeline_session(project: PipelineProject) -> "Any":
                 session.stop()
     finally:
         used.close()
+
+
+def end_orphan(project: PipelineProject) -> None:
+    """End the JVM of a process of this project that was killed: it writes on until it notices. The caller holds the lock.
+
+    Linux only; elsewhere the JVM ends by itself within seconds.
+    """
+    document = project.read_document(JVM)
+    if document is None:
+        return
+    command = Path(f"/proc/{document['pid']}/cmdline")
+
+    def is_alive() -> bool:
+        with contextlib.suppress(OSError):
+            return (
+                str(project.state).encode() in command.read_bytes()
+            )  # else the number belongs to another process by now
+        return False
+
+    while is_alive():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(document["pid"], signal.SIGKILL)
+        time.sleep(LOOK_SECONDS)
+    project.write_document(JVM, None)
 
 
 def runtime_configuration(session: "SparkSession", project: PipelineProject) -> dict[str, str]:

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import re
+import select
 import subprocess
 import sys
 from collections import Counter
@@ -48,11 +49,19 @@ class Driver:
             text=True,
         )
 
-    def ask(self, *line: str) -> Any:
+    def begin(self, *line: str) -> None:
+        """Ask without waiting for the answer."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(line) + "\n")
         self._process.stdin.flush()
+
+    def has_answered(self) -> bool:
+        assert self._process.stdout is not None
+        return self._process.poll() is not None or bool(select.select([self._process.stdout], [], [], 0)[0])
+
+    def ask(self, *line: str) -> Any:
+        self.begin(*line)
+        assert self._process.stdout is not None
         told = json.loads(self._process.stdout.readline())
         assert "error" not in told, told["error"]
         return told["answer"]
@@ -229,12 +238,10 @@ def test_a_new_process_goes_on_where_the_last_one_was_killed(
 ) -> None:
     write_rows(made)
     driver.ask("sql", "select 1")
-    assert driver._process.stdin is not None
-    driver._process.stdin.write('["update"]\n')
-    driver._process.stdin.flush()
+    driver.begin("update")
     offsets = project / "state" / "storage"
     count = len(list(offsets.rglob("offsets/*")))
-    planned = lambda: len(list(offsets.rglob("offsets/*"))) > count or driver._process.poll() is not None  # noqa: E731
+    planned = lambda: len(list(offsets.rglob("offsets/*"))) > count or driver.has_answered()  # noqa: E731
     wait_for(planned, 240, "the first query of the update has planned its micro-batch")
     driver.kill()
     with contextlib.closing(Driver(project)) as second:

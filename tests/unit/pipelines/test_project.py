@@ -1,6 +1,9 @@
 """A project on disk: files of a new one, and messages about faults in it."""
 
 import multiprocessing
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from agiledart_cli.main import run_cli
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.logs import log_options, time_field_of
 from agiledart_pipelines.project import open_project
+from agiledart_pipelines.session import JVM, end_orphan
 from agiledart_pipelines.template import PLAIN, write_project
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed (extra [pipeline])")
@@ -119,6 +123,24 @@ def test_a_field_that_would_be_ignored_is_refused(folder: Path, line: str, said:
     file.write_text(f"{file.read_text()}{line}\n")
     with pytest.raises(ConfigurationError, match=said):
         open_project(folder)
+
+
+def test_the_jvm_of_a_killed_process_is_ended_and_no_other(folder: Path) -> None:
+    project = open_project(folder)
+    with project.locked():
+        for argument, is_orphan in ((f"-Dderby={project.state}/derby.log", True), ("-Dderby=/other", False)):
+            waits = [sys.executable, "-c", "import sys; sys.stdin.read()", argument]
+            with subprocess.Popen(waits, stdin=subprocess.PIPE) as other:
+                project.write_document(JVM, {"pid": other.pid})
+                end_orphan(project)
+                assert project.read_document(JVM) is None
+                if is_orphan:
+                    assert other.wait(10) == -signal.SIGKILL
+                else:
+                    assert other.poll() is None
+        project.write_document(JVM, {"pid": other.pid})  # it has ended
+        end_orphan(project)
+        assert project.read_document(JVM) is None
 
 
 @pytest.mark.parametrize(
