@@ -38,7 +38,7 @@ class Client(FeedClient):
         return use(Agent(self.answers), 1)
 
 
-def test_a_writer_waits_for_room_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_waits_for_room_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     def pause(seconds: float) -> None:
