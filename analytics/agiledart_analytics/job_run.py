@@ -5,6 +5,7 @@ same batch twice after a crash. So the copy has each committed row exactly once.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,9 @@ MAX_ROWS_HELD = 10_000
 
 _SPARKS_ERRORS: Final = ("pyspark.", "py4j.", "grpc.")
 """Modules whose errors reach users from a session of Spark."""
+
+_STREAM_FAILED: Final = re.compile(r"\A\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
+_FRAME: Final = re.compile(r'^ +File "([^"]+)", line (\d+)', re.MULTILINE)
 
 _SECOND_QUERIES: Final = (
     "[CONCURRENT_STREAM_LOG_UPDATE",
@@ -128,8 +132,12 @@ def spark_errors() -> Iterator[None]:
 
 
 def spark_sentence(error: BaseException) -> str:
-    """Return the useful part of an error of Spark: the sentence of AgileDart in it if there is one, else its first line."""
-    text = str(error)
+    """Return the useful part of an error of Spark: the sentence of AgileDart in it if there is one, else its cause."""
+    return sentence_of(str(error)) or type(error).__name__
+
+
+def sentence_of(text: str) -> str:
+    """Return the useful part of the text of an error of Spark; "" for an empty one."""
     for line in reversed(text.splitlines()):
         kind, colon, rest = line.strip().partition(": ")
         if colon and kind.startswith(("agiledart_", "pyspark_agiledart")):
@@ -149,7 +157,19 @@ def spark_sentence(error: BaseException) -> str:
             "Another query uses this checkpoint. Two queries on one checkpoint would repeat or lose rows: stop one of them, or "
             "give each a checkpointLocation of its own."
         )
-    return first_cause(error)
+    if (raised := _raised_in_python(text)) is not None:
+        return raised
+    return _STREAM_FAILED.sub("", first_cause(text))
+
+
+def _raised_in_python(text: str) -> str | None:
+    """Return the error that users' Python raised on a worker, with file and line; None without one."""
+    _, found, trace = text.partition("Traceback (most recent call last):\n")
+    places = _FRAME.findall(trace)
+    raised = next((line for line in trace.splitlines() if line and not line[0].isspace()), "")
+    if not found or not raised:
+        return None
+    return f"{raised.strip()} ({places[-1][0]}:{places[-1][1]})" if places else raised.strip()
 
 
 def _without_zone(value: Any) -> Any:

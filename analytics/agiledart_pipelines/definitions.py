@@ -14,7 +14,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.edges import ADVICE, TableRead, edges_of, lost_edges
 from agiledart_pipelines.project import NAME, PipelineProject
 from agiledart_pipelines.session import runtime_configuration
-from agiledart_pipelines.sql_files import MATERIALIZED_VIEW, STREAMING_TABLE, sql_definitions
+from agiledart_pipelines.sql_files import MATERIALIZED_VIEW, STREAMING_TABLE, place_of_error, sql_definitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,40 +67,42 @@ def load_definitions(session: "SparkSession", project: PipelineProject) -> Pipel
         """Registry of Spark that notes tables and edges."""
 
         def register_output(self, output: Any) -> None:
+            place = _place(project.root, output.source_code_location)
             if isinstance(output, StreamingTable | MaterializedView):
-                _check_name(output.name, _place(project.root, output.source_code_location))
+                _check_name(output.name, place)
             if isinstance(output, StreamingTable):
                 definitions.streaming_tables.append(output.name)
             elif isinstance(output, MaterializedView):
                 definitions.views.append(output.name)
-            super().register_output(output)
+            with _naming(project.root, place, output.name):
+                super().register_output(output)
 
         def register_flow(self, flow: Any) -> None:
             definitions.places[flow.name] = _place(project.root, flow.source_code_location)
 
             def func() -> Any:
-                frame = flow.func()
+                frame = _checked_frame(flow.func())
                 definitions.edges.setdefault(flow.target, []).extend(edges_of(frame._plan.plan(client)))
                 return frame
 
-            try:
+            with _naming(project.root, definitions.places[flow.name], flow.target):
                 super().register_flow(replace(flow, func=func))
-            except Exception as error:  # users' code and Spark's errors have many classes
-                raise _in_words(project.root, error, definitions.places[flow.name], flow.target) from error
 
         def register_sql(self, sql_text: str, file_path: Path) -> None:
             _note_sql(definitions, sql_text, file_path)
             try:
                 super().register_sql(sql_text, file_path)
-            except Exception as error:  # as above
-                raise _in_words(project.root, error, str(file_path), "") from error
+            except Exception as error:  # Spark's errors have many classes
+                line, table = place_of_error(sql_text, str(error))
+                place = f"{file_path}:{line}" if line else str(file_path)
+                raise _in_words(project.root, error, place, table) from error
 
     try:
         with _quiet():
             register_definitions(project.specification, CheckedRegistry(session, graph), specification, session, graph)
     except (ConfigurationError, OperationFailed):
         raise
-    except Exception as error:  # as above
+    except Exception as error:  # users' code and Spark's errors have many classes
         raise _in_words(project.root, error, "", "") from error
     if not definitions.tables:
         raise ConfigurationError(f"{project.specification}: its libraries define no table.")
@@ -135,6 +137,13 @@ def _plain(name: str) -> str:
 
 
 def _check_edges(definitions: PipelineDefinitions) -> None:
+    for table, read in definitions.edges.items():
+        view = next((edge.table for edge in read if edge.is_stream and edge.table in definitions.views), "")
+        if view:
+            raise ConfigurationError(
+                f"{definitions.places.get(table, table)}, table {table}: it reads the view {view} as a stream. An update computes "
+                f"a view anew, so a stream would get its rows again and again. Read the table below it, or make {table} a view."
+            )
     for table, edges in lost_edges(definitions.edges, definitions.tables).items():
         edge = edges[0]
         raise ConfigurationError(
@@ -142,6 +151,23 @@ def _check_edges(definitions: PipelineDefinitions) -> None:
             f"Spark would start {table} beside {edge.table} instead of after it, and its rows would be an update late. "
             f"{ADVICE.get(edge.operator, ADVICE[''])}"
         )
+
+
+def _checked_frame(frame: Any) -> Any:
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    if not isinstance(frame, DataFrame):
+        raise TypeError(f"its function returns {type(frame).__name__}, not a DataFrame")
+    return frame
+
+
+@contextlib.contextmanager
+def _naming(root: Path, place: str, table: str) -> Iterator[None]:
+    """Raise errors of this block with file, line and table; users' code and Spark's errors have many classes."""
+    try:
+        yield
+    except Exception as error:
+        raise _in_words(root, error, place, table) from error
 
 
 def _in_words(root: Path, error: BaseException, place: str, table: str) -> Exception:

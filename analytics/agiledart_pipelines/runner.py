@@ -8,11 +8,11 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from agiledart_analytics.job_run import spark_errors, spark_sentence
+from agiledart_analytics.job_run import sentence_of, spark_errors, spark_sentence
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines import file_tables
 from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
@@ -36,6 +36,8 @@ _LOST: Final = "StatusCode.UNAVAILABLE"
 """Part of the error of a session whose server has ended."""
 
 _FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>[^ ']+)'? (?:is|has) (?P<state>[A-Z_]+)")
+_UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?P<flow>[^']+)'")
+_NAMED: Final = re.compile(r"[`.']([a-z0-9_]+)[`']")
 _FAILED: Final = ("FAILED", "EXCLUDED", "SKIPPED")
 
 
@@ -205,7 +207,7 @@ class PipelineRunner:
 
         outcome = PipelineUpdate(0.0, 0.0)
         self.progress.begin_update()
-        failure = ""
+        failures: dict[str, str] = {}
         try:
             events = start_run(
                 self._session,
@@ -220,33 +222,51 @@ class PipelineRunner:
             for event in events:
                 if "pipeline_event_result" in event:
                     message = str(event["pipeline_event_result"].event.message)
-                    failure = self._note(message, outcome, time.monotonic() - began) or failure
+                    failures |= self._note(message, definitions, outcome, time.monotonic() - began)
         except Exception as error:  # Spark's errors have many classes
-            raise self._failed(definitions, failure, error) from error
-        if failure:
-            raise self._failed(definitions, failure, None)
+            raise _failed(definitions, failures, str(error)) from error
+        if failures:
+            raise _failed(definitions, failures, "")
         return outcome
 
-    def _note(self, message: str, outcome: PipelineUpdate, seconds: float) -> str:
-        """Note an event of Spark; return the failure that it reports."""
+    def _note(
+        self, message: str, definitions: PipelineDefinitions, outcome: PipelineUpdate, seconds: float
+    ) -> dict[str, str]:
+        """Note an event of Spark; return table → failure that it reports."""
+        if (unresolved := _UNRESOLVED.search(message)) is not None:
+            return {_last_part(unresolved["flow"]): message}
         match = _FLOW_EVENT.search(message)
         if match is None:
-            return ""
-        table, state = match["flow"].replace("`", "").rpartition(".")[2], match["state"]
+            return {}
+        table, state = _last_part(match["flow"]), match["state"]
         if state == "COMPLETED":
             rows = self.progress.rows_of(table)
+            if rows is None and table in definitions.streaming_tables:
+                rows = 0  # Spark reports no progress of a stream without new rows
             outcome.tables[table] = TableUpdate("completed", rows, round(seconds, 3))
             counted = "computed anew" if rows is None else f"{rows:,} rows read"
             self._report(f"  {table:<24} {counted:<20} after {seconds:.1f} s")
         elif state in _FAILED:
             outcome.tables[table] = TableUpdate(state.lower(), None, round(seconds, 3))
-            return f"{table}\n{message}" if state == "FAILED" else ""
-        return ""
+            return {table: message} if state == "FAILED" else {}
+        return {}
 
-    def _failed(self, definitions: PipelineDefinitions, failure: str, error: BaseException | None) -> OperationFailed:
-        table, _, message = failure.partition("\n")
-        sentence = spark_sentence(error) if error is not None else ""
-        if message and (not sentence or "Failed to" in sentence):
-            sentence = message
-        place = f"{definitions.places.get(table, '')}, table {table}: " if table else ""
-        return OperationFailed(f"{place}{sentence}")
+
+def _last_part(name: str) -> str:
+    return name.replace("`", "").rpartition(".")[2]
+
+
+def _failed(definitions: PipelineDefinitions, failures: Mapping[str, str], error: str) -> OperationFailed:
+    """Return the error of an update: file, line and table of the first flow that failed by itself, and why.
+
+    Args:
+        failures: table → event of Spark. `error`: text of the error with which the update ended.
+    """
+    named = [name for name in _NAMED.findall(f"{error} ") if name in definitions.places]
+    by_itself = re.search(r"Flows with errors: (.*)", error)
+    first = [name for name in map(_last_part, by_itself[1].split(", ")) if name in failures] if by_itself else []
+    table = next(iter([*first, *failures, *named]), "")
+    _, found, reason = failures.get(table, "").partition("Error: ")
+    sentence = sentence_of(f"{reason}\n{error}" if found else error or failures.get(table, ""))
+    place = f"{definitions.places.get(table, '')}, table {table}: " if table else ""
+    return OperationFailed(f"{place}{sentence}")

@@ -68,7 +68,7 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
         scala_object = server.__getattr__(_SERVER).__getattr__("MODULE$")  # its name is no Python name
         port = int(scala_object.localPort())
     except Exception as error:  # it comes from Java or Py4J
-        raise OperationFailed(f"Spark does not start: {first_cause(error)}") from error
+        raise OperationFailed(f"Spark does not start: {first_cause(str(error)) or type(error).__name__}") from error
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     try:
         from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -148,7 +148,7 @@ def runtime_configuration(session: "SparkSession", project: PipelineProject) -> 
     return {name: value for name, value in project.configuration.items() if session.conf.isModifiable(name)}
 
 
-def _create_database(session: "SparkSession", project: PipelineProject) -> None:
+def _create_database(session: Any, project: PipelineProject) -> None:
     if project.database != DEFAULT_DATABASE:
         session.sql(f"CREATE DATABASE IF NOT EXISTS `{project.database}`").collect()
 

@@ -98,6 +98,21 @@ def sql_definitions(text: str) -> list[SqlDefinition]:
     return [definition for definition in definitions if definition is not None]
 
 
+def place_of_error(text: str, message: str) -> tuple[int, str]:
+    """Return line and table of a syntax error in a file, 0 and "" when they are not found.
+
+    Spark counts lines from the last semicolon on, and shows the wrong line above a row of ^.
+    """
+    shown = re.search(r"^(.*)\n *\^\^\^", message, re.MULTILINE)
+    lines = [line.strip() for line in text.replace(";", " ").splitlines()]
+    wrong = shown[1].strip() if shown else ""
+    if not wrong or lines.count(wrong) != 1:
+        return 0, ""
+    number = lines.index(wrong) + 1
+    above = [definition.name for definition in sql_definitions(text) if definition.line <= number]
+    return number, above[-1] if above else ""
+
+
 def tables_read(query: str) -> tuple[SqlRead, ...]:
     """Return the tables that a query reads, by the last part of their names."""
     return tuple(read for statement in _statements(query) for read in _reads(statement))

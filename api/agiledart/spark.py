@@ -199,10 +199,10 @@ def jvm_settings(*, log_file: str | None = None, short: bool = False) -> dict[st
     return {"spark.master": LOCAL_MASTER, **_settings(LOCAL_MASTER, log_file, java, short)}
 
 
-def first_cause(error: BaseException) -> str:
-    """Return the line of an error of Spark that names its cause; an error of Py4J begins with the name of the call."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
+def first_cause(text: str) -> str:
+    """Return the line of the text of an error of Spark that names its cause: an error of Py4J begins with the name of the call."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
 
 
 def starting_message(*, short: bool = False, keep: bool = False) -> str:
@@ -251,7 +251,7 @@ def _started(builder: Any, kind: str = "long") -> "SparkSession":
             warnings.filterwarnings("ignore", message=".*(static config|CANNOT_MODIFY|modify).*")
             session: SparkSession = builder.getOrCreate()
     except Exception as error:  # it comes from Java, Py4J or gRPC; each has classes of its own
-        raise OperationFailed(f"Spark does not start: {first_cause(error)}") from error
+        raise OperationFailed(f"Spark does not start: {first_cause(str(error)) or type(error).__name__}") from error
     spark_start.note_start(_cache_folder(), kind, time.monotonic() - began)
     return session
 

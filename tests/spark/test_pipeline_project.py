@@ -216,8 +216,36 @@ MISTAKES = (
         "return checkd().passed",
         r"transformations/silver\.py:\d+, table silver: NameError",
     ),
+    (
+        "silver",
+        "return checked().passed",
+        'return spark.readStream.table("bronze").select("nosuch")',
+        r"transformations/silver\.py:\d+, table silver: \[UNRESOLVED_COLUMN.* `nosuch`",
+    ),
+    (
+        "silver",
+        "return checked().passed",
+        "return 7",
+        r"transformations/silver\.py:\d+, table silver: TypeError: its function returns int",
+    ),
     ("bronze", "import read_logs", "import read_log", r"transformations/bronze\.py:\d+: ImportError"),
     ("silver", "def silver():", "def silver(:", r"transformations/silver\.py:\d+: SyntaxError"),
+)
+
+
+MISTAKES_IN_SQL = (
+    (
+        "CREATE MATERIALIZED VIEW seven AS SELECT 7;\n\nCREATE MATERIALIZED VIEW bad AS\nSELEC * FROM silver;\n",
+        r"transformations/more\.sql:4, table bad: \[PARSE_SYNTAX_ERROR\] Syntax error at or near 'SELEC'",
+    ),
+    (
+        "CREATE MATERIALIZED VIEW seven AS SELECT 7;\nCREATE MATERIALIZED VIEW bad AS SELECT * FROM nosuch;\n",
+        r"transformations/more\.sql:2, table bad: \[TABLE_OR_VIEW_NOT_FOUND\].*`nosuch`",
+    ),
+    (
+        "CREATE STREAMING TABLE bad AS SELECT * FROM STREAM(revenue_by_area);\n",
+        r"transformations/more\.sql:1, table bad: it reads the view revenue_by_area as a stream",
+    ),
 )
 
 
@@ -229,6 +257,12 @@ def test_mistakes_name_file_line_and_table(project: Path, driver: Driver) -> Non
         file.write_text(text.replace(old, new))
         fault = driver.fault("update")
         file.write_text(text)
+        assert re.search(said, fault), fault
+    file = project / "transformations" / "more.sql"
+    for text, said in MISTAKES_IN_SQL:
+        file.write_text(text)
+        fault = driver.fault("update")
+        file.unlink()
         assert re.search(said, fault), fault
 
 
