@@ -16,7 +16,10 @@ mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 mkdir -p "$source"
 git -C "$(dirname "$0")/../.." archive HEAD | tar -x -C "$source"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-if [ -n "${PIP_CERT:-}" ]; then cp "$PIP_CERT" "$source/certificates.crt"; export PIP_CERT=/tmp/agiledart-source/certificates.crt; fi
+if [ -n "${PIP_CERT:-}" ]; then
+    cp "$PIP_CERT" "$source/certificates.crt"
+    export PIP_CERT=/tmp/agiledart-source/certificates.crt SSL_CERT_FILE=/tmp/agiledart-source/certificates.crt
+fi
 chroot "$root" env SOURCE_DATE_EPOCH="$epoch" LC_ALL=C.UTF-8 sh -c 'cd /tmp/agiledart-source && deploy/deb/build.sh /tmp/agiledart-source/dist'
 cp "$source"/dist/*.deb "$out/"
 ls "$out"/*.deb

@@ -20,14 +20,16 @@ inside agiledart setup --new 2>&1 | grep -q "systemd does not run here" && echo 
 # An agent as its unit starts it, but for systemd: a user of its own and a state directory.
 inside useradd --system --create-home --home-dir /var/lib/agiledart agiledart 2>/dev/null || true
 start() {
-    inside su agiledart -s /bin/sh -c 'AGILEDART_AGENT__LISTEN=127.0.0.1:0 AGILEDART_AGENT__METRICS=127.0.0.1:0 exec agiledart agent --state-dir /var/lib/agiledart --name pi' >"$root/tmp/agent.log" 2>&1 &
+    chroot --userspec=agiledart:agiledart "$root" env HOME=/var/lib/agiledart AGILEDART_AGENT__LISTEN=127.0.0.1:0 \
+        AGILEDART_AGENT__METRICS=127.0.0.1:0 agiledart agent --state-dir /var/lib/agiledart --name pi >"$root/tmp/agent.log" 2>&1 &
+    agent=$!
     tries=0
     until inside agiledart nodes --agent /var/lib/agiledart >/dev/null 2>&1; do
         tries=$((tries + 1)); test $tries -lt 120 || { cat "$root/tmp/agent.log"; exit 1; }; sleep 0.5
     done
 }
 identity() { sha256sum <"$root/var/lib/agiledart/node.key"; }
-end() { pkill -TERM -f "agiledart agent --state-dir /var/lib/agiledart" || true; wait; }
+end() { kill -TERM "$agent"; wait "$agent" || test $? -eq 143; }
 start
 before=$(identity)
 inside agiledart run agiledart_examples.debs2015:frequent_routes --set 'trips=taxi:?count=2000' --set report=csv:/tmp/routes.csv 2>/dev/null >&2

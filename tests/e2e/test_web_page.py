@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = Path(os.environ.get("AGILEDART_AXE", "node_modules/axe-core/axe.min.js"))
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -251,6 +253,61 @@ def test_an_application_fails_and_is_submitted_again(
         tab.get_by_role("button", name="Stop it").click()
         tab.locator(".facts .state", has_text="stopped").first.wait_for(timeout=60_000)
         assert seen.is_clean(address.partition("#")[0])
+
+
+def open_views(tab: Any, address: str, name: str) -> Iterator[str]:
+    """Open one view after the other; yields the name of each once it is shown."""
+    root = address.partition("#")[0]
+    tab.goto(address)
+    tab.get_by_role("heading", name="3 nodes").wait_for(timeout=60_000)
+    yield "mesh"
+    for view, role, shown in (
+        ("applications", "region", "Applications"),
+        (f"application/{name}", "img", f"Graph of {name}"),
+        ("node/a1", "region", "Peers"),
+        (f"logs/{name}", "heading", f"Output of {name}"),
+        (f"recovery/{name}", "heading", "What a failure costs"),
+        ("submit", "button", "Show where"),
+    ):
+        tab.goto(f"{root}#/{view}")
+        tab.get_by_role(role, name=shown).wait_for(timeout=60_000)
+        if view.startswith("application/"):
+            tab.locator('path.first[d*="L"]').first.wait_for(state="attached", timeout=60_000)  # rates of two samples
+        yield view.partition("/")[0]
+
+
+@needs_browser
+@pytest.mark.soak
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe here: npm install axe-core, or AGILEDART_AXE=…/axe.min.js")
+def test_axe_has_no_serious_finding_in_any_view(ring: Mesh, tmp_path: Path) -> None:
+    submit(ring, tmp_path, "read-aloud")
+    with page(ring, "--write") as address, chromium() as seen:
+        findings = []
+        for view in open_views(seen.tab, address, "read-aloud"):
+            for scheme in ("light", "dark"):
+                seen.tab.emulate_media(color_scheme=scheme)
+                seen.tab.evaluate(AXE.read_text())
+                result = seen.tab.evaluate("axe.run()")
+                serious = [found for found in result["violations"] if found["impact"] in ("serious", "critical")]
+                findings += [(view, scheme, found["id"], found["nodes"][0]["html"][:200]) for found in serious]
+        assert findings == []
+
+
+@needs_browser
+@pytest.mark.soak
+@pytest.mark.skipif(
+    "AGILEDART_SCREENSHOTS" not in os.environ, reason="AGILEDART_SCREENSHOTS=docs/images makes the docs' images"
+)
+def test_screenshots_of_the_docs_are_taken(ring: Mesh, tmp_path: Path) -> None:
+    folder = Path(os.environ["AGILEDART_SCREENSHOTS"]).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    submit(ring, tmp_path, "rooms")
+    with page(ring, "--write") as address, chromium() as seen:
+        seen.tab.set_viewport_size({"width": 1000, "height": 700})
+        for view in open_views(seen.tab, address, "rooms"):
+            if view in ("mesh", "application"):
+                seen.tab.screenshot(path=folder / f"web-{view}.png")
+                assert (folder / f"web-{view}.png").stat().st_size > 10_000
 
 
 @needs_browser
