@@ -132,8 +132,8 @@ class LeaseActions:
             return
         self._decide("handed over", own.lease_id, f"{record.gate} has adopted it")
         ended = own if own.state.is_over else over(own, LeaseState.ENDED, now, f"{record.gate} has adopted it")
-        kept = changed(ended, units=units, gate=record.gate, term=record.term, host_id=own.host_id or record.host_id)
-        self._write(kept)
+        trimmed = changed(ended, units=units, gate=record.gate, term=record.term, host_id=own.host_id or record.host_id)
+        self._write(trimmed)
 
     def _silent_ns(self, entry: LeaseEntry, now: int) -> int:
         """Return for how long the node of a joined host was not seen."""

@@ -31,7 +31,7 @@ def test_an_ended_lease_costs_its_seconds_but_at_least_the_shortest_time(seconds
     assert over(ended, LeaseState.ENDED, ended.ended_ns, "", units=0).cost == 0
 
 
-def test_whole_units_cost_whatever_was_used() -> None:
+def test_whole_units_cost_the_same_after_any_use() -> None:
     ended = over(LeaseEntry("g-1", "g", "n", "small", 6_000, MINUTE, NOW, units=3), LeaseState.ENDED, NOW + SECOND, "")
     assert ended.cost == 18_000
 

@@ -42,7 +42,7 @@ def silences(found: list[Effect]) -> list[str]:
     return [effect.why for effect in found if isinstance(effect, Decision) and effect.action == "silent"]
 
 
-def test_users_are_told_once_for_each_silence() -> None:
+def test_each_silence_is_reported_once() -> None:
     world = World()
     assert silences(world.effects(ViewSeen((OWN, LEASED)), 0)) == []
     assert silences(world.effects(ViewSeen((OWN,)), 299)) == []

@@ -45,7 +45,7 @@ class Refusing:
         return {"network": "5e1f"}
 
 
-def test_a_gate_that_may_make_no_tokens_is_told_how_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_may_make_no_tokens_learns_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MeshLink, "client", lambda self: Refusing())
     with pytest.raises(OperationFailed, match="agiledart token create --role provisioner"):
         MeshLink(None, None, "g0", "").network()
