@@ -129,6 +129,11 @@ def forgets_to_wait(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MoveController, "finished", finished)
 
 
+def forgets_earlier_moves_with_its_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """A new coordinator begins as if the run had never moved."""
+    patch.setattr(MoveController, "resume", lambda self, now, earlier: None)
+
+
 def moves_without_rest(patch: pytest.MonkeyPatch) -> None:
     """Moves follow each other at once."""
     patch.setattr(move_controller, "REST_NS", 0)
@@ -181,6 +186,7 @@ def takes_wishes_unweighed(patch: pytest.MonkeyPatch) -> None:
         (counts_a_void_measure_as_zero, "M8"),
         (forgets_to_wait, "M6"),
         (moves_without_rest, "M3"),
+        (forgets_earlier_moves_with_its_coordinator, "M3 or M6"),
         (ignores_users, "M5"),
         (ignores_rules, "M1"),
         (trades_one_broken_constraint_for_another, "M1"),

@@ -364,6 +364,7 @@ class UserService:
             placements_wanted=node.parts.replacement_service.wanted() if node is not None else (),
             placement_bound_distances=tuple(node.parts.plan_solver.bound_distances.items()) if node is not None else (),
             placement_moves=tuple(node.parts.replacement_service.moves.items()) if node is not None else (),
+            mopa_messages=node.parts.mopa_hosting.sent if node is not None else {},
             planner_seconds=node.parts.plan_solver.seconds if node is not None else 0.0,
             plans=dict(node.parts.plan_solver.outcomes) if node is not None else {},
             gates=gate_figures(node.parts.gate_reports.reports()) if node is not None else (),

@@ -106,7 +106,8 @@ class NodeFigures:
         placement_objectives: (application, value of the objective) of applications that it coordinates, where figures are
             known; placements_wanted: (application, 1: a move is wanted and not made; 0); placement_bound_distances:
             (application, share).
-        placement_moves: (application, number of moves started here); planner_seconds: that searches took;
+        placement_moves: ((application, reason), number of moves started here); mopa_messages: sent, by kind;
+            planner_seconds: that searches took;
             plans: number of questions to the planner, by outcome.
         gates: figures of the gates beside this agent.
         links_by_kind: peers with a link, by its kind; reservations: at relays.
@@ -131,7 +132,8 @@ class NodeFigures:
     placement_objectives: tuple[tuple[str, float], ...] = ()
     placements_wanted: tuple[tuple[str, int], ...] = ()
     placement_bound_distances: tuple[tuple[str, float], ...] = ()
-    placement_moves: tuple[tuple[str, int], ...] = ()
+    placement_moves: tuple[tuple[tuple[str, str], int], ...] = ()
+    mopa_messages: Mapping[str, int] = field(default_factory=dict)
     planner_seconds: float = 0.0
     plans: Mapping[str, int] = field(default_factory=dict)
     circuits: int = 0

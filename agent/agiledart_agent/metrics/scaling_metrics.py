@@ -120,8 +120,13 @@ METRICS: tuple[MetricDeclaration, ...] = (
         "planner made it. Absent where the strategy has no bound.",
         lambda node: node.placement_bound_distances),
     MetricDeclaration("agiledart_placement_moves_total", "counter",
-        "Moves of an application's stages that its coordinator started by itself.", ("app",),
-        lambda scrape: [((app,), float(count)) for app, count in scrape.node.placement_moves]),
+        "Moves of an application's stages that its coordinator started by itself; reason is rule (it ends a broken constraint), "
+        "gain, plan (several moves of a planner's strategy) or wish (of its hosts, where moves are mopa).", ("app", "reason"),
+        lambda scrape: [((app, reason), float(count)) for (app, reason), count in scrape.node.placement_moves]),
+    MetricDeclaration("agiledart_mopa_messages_total", "counter",
+        "Messages of this node about places of instances, where moves are mopa; kind is position (to hosts of neighbouring "
+        "instances), question (for near nodes) or wish (to the coordinator).", ("kind",),
+        lambda scrape: [((kind,), float(count)) for kind, count in scrape.node.mopa_messages.items()]),
     MetricDeclaration("agiledart_planner_seconds_total", "counter",
         "Seconds that searches of the planner process took.", (),
         lambda scrape: [((), scrape.node.planner_seconds)]),

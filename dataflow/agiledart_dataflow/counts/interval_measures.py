@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -45,6 +46,7 @@ class CountSample(NamedTuple):
         offered: of a source: rows that came to it, whatever happened to them.
         sent: rows sent, by edge.
         leaving: rows that wait to leave it, by edge.
+        row_bytes: average bytes of an encoded row, by edge; missing: not known.
     """
 
     at_ns: int
@@ -55,14 +57,21 @@ class CountSample(NamedTuple):
     offered: int
     sent: Mapping[int, int]
     leaving: Mapping[int, int]
+    row_bytes: Mapping[int, int] = MappingProxyType({})
 
 
 class EdgeMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Measures of one outgoing edge: rows sent in each of the last intervals, oldest first; rows that wait to leave by second."""
+    """Measures of one outgoing edge.
+
+    Attributes:
+        sent: rows in each of the last intervals, oldest first; leaving: rows that wait to leave, by second.
+        row_bytes: average bytes of an encoded row, from when rows last crossed a link; 0: not known.
+    """
 
     edge: int
     sent: tuple[int, ...]
     leaving: tuple[int, ...]
+    row_bytes: int = 0
 
 
 class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -93,7 +102,7 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """True when the values can come from a window; they are checked because other nodes send them."""
         lengths = (len(self.offered), len(self.waiting), *(len(edge.leaving) for edge in self.edges))
         numbers = (self.rows, self.busy_ns, self.blocked_ns, *self.offered, *self.waiting, *self.taken)
-        of_edges = [number for edge in self.edges for number in (*edge.sent, *edge.leaving)]
+        of_edges = [number for edge in self.edges for number in (*edge.sent, *edge.leaving, edge.row_bytes)]
         of_groups = [rows for _, rows in self.groups]
         return (
             all(length == SECONDS for length in lengths)
@@ -161,6 +170,7 @@ class SampleWindow:
                     edge,
                     tuple(b.sent.get(edge, 0) - a.sent.get(edge, 0) for a, b in pairwise(cuts)),
                     tuple(sample.leaving.get(edge, 0) for sample in bounds[1:]),
+                    last.row_bytes.get(edge, 0),
                 )
                 for edge in sorted(last.sent)
             ),

@@ -13,7 +13,7 @@ does no harm. The size of frames and the number of waiting frames follow from th
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from agiledart_dataflow.data.batch import Batch, Order, has_positions, joined_order, joined_rows, part_of, place
 from agiledart_dataflow.data.position import START, Position, covering, is_final
@@ -35,6 +35,10 @@ _WATERMARKS_PER_ACKNOWLEDGEMENT = PUNCTUATION_WINDOW // 2
 """Punctuations that are acknowledged together."""
 
 
+ROW_BYTES_WEIGHT: Final = 0.3
+"""Weight of a frame in the average bytes of its rows."""
+
+
 class SendingChannel:
     """Upstream end of one channel: the waiting batches, the frames in flight, and the frames that may go now.
 
@@ -50,6 +54,7 @@ class SendingChannel:
     Attributes:
         rows_limit, columns_limit: rows that a frame may have.
         has_more: a batch was put in that was not sent.
+        row_bytes: average bytes of an encoded row; 0: none was encoded yet.
     """
 
     __slots__ = (
@@ -72,6 +77,7 @@ class SendingChannel:
         "frames_sent",
         "has_more",
         "overtakes",
+        "row_bytes",
         "rows_limit",
         "rows_sent",
         "rows_waiting",
@@ -102,6 +108,7 @@ class SendingChannel:
         self._fitting, self._fitting_columns = max_rows, MAX_COLUMN_BATCH_ROWS
         self._receiver_row_limit = FIRST_ROWS if paced else MOST_FRAME_ROWS
         self.has_more = False
+        self.row_bytes = 0.0
         self._limit()
 
     @property
@@ -355,12 +362,18 @@ class SendingChannel:
         """Learn from a frame's number of rows and bytes how many rows fit into one."""
         if not rows:
             return
+        self.learn_row_bytes(rows, size)
         if columns:
             fitting = MAX_COLUMN_BATCH_BYTES * rows // max(1, size)
             self._fitting_columns = max(1, min(MAX_COLUMN_BATCH_ROWS, fitting))
         else:
             self._fitting = max(1, min(self._max_rows, MAX_BATCH_BYTES * rows // max(1, size)))
         self._limit()
+
+    def learn_row_bytes(self, rows: int, size: int) -> None:
+        """Learn from encoded rows how many bytes a row has, as a moving average."""
+        before = self.row_bytes
+        self.row_bytes = before + ROW_BYTES_WEIGHT * (size / rows - before) if before else size / rows
 
     def _limit(self) -> None:
         self.rows_limit = min(self._fitting, self._receiver_row_limit)

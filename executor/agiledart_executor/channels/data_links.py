@@ -155,13 +155,16 @@ class LinkEnd(OutputEnd):
             self.sender.ready()
 
 
-def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
-    """Raise `UserCodeError` unless these rows have the type that the step declares."""
+def try_rows(codec: BatchCodec, batch: Batch, step: str) -> int:
+    """Return the bytes of encoded rows. Raises `UserCodeError` unless they have the type that the step declares."""
+    size = 0
     try:
         for _, body in codec.encode_within(batch):
             codec.decode(body)
+            size += len(body)
     except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
         raise UserCodeError(f"{step}: its rows are not of the type that it declares: {error}") from None
+    return size
 
 
 class DataPort:

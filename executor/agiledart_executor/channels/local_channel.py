@@ -52,7 +52,7 @@ class LocalChannelEnd(OutputEnd):
     def _deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         if self._untried and len(batch.held):
             self._untried -= 1
-            try_rows(self._codec, batch, self._running.name)
+            channel.learn_row_bytes(len(batch.held), try_rows(self._codec, batch, self._running.name))
         self._host.receive(self._target, self._edge, self._running.index, channel.last_number, first_row, batch)
 
 

@@ -445,15 +445,17 @@ class RunningInstance:
         for edge, _, rows in statistics.sent:
             sent[edge] = sent.get(edge, 0) + rows
         leaving: dict[int, int] = {}
+        row_bytes: dict[int, int] = {}
         for (edge, _), end in self.outputs.items():
             leaving[edge] = leaving.get(edge, 0) + end.channel.rows_waiting
+            row_bytes[edge] = max(row_bytes.get(edge, 0), round(end.channel.row_bytes))
         queued = statistics.queued_rows  # received, but not processed
         taken = sum(rows for _, _, rows in statistics.received) - queued if source is None else source.records
         ahead = 0 if self.reader_abilities.ahead is None else self.reader_abilities.ahead.lines_ahead
         waiting = queued if source is None else source.waiting + source.spooled + ahead
         offered = 0 if source is None else source.lines + ahead - source.late - source.malformed_records
         now = time.monotonic_ns()
-        self.window.add(CountSample(now, taken, self.busy_ns, self.blocked, waiting, offered, sent, leaving))
+        self.window.add(CountSample(now, taken, self.busy_ns, self.blocked, waiting, offered, sent, leaving, row_bytes))
         measures = self.window.measures()
         if measures is None or self.keys is None:
             return measures

@@ -20,7 +20,7 @@ from agiledart_executor.query_files.window_clause import WINDOW_COLUMNS, WindowC
 from agiledart_executor.query_files.yaml_document import YamlValue, read_yaml
 from agiledart_kernel.errors import ConfigurationError
 
-TOP: Final = ("name", "delivery", "sources", "steps", "sinks")
+TOP: Final = ("name", "delivery", "placement", "sources", "steps", "sinks")
 SOURCE: Final = ("from", "columns", *SOURCE_OPTIONS)
 VERBS: Final = ("where", "with", "select", "function", "window", "score", "union")
 STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", "place", *VERBS)
@@ -63,6 +63,8 @@ class YamlApplication:
             self._code.name = self._checked_name(parts["name"])
         if "delivery" in parts:
             self._code.options["delivery"] = self._delivery(parts["delivery"])
+        if "placement" in parts:
+            self._code.options["placement"] = self._placement(parts["placement"])
         for name, source in parts["sources"].mapping("sources").items():
             self._source(name, source)
         if "steps" in parts:
@@ -85,6 +87,13 @@ class YamlApplication:
         if value.text("delivery") not in DELIVERIES:
             value.place.refuse(f"delivery is one of {', '.join(DELIVERIES)}")
         return value.text("delivery")
+
+    def _placement(self, value: YamlValue) -> str:
+        """Return `STRATEGY` or `STRATEGY:OBJECTIVE`; an agent knows which names there are."""
+        strategy, colon, objective = value.text("placement").partition(":")
+        if not strategy or (colon and not objective) or any(char in objective for char in ": "):
+            value.place.refuse("placement is STRATEGY or STRATEGY:OBJECTIVE, such as odp:response")
+        return value.text("placement")
 
     def _define(self, name: str, relation: Relation, place: TextPlace) -> None:
         self._scope.define(name, relation, place)

@@ -22,6 +22,7 @@ SCHEMA_ID = "https://agiledart.dev/schemas/application-1.json"
 _TEXTS: dict[str, str] = {
     "name": "Name of the application, or of a step; a later step reads it by this name.",
     "delivery": "Behaviour when a node dies.",
+    "placement": "Strategy that chooses the nodes, and what it makes least, such as odp:response.",
     "sources": "Streams that are read, by name.",
     "steps": "Work on the rows, in order; each step reads the one before, unless input: names another.",
     "sinks": "Where rows are written, by name.",

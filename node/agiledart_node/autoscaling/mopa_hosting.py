@@ -70,8 +70,8 @@ class MopaHosting:
         self._runs: dict[Key, MopaRun] = {}
         self._at: Point | None = None
         self._is_timed = False
-        self.positions = self.questions = self.wishes = 0
-        """Messages that this host has sent: positions of instances, questions for near nodes, requests for a place."""
+        self.sent: dict[str, int] = {}
+        """Messages that this host has sent, by kind: `position` of an instance, `question` for near nodes, `wish` for a place."""
 
     def look(self) -> None:
         """Start the timer if this node runs instances of an application with `moves = mopa`."""
@@ -102,6 +102,9 @@ class MopaHosting:
         pause = SECOND + self._draw.index(MAX_PAUSE_NS // _NS_PER_MS) * _NS_PER_MS
         self._context.emit(SetTimer(TIMER, Instant(self._context.now + pause)))
 
+    def _count(self, kind: str, number: int = 1) -> None:
+        self.sent[kind] = self.sent.get(kind, 0) + number
+
     def _hosted(self) -> dict[Key, HostedApplication]:
         """Return the saved, flowing applications of this node with `moves = mopa`."""
         default = self._context.config.placement_moves
@@ -122,7 +125,7 @@ class MopaHosting:
         except RemoteProtocolError:
             return None  # another version wrote it
         rates = {
-            (copy, edge.edge): edge.sent[-1] * SECOND / measures.span_ns
+            (copy, edge.edge): edge.sent[-1] * SECOND / measures.span_ns * max(1, edge.row_bytes)
             for copy in hosted.instances
             if (measures := measures_of(hosted.reports.get(copy, {}))) is not None
             for edge in measures.edges
@@ -146,7 +149,7 @@ class MopaHosting:
         questions: dict[int, PeerRequest | None] = {
             number: PeerRequest(mail.to, _message(number, key, mail), Acknowledged) for number, mail in asked.items()
         }
-        self.positions += len(questions)
+        self._count("position", len(questions))
         answers = await self._context.requests.answers(questions, Duration(self._context.config.ask_timeout_ns))
         for number, mail in asked.items():
             answer = answers.get(number)
@@ -191,7 +194,10 @@ class MopaHosting:
         return {node: place for node, place in places.items() if place is not None}
 
     async def _find_place(self, key: Key, copy: Copy, point: Point) -> None:
-        """Walk to the nodes near a point, and ask the coordinator for the first with room that is nearer than this node."""
+        """Walk to the nodes near a point, and tell the coordinator: it knows measured delays, room and rules.
+
+        A node that is a little farther by coordinates may be nearer by measurement, so this host names all of them.
+        """
         me, own = self._context.me, space_position(self._context.overlay.coordinate)
         if own is None:
             return
@@ -205,15 +211,11 @@ class MopaHosting:
             places = {other.peer.node: space_position(other.coordinate) for other in near}
             peers = {other.peer.node: other.peer for other in near} | peers
             walk.answered(node, {other: place for other, place in places.items() if place is not None})
-        nearer = []
-        for node in walk.best():
-            if node == me.node:
-                break
-            nearer.append(peers[node])
-        await self._ask_coordinator(key, copy, tuple(nearer))
+        others = tuple(peers[node] for node in walk.best() if node != me.node)
+        await self._ask_coordinator(key, copy, others)
 
     async def _ask_near(self, peer: Peer, point: Point) -> tuple[NearNode, ...] | None:
-        self.questions += 1
+        self._count("question")
         requests, number = self._context.requests, self._context.requests.number()
         timeout = Duration(self._context.config.report_timeout_ns)
         answer = await requests.ask(peer, QueryNearest(number, _wire(point)), number, NearestNodes, timeout)
@@ -224,7 +226,7 @@ class MopaHosting:
         part = self._recovery_service.machine.participants.get(RunId(*key))
         if part is None or part.value is None:
             return
-        self.wishes += 1
+        self._count("wish")
         requests, timeout = self._context.requests, Duration(self._context.config.report_timeout_ns)
         for voter in (*part.value.voters, *part.value.old_voters):
             number = requests.number()

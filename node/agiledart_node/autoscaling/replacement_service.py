@@ -2,7 +2,8 @@
 
     loads of the nodes, reports of the hosts → problem of each run → the best move → the controller → one change request
 
-Memory of a controller is lost with its coordinator: the next one looks anew, which only costs time. The application's record
+Memory of a controller is lost with its coordinator: the next one looks anew, and rests as after a move where the register has one,
+because it knows no times. The application's record
 names the stages that a user has moved, because that must not be lost.
 
 Source: spec of placement §10.
@@ -65,6 +66,9 @@ MAX_DECISIONS: Final = 8
 
 LONGEST_REASON: Final = 200
 
+BY_PLACEMENT: Final = "placement: "
+"""Beginning of the reason of changes that this service requests."""
+
 
 class Surveys(Protocol):
     """Interface of `forming.surveyor`."""
@@ -113,8 +117,8 @@ class ReplacementService:
         self._runs: dict[RunId, _PlacedRun] = {}
         self._delays = SmoothedFigures()
         self._is_looking = False
-        self.moves: dict[str, int] = {}
-        """Moves started here, by application."""
+        self.moves: dict[tuple[str, str], int] = {}
+        """Moves started here, by (application, reason): see `MoveProposal.reason`, and `wish` of hosts."""
         self.wishes = PlaceWishes(context, recovery_service, self._takes_wishes)
 
     def look(self) -> None:
@@ -189,6 +193,7 @@ class ReplacementService:
             placed = self._runs.get(run)
             if placed is None:
                 placed = self._runs[run] = _PlacedRun(MoveController(self._mode(records[run])))
+                placed.controller.resume(self._context.now, _earlier_moves(coordinator.value))
             if not placed.is_busy:
                 placed.is_busy = True
                 try:
@@ -325,8 +330,9 @@ class ReplacementService:
         placed.controller.started(self._context.now)
         failure = ""
         try:
-            changes = await self._requests.request(run, wishes, f"placement: {why}"[:LONGEST_REASON])
-            self.moves[run.app] = self.moves.get(run.app, 0) + 1
+            changes = await self._requests.request(run, wishes, f"{BY_PLACEMENT}{why}"[:LONGEST_REASON])
+            reason = "wish" if placed.controller.mode == MOPA and not proposal.ends_violation else proposal.reason
+            self.moves[run.app, reason] = self.moves.get((run.app, reason), 0) + 1
             outcomes = await self._requests.finalised(run, changes) if changes else ()
             failed = [outcome for outcome in outcomes if outcome.fate is not ChangeOutcome.DONE]
             failure = f"{failed[0].fate.value}: {failed[0].why}" if failed else ""
@@ -335,6 +341,11 @@ class ReplacementService:
         placed.controller.finished(is_done=not failure)
         if failure:
             self._note(placed, MoveDecision(NOTHING, f"the move failed: {failure}", proposal))
+
+
+def _earlier_moves(value: RegisterValue) -> list[bool]:
+    """Return whether each move that placement has asked for took place, oldest first; one under way counts as failed."""
+    return [change.fate is ChangeOutcome.DONE for change in value.changes if change.reason.startswith(BY_PLACEMENT)]
 
 
 def _figures(problem: RunProblem, value: RegisterValue) -> dict[str, float]:
@@ -351,6 +362,7 @@ def _figures(problem: RunProblem, value: RegisterValue) -> dict[str, float]:
             figures[f"delay {a.hex}-{b.hex}"] = link.delay_ms
     for number, load in enumerate(description.loads):
         figures[f"rate {number}"] = load.rate
+        figures[f"bytes {number}"] = load.bytes
     for stage in description.stages:
         figures[f"instances {stage.stage}"] = float(stage.parallelism)
         figures[f"time {stage.stage}"] = stage.execution_ms
@@ -365,7 +377,7 @@ def _wish_figures(wishes: Mapping[tuple[int, int], Sequence[Peer]]) -> dict[str,
 def _with_averages(problem: RunProblem, figures: Mapping[str, float]) -> RunProblem:
     """Return the problem with averages of rates and times; delays are averages already."""
     description = problem.measured.description
-    loads = tuple(StreamLoad(figures[f"rate {number}"], load.bytes) for number, load in enumerate(description.loads))
+    loads = tuple(StreamLoad(figures[f"rate {n}"], figures[f"bytes {n}"]) for n in range(len(description.loads)))
     stages = tuple(replace(stage, execution_ms=figures[f"time {stage.stage}"]) for stage in description.stages)
     measured = replace(problem.measured, description=replace(description, loads=loads, stages=stages))
     return replace(problem, measured=measured)

@@ -1,7 +1,7 @@
 """Topology of `agiledart place` out of a plan, the reports of its instances, and the builder's expectations.
 
 Measurements count; else the builder's expectations (`topology.expect`); else 1 row/s, a row for each row, and no time.
-Bytes of rows count only where every stream has them: a sum of rows and bytes would be neither.
+Bytes of rows are those of encoded rows. They count only where every stream has them: a sum of rows and bytes would be neither.
 
 Source: spec of placement §10.
 """
@@ -78,14 +78,18 @@ def measured_topology(
     edges = [(edge.source, edge.target) for edge in plan.edges]
     measured = [_rate(edge, plan, known.get(edge.source)) for edge in plan.edges]
     source_rates = [_or(expected[s.index].rows_per_s, 1.0) if s.kind == "source" else 0.0 for s in plan.stages]
-    sizes = [expected[edge.source].bytes for edge in plan.edges]
+    measured_sizes = [_row_bytes(edge, known.get(edge.source)) for edge in plan.edges]
+    sizes = [
+        expected[edge.source].bytes if size is None else size
+        for edge, size in zip(plan.edges, measured_sizes, strict=True)
+    ]
     has_sizes = bool(sizes) and all(size is not None for size in sizes)
     streams = [(rate, _or(size, 1.0) if has_sizes else 1.0) for rate, size in zip(measured, sizes, strict=True)]
     loads = stream_loads(stages, source_rates, edges, streams)
     notes = (
         []
         if has_sizes
-        else ["bytes of rows are not known: traffic and usage count rows (topology.expect(step, bytes=…))"]
+        else ["bytes of rows are not known yet: traffic and usage count rows (topology.expect(step, bytes=…))"]
     )
     return MeasuredTopology(
         TopologyDescription(name, name, stages, _on(stages, nodes), tuple(edges), loads, tuple(source_rates)),
@@ -148,6 +152,17 @@ def _rate(edge: Edge, plan: StagePlan, senders: Sequence[IntervalMeasures] | Non
     )
     copies = plan.stages[edge.target].parallelism if edge.partitioning == "broadcast" else 1
     return rate / copies
+
+
+def _row_bytes(edge: Edge, senders: Sequence[IntervalMeasures] | None) -> float | None:
+    """Return the mean bytes of a row on an edge; None: no sender has encoded rows yet."""
+    sizes = [
+        path.row_bytes
+        for measures in senders or ()
+        for path in measures.edges
+        if path.edge == edge.index and path.row_bytes
+    ]
+    return sum(sizes) / len(sizes) if sizes else None
 
 
 def _rate_source(

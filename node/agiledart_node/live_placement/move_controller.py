@@ -92,6 +92,11 @@ class MoveProposal:
         return self.gain / abs(self.value) if abs(self.value) > _EPSILON else 0.0
 
     @property
+    def reason(self) -> str:
+        """Kind of the move: `rule` ends a broken constraint, `plan` is a planner's with several moves, `gain` a single one."""
+        return "rule" if self.ends_violation else "plan" if self.others else "gain"
+
+    @property
     def text(self) -> str:
         """The move in words."""
         more = "".join(f", {instance} to {name}" for instance, _, name in self.others)
@@ -124,6 +129,19 @@ class MoveController:
         self._looks_to_wait = self._next_delay = 0
         self.moves = 0
         """Moves started so far."""
+
+    def resume(self, now_ns: int, earlier: Sequence[bool]) -> None:
+        """Take up the moves that earlier coordinators of the run started, as its register has them: without their times.
+
+        Args:
+            earlier: whether each took place, oldest first. The last one counts as started now.
+        """
+        if not earlier:
+            return
+        self._started_ns = now_ns
+        failures = next((number for number, is_done in enumerate(reversed(earlier)) if is_done), len(earlier))
+        if failures:
+            self._next_delay = self._looks_to_wait = min(MAX_DELAY_LOOKS, 1 << (failures - 1))
 
     def is_due(self, figures: Mapping[str, float]) -> bool:
         """Return whether figures have changed enough since the last look that led to a decision, or a move is still owed."""

@@ -50,6 +50,10 @@ class SolvedPlan:
     text: str
 
 
+MAX_BOUNDS: Final = 256
+"""Applications whose distance to the bound is remembered; the oldest plan goes first."""
+
+
 class PlanSolver:
     """Asks the planner process.
 
@@ -132,7 +136,10 @@ class PlanSolver:
             return self._failed(f"{choice.strategy}: its answer breaks a rule: {violation_text(broken[0])}")
         self.outcomes["planned"] = self.outcomes.get("planned", 0) + 1
         if answer.gap is not None:
+            self.bound_distances.pop(topology.name, None)
             self.bound_distances[topology.name] = answer.gap
+            while len(self.bound_distances) > MAX_BOUNDS:
+                del self.bound_distances[next(iter(self.bound_distances))]
         gap = f", at most {answer.gap:.1%} above the least" if answer.gap else ""
         return SolvedPlan(
             nodes,

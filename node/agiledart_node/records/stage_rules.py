@@ -156,7 +156,9 @@ def _labels_text(label: str, nodes: Sequence[NodeTraits]) -> str:
             by_label.setdefault(known, []).append(node.name)
     if not by_label:
         return f" No node has a label: agiledart agent --label {label}"
-    listed = "; ".join(f"{known} ({', '.join(names[:4])})" for known, names in sorted(by_label.items())[:MAX_SHOWN])
+    listed = "; ".join(
+        f"{known} ({', '.join(sorted(names)[:4])})" for known, names in sorted(by_label.items())[:MAX_SHOWN]
+    )
     return f"{did_you_mean(label, sorted(by_label))} Labels: {listed}"
 
 
@@ -166,6 +168,6 @@ def _names_text(kind: str, wanted: str, names: Sequence[str]) -> str:
 
 
 def _listed(nodes: Sequence[NodeTraits]) -> str:
-    names = [node.name for node in nodes]
+    names = sorted(node.name for node in nodes)
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
     return f"{', '.join(names[:MAX_SHOWN]) or 'none'}{more}"

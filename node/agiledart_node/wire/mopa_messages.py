@@ -93,7 +93,7 @@ class NearestNodes(Message, frozen=True, gc=False, tag=512):
 
 
 class RequestPlace(Message, frozen=True, gc=False, tag=513):
-    """Request of a host to the coordinator of a run: move one of its instances to the first of these nodes with room.
+    """Request of a host to the coordinator of a run: move one of its instances to the best of these nodes.
 
     Answered by `PlaceNoted`. The coordinator weighs the move as it weighs its own ones.
     """

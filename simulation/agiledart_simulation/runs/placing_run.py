@@ -96,7 +96,6 @@ class PlacingRun:
         if self.moves == MOPA:
             self.delays = {(a, b): distance(points[a], points[b]) for a, b in self.delays}
         self._measured = dict(self.delays)
-        self.requests = PendingRequests(RandomStream(scenario.seed, "requests"), Duration(400 * MILLISECOND), 256)
         self.planner = VirtualPlanner(scenario.seed, self._note)
         self.runs = self._draw_runs()
         self._void_nodes: frozenset[NodeId] = frozenset()
@@ -141,8 +140,14 @@ class PlacingRun:
         return self.random.choice(good)
 
     def _make_node(self) -> None:
-        """Make the node that coordinates all runs; it is none of those above."""
+        """Make the node that coordinates all runs; it is none of those above. A second one knows what the registers have."""
         me = Peer(NodeId(1), 1, "coordinator")
+        self.requests = PendingRequests(
+            RandomStream(self.scenario.seed, "requests", self.reached.get("coordinator", 0)),
+            Duration(400 * MILLISECOND),
+            256,
+        )
+        self.requests.now, self._timers = Instant(self.now), {}
         world = self
 
         class ShownContext(SimpleNamespace):
@@ -316,6 +321,8 @@ class PlacingRun:
         elif kind == "planner":
             self.planner.break_it()
             self.at(self.now + BACK_NS, self.planner.mend)
+        elif kind == "coordinator":
+            self._make_node()
         elif kind == "user":
             self._user(run)
         else:

@@ -77,7 +77,7 @@ OF_ROUTES: Final = (
     "cut", "loss", "cut-there", "cut-back", "cut-any", "cut-all", "loss-any", "kill-relay", "freeze-relay", "hold-receiver",
     "hold-sender", "slow-operator", "untold", "reset", "replay", "circle", "no-direct", "low-liar", "stalling-liar",
 )  # fmt: skip
-OF_PLACING: Final = ("slow", "die", "drain", "void", "lag", "lie", "silent", "user", "scale", "planner")
+OF_PLACING: Final = ("slow", "die", "drain", "void", "lag", "lie", "silent", "user", "scale", "planner", "coordinator")
 _STORMS: Final = (
     "join", "crowd", "kill", "silent", "adjacent", "restart", "leave", "pause", "row", "partition", "split",
 )  # fmt: skip

@@ -45,5 +45,5 @@ def test_every_metric_has_the_projects_prefix() -> None:
     assert [one.name.removeprefix("agiledart_") for one in METRICS] == [
         "scaling_score", "scaling_instances", "scaling_changes_total", "scaling_changeover_pause_seconds",
         "scaling_moved_bytes_total", "placement_objective", "placement_wanted",
-            "placement_gap", "placement_moves_total", "planner_seconds_total", "planner_plans_total",
+            "placement_gap", "placement_moves_total", "mopa_messages_total", "planner_seconds_total", "planner_plans_total",
     ]  # fmt: skip

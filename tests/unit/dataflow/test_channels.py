@@ -97,6 +97,17 @@ def test_frames_get_smaller_when_rows_are_large() -> None:
     assert channel.rows_limit == 750
 
 
+def test_the_bytes_of_a_row_are_averaged_over_frames_of_any_layout() -> None:
+    channel = SendingChannel()
+    assert channel.row_bytes == 0
+    channel.learn_frame_size(10, 1_000)
+    assert channel.row_bytes == 100
+    channel.learn_frame_size(1_000, 50_000, columns=True)
+    assert channel.row_bytes == pytest.approx(85)
+    channel.learn_frame_size(0, 40)
+    assert channel.row_bytes == pytest.approx(85), "a watermark has no row"
+
+
 def test_large_rows_block_earlier() -> None:
     channel = SendingChannel(window=1)
     channel.put(batch(0, 100))

@@ -7,7 +7,8 @@ import pytest
 from agiledart_dataflow.counts.interval_measures import MEASURES
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
 from agiledart_dataflow.plan.connector_abilities import ReaderAbilities
-from agiledart_executor.instances.running_instance import RunningInstance
+from agiledart_dataflow.runtime.channels import SendingChannel
+from agiledart_executor.instances.running_instance import OutputEnd, RunningInstance
 from agiledart_kernel.instants import SECOND
 
 
@@ -60,6 +61,16 @@ def test_rows_waiting_inside_an_instance_are_not_counted_as_done(monkeypatch: py
     assert list(edges[0][1]) == [500, 500, 500]
     assert list(offered) == [0.0] * 5
     assert not groups
+
+
+def test_the_bytes_of_rows_are_reported_from_the_channels_of_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    part: Any = Counting(is_source=False)
+    running = RunningInstance(1, 0, "work", instance=part)
+    for target in (0, 1):
+        running.outputs[2, target] = OutputEnd(SendingChannel(), lambda batch, row, channel: None)
+    running.outputs[2, 1].channel.learn_row_bytes(4, 321)
+    report = last_report(monkeypatch, running, part, 6)[MEASURES]
+    assert [edge[3] for edge in report[7]] == [80], "no row has gone to the other target"
 
 
 def test_a_source_reports_all_rows_that_arrived(monkeypatch: pytest.MonkeyPatch) -> None:

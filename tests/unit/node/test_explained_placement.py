@@ -32,8 +32,8 @@ def job() -> Topology:
     return topology
 
 
-def report(rows: int, busy_ns: int, edge: int | None = None, sent: int = 0) -> dict[str, Any]:
-    paths = () if edge is None else (EdgeMeasures(edge, (sent,), (0,) * 5),)
+def report(rows: int, busy_ns: int, edge: int | None = None, sent: int = 0, row_bytes: int = 0) -> dict[str, Any]:
+    paths = () if edge is None else (EdgeMeasures(edge, (sent,), (0,) * 5, row_bytes),)
     measures = IntervalMeasures(INTERVAL_NS, rows, busy_ns, 0, (rows / 5,) * 5, (0,) * 5, (rows,), paths)
     return {"measures": msgspec.to_builtins(measures)}
 
@@ -50,6 +50,18 @@ def test_measured_rates_and_times_count_before_expected_ones() -> None:
     assert measured.rate_sources == (MEASURED, MEASURED, MEASURED)
     assert measured.time_sources == (MEASURED, MEASURED, UNKNOWN), "the sink reports nothing"
     assert measured.notes == ()
+
+
+def test_measured_bytes_of_rows_count_before_expected_ones_and_only_where_all_are_known() -> None:
+    topology = job()
+    topology.expect("rows", bytes=40)
+    plan = plan_stages(topology.specification())
+    first, second = report(500, 0, 0, 500, row_bytes=64), report(500, 0, 1, 250, row_bytes=12)
+    measured = measured_topology("job", plan, topology.specification(), {(0, 0): first, (1, 0): second}, {}, NAMES)
+    assert measured.description.loads == (StreamLoad(100.0, 64.0), StreamLoad(50.0, 12.0))
+    unknown = report(500, 0, 1, 250)
+    measured = measured_topology("job", plan, topology.specification(), {(0, 0): first, (1, 0): unknown}, {}, NAMES)
+    assert measured.description.loads == (StreamLoad(100.0), StreamLoad(50.0)), "rows, or bytes: never a sum of both"
 
 
 def test_without_reports_the_builders_figures_count_and_others_are_unknown() -> None:

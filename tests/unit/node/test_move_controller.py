@@ -29,6 +29,15 @@ def proposal(gain: float = 34.0, **fields: object) -> MoveProposal:
     return MoveProposal("work", ("work",), NodeId(2), "b", 58.0, gain, **(usual | fields))  # type: ignore[arg-type]
 
 
+def test_a_move_has_the_reason_that_metrics_show() -> None:
+    more = (("next", NodeId(3), "c"),)
+    assert [p.reason for p in (proposal(), proposal(others=more), proposal(others=more, ends_violation=True))] == [
+        "gain",
+        "plan",
+        "rule",
+    ]
+
+
 def test_advice_moves_nothing_and_names_the_gain() -> None:
     decision = MoveController(ADVISE).decide(0, {}, [proposal()])
     assert (decision.action, decision.why) == (ADVISE, "it would gain 59% of 58")

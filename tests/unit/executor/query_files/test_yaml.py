@@ -77,6 +77,12 @@ def test_windows_by_keys(tmp_path: Path) -> None:
     assert [row[2] for row in results(tmp_path, hops)] == [3, 4, 1]
 
 
+def test_the_strategy_that_places_the_application_is_a_part_of_it(tmp_path: Path) -> None:
+    steps = "\n  - where: celsius > 15\n"
+    build = loaded(tmp_path, f"placement: odp:response\n{SOURCES}steps:{steps}{SINKS}", "query.yaml")
+    assert build().placement == "odp:response"
+
+
 def test_functions_of_users(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text(
         "def plausible(row):\n    return row.celsius is not None\n\n"
@@ -153,6 +159,7 @@ MISTAKES = [
     ("sources: {r: {from: 'null:', columns: {a: int}}}\nsinks: {}", "1:14", "nothing reads r"),
     ("name: a b\nsources: {}\nsinks: {}", "1:7", "name: letters"),
     ("delivery: often\nsources: {}\nsinks: {}", "1:11", "delivery is one of"),
+    ("placement: 'odp:'\nsources: {}\nsinks: {}", "1:13", "placement is STRATEGY or STRATEGY:OBJECTIVE"),
     ("x: !!python/object:os.system 1", "1:4", "tags such as"),
     ("@  - where: celsius", "7:12", "a condition is needed"),
     ("@  - where: celsius >", "7:20", "not SQL that is understood"),
