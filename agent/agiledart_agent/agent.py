@@ -41,6 +41,7 @@ from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_port import listen_for_metrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
+from agiledart_agent.models.model_service import ModelService
 from agiledart_agent.paper_preset import with_preset
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
@@ -92,6 +93,7 @@ from agiledart_overlay.wire.effects import (
 )
 from agiledart_overlay.wire.events import JoinRing, LeaveRing
 from agiledart_recovery.recovery_config import RecoveryConfig
+from agiledart_recovery.wire.names import RunId
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.link import Link
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
@@ -227,7 +229,7 @@ class Agent:
             self._agent_links.dial_fragments,
             self._feed,
             self._log.refused,
-            lambda *location: self.checkpoints.find(*location),
+            self._stored_bytes,
         )
         self.checkpoints = CheckpointService(
             state_dir,
@@ -236,6 +238,11 @@ class Agent:
             self._feed,
             lambda text: self._log.warning("checkpoint.failed", text),
         )
+        self.models = ModelService(state_dir, self.fragments.client, lambda: self.me, self._feed)
+
+    def _stored_bytes(self, run: RunId, digest: bytes, node: NodeId) -> tuple[Path, int, int] | None:
+        """Return the place of bytes that another node may fetch by their hash: snapshots, checkpoints, models."""
+        return self.checkpoints.find(run, digest, node) or self.models.find(run.app, digest)
 
     # ---- life cycle
 
@@ -248,6 +255,7 @@ class Agent:
         driver.on(ForgetRun, self._forget_run)
         self.fragments.register(driver)
         self.checkpoints.register(driver)
+        self.models.register(driver)
 
     async def start(self, seeds: list[str]) -> None:
         """Listen, build the node, and enter the ring through these addresses, or create a ring.
@@ -330,6 +338,7 @@ class Agent:
         await self._users.close()
         await self._executors.close()
         await self.checkpoints.close()
+        await self.models.close()
         await self.fragments.close()
         self.runs.close()
         await self._agent_links.close()

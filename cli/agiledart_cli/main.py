@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "agiledart_cli.verbs.changing_stages:drain",
         "Move all work off a node; it then leaves the ring, or stays.",
     ),
+    "model": ("agiledart_cli.verbs.model_verb:model", "Send a model to the nodes of an application while rows flow."),
     "checkpoint": (
         "agiledart_cli.verbs.state.checkpoint_verbs:checkpoint",
         "List, take, export and restore checkpoints.",
@@ -91,7 +92,7 @@ VERBS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "up", "agent", "setup"),
     "Applications": ("submit", "list", "status", "logs", "tap", "stop", "forget"),
-    "Change them while rows flow": ("scale", "move", "drain", "checkpoint"),
+    "Change them while rows flow": ("scale", "move", "drain", "model", "checkpoint"),
     "Look closer": ("top", "web", "explain", "place", "doctor", "nodes", "route"),
     "Permissions": ("identity", "token", "share", "secret", "ban", "unban", "bans", "audit"),
     "Work with the results": ("analytics", "pipeline", "feed", "spark"),

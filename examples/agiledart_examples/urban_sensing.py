@@ -5,9 +5,10 @@ are the mean, least and greatest value of each city and kind in tumbling windows
 """
 
 from datetime import timedelta
+from math import inf
 from typing import Any, NamedTuple
 
-from agiledart import Sink, Source, Stream, Topology, col, count, csv, lit, plugin, tumbling
+from agiledart import Sink, Source, Stream, Topology, col, csv, lit, plugin, tumbling, when
 
 WINDOW = timedelta(minutes=1)
 
@@ -46,25 +47,25 @@ class CitySummary(NamedTuple):
 
 
 def _summaries(readings: Stream[UrbanReading], kind: str) -> Stream[Any]:
-    """Return the summaries of one kind."""
+    """Return the summaries of one kind. Missing values are left out within the window, so that no stage lies before it."""
+    value = col(kind)
     return (
-        readings.where(col(kind).is_not_null(), f"{kind}-present")
-        .select("city", value=col(kind).fill_null(0.0), name=f"{kind}-values")
-        .key_by(col("city"))
+        readings.key_by(col("city"))
         .window(tumbling(WINDOW))
         .aggregate(
             f"{kind}-summary",
-            readings=count(),
-            mean=col("value").mean(),
-            least=col("value").min(),
-            greatest=col("value").max(),
+            readings=when(value.is_null()).then(0).otherwise(1).sum(),
+            total=value.fill_null(0.0).sum(),
+            least=value.fill_null(inf).min(),
+            greatest=value.fill_null(-inf).max(),
         )
+        .where(col("readings") > 0, f"{kind}-present")
         .select(
             "city",
             kind=lit(kind),
             start_ms=col("start_ms"),
             readings=col("readings"),
-            mean=col("mean"),
+            mean=col("total") / col("readings"),
             least=col("least"),
             greatest=col("greatest"),
             name=f"{kind}-named",

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -43,6 +44,9 @@ WARM: Final = 0.4
 
 SUSTAINED: Final = 0.95
 """Share of the offered rate that counts as sustained."""
+
+HIGH_LOAD: Final = 0.6
+"""Share of what Storm sustains from which the load counts as medium to high."""
 
 GIVE_UP: Final = 3.0
 """Time that results may take, in lengths of the input, before a run is given up."""
@@ -106,7 +110,9 @@ def run(settings: Settings) -> ExperimentReport:
         "agents": AGENTS,
         "pairs": pairs,
     }
-    return ExperimentReport(parameters, tuple(rows), _goals(rows), (*_NOTES, *comparisons(rows)))
+    return ExperimentReport(
+        parameters, tuple(rows), _goals(rows), (*_NOTES, *sustained_rates(rows), *comparisons(rows))
+    )
 
 
 _NOTES: Final = (
@@ -232,6 +238,30 @@ def _goals(rows: Sequence[Row]) -> tuple[Goal, ...]:
         )
         for app, rate, engine in runs
     )
+
+
+def sustained_rates(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence for each application: up to which of the tested rates each engine sustained the rate in all its runs.
+
+    A rate counts only when all tested rates below it were sustained as well.
+    """
+    texts = []
+    for app in dict.fromkeys(row["app"] for row in rows):
+        rates = sorted({row["rate"] for row in rows if row["app"] == app})
+        sustained: dict[str, int] = {}
+        for engine in dict.fromkeys(row["engine"] for row in rows if row["app"] == app):
+            runs = {rate: [row for row in rows if (row["app"], row["engine"], row["rate"]) == (app, engine, rate)]
+                    for rate in rates}  # fmt: skip
+            below = takewhile(lambda rate, runs=runs: all(row["sustained"] for row in runs[rate]), rates)  # type: ignore[misc]
+            sustained[engine] = max(below, default=0)
+        shown = ", ".join(f"{engine} {rate:,}/s" if rate else f"{engine} none" for engine, rate in sustained.items())
+        if other := sustained.get(_STORM):
+            high = [rate for rate in rates if rate >= HIGH_LOAD * other]
+            shown += (
+                f"; medium to high load, from {HIGH_LOAD:.0%} of Storm's: {', '.join(f'{rate:,}/s' for rate in high)}"
+            )
+        texts.append(f"{app}: sustained in all runs, of {', '.join(f'{rate:,}' for rate in rates)}/s: {shown}")
+    return texts
 
 
 def comparisons(rows: Sequence[Row]) -> list[str]:

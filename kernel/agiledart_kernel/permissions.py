@@ -128,6 +128,7 @@ VERBS: Final[dict[str, VerbRule]] = {
     "recover": VerbRule(VerbSubject.APPLICATION, _ADMIN),
     "scale": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
     "move": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
+    "model": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
     "tap": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER),
     "share": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "forget": VerbRule(VerbSubject.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),

@@ -47,6 +47,7 @@ from agiledart_node.user_commands.application_sharing import ApplicationSharing
 from agiledart_node.user_commands.audit_queries import AuditQueries
 from agiledart_node.user_commands.feed_commands import FeedCommands
 from agiledart_node.user_commands.log_lists import LogLists
+from agiledart_node.user_commands.model_sharing import ModelSharing
 from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.user_commands.secret_provisioning import SecretProvisioning
@@ -115,6 +116,7 @@ class NodeParts:
         self.status_queries.on_ended_long_ago = self.application_removal.forget_old
         self.tap_requests = TapRequests(context, self.status_queries, hosting, records, verifier)
         self._make_run_endings()
+        self.model_sharing = ModelSharing(context, records, self.status_queries, watching, verifier)
         self._make_changes()
         self.banning = BanCommands(context, verifier, verify)
         self.audit_queries, self.secret_provisioning = (

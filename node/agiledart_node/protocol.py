@@ -12,6 +12,7 @@ from agiledart_node.wire.feed_messages import FeedMessage
 from agiledart_node.wire.formation_messages import FormationMessage
 from agiledart_node.wire.lease_messages import LeaseMessage
 from agiledart_node.wire.log_list_messages import LogListMessage
+from agiledart_node.wire.model_messages import ModelMessage
 from agiledart_node.wire.mopa_messages import MopaMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
@@ -29,6 +30,7 @@ NodeMessage = (
     | BanMessage
     | AuditMessage
     | SecretMessage
+    | ModelMessage
     | FeedMessage
     | LogListMessage
     | LeaseMessage

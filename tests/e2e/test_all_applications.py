@@ -15,7 +15,7 @@ from agiledart_examples.generated_streams import generate
 from agiledart_executor.user_code.user_builder import load_builder
 from tests.e2e.mesh import Mesh, cli, mesh
 
-pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.e2e
 
 AGENTS = 5
 POOL = "agiledart_examples.storm_pool:"
@@ -34,6 +34,9 @@ APPLICATIONS = [
 ]
 MACHINES = {"machine-availability": 1_500, "machine-production": 300, "machine-temperature": 3_000}
 COUNTS = {**MACHINES, "urban": 3_000, "taxi": 800, "city": 400, "fit": 200, "cities": 200}
+FEW = [(POOL + "word_count", 4), ("agiledart_examples.urban_sensing:urban_sensing", 2)]
+"""Applications with an instance number for `make test`; the soak has all of both."""
+
 ENDLESS = 400
 """Lines of other streams."""
 
@@ -80,20 +83,33 @@ def rows_of(file: Path, target: str) -> list[list[str]]:
     return sorted(row[:-1] if "debs2015" in target or "manufacturing" in target else row for row in rows)
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[list[str]]]]:
+def rows_of_one_process(target: str, folder: Path) -> list[list[list[str]]]:
     """Results of one process."""
-    results = {}
-    for target in APPLICATIONS:
-        folder = tmp_path_factory.mktemp("one")
-        words, files = settings_of(target, folder, spread=False)
-        ran = cli("run", target, *words, cwd=folder)
-        assert ran.returncode == 0, ran.stderr
-        results[target] = [rows_of(file, target) for file in files]
-        assert any(results[target]), f"{target} has no results"
+    words, files = settings_of(target, folder, spread=False)
+    ran = cli("run", target, *words, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    results = [rows_of(file, target) for file in files]
+    assert any(results), f"{target} has no results"
     return results
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[list[str]]]]:
+    """Results of one process for all applications."""
+    return {target: rows_of_one_process(target, tmp_path_factory.mktemp("one")) for target in APPLICATIONS}
+
+
+@pytest.mark.parametrize(("target", "parallelism"), FEW, ids=lambda value: str(value).rpartition(":")[2])
+def test_several_instances_on_five_agents_give_the_rows_of_one_process(
+    target: str, parallelism: int, five: Mesh, tmp_path: Path
+) -> None:
+    (alone := tmp_path / "alone").mkdir()
+    (together := tmp_path / "together").mkdir()
+    run_on(five, target, parallelism, together, {target: rows_of_one_process(target, alone)}, columns=False)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
 @pytest.mark.parametrize("target", APPLICATIONS, ids=lambda target: target.partition(":")[2])
 def test_five_agents_give_the_rows_of_one_process(
@@ -102,6 +118,8 @@ def test_five_agents_give_the_rows_of_one_process(
     run_on(five, target, parallelism, tmp_path, expected, columns=False)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_columns_and_rows_give_the_same_results(
     parallelism: int, five: Mesh, expected: dict[str, list[list[list[str]]]], tmp_path: Path

@@ -21,10 +21,10 @@ from agiledart_agent.checkpoints.checkpoint_file import (
     append_snapshot,
 )
 from agiledart_agent.checkpoints.checkpoint_store import CheckpointStore
-from agiledart_agent.checkpoints.checkpoint_uploads import CheckpointUploads, opened
 from agiledart_agent.driver import Driver
 from agiledart_agent.fragments.fragment_client import FragmentClient
 from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.uploads import Uploads, opened
 from agiledart_dataflow.plan.specification import FORMAT as FORM
 from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, read_header_at, run_folder, snapshot_path
 from agiledart_executor.user_code.software_version import software_version
@@ -75,7 +75,7 @@ class CheckpointService:
         self._disk = ThreadPoolExecutor(1, "checkpoints")
         self.store = CheckpointStore(state_dir, warn)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._uploads = CheckpointUploads(self.store, self._disk)
+        self._uploads = Uploads(self.store, self._disk)
 
     def register(self, driver: Driver) -> None:
         """Register the effects of the node. The files on this disk are read first."""

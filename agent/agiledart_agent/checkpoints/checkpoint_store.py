@@ -55,6 +55,19 @@ class CheckpointStore:
         self._snapshot_places: dict[str, dict[bytes, tuple[int, int]]] = {}  # by file: offset and length
 
     @property
+    def max_upload_bytes(self) -> int:
+        """Size of the largest file."""
+        return MAX_FILE_BYTES
+
+    def reserve(self, size: int, others: int) -> None:
+        """Raise `OperationFailed` when an uploaded file of this size does not fit."""
+        self.check_capacity("", size, others)
+
+    def finish_upload(self, path: Path) -> bytes:
+        """Take an uploaded file and return its hash. Raises `OperationFailed`, OSError."""
+        return self.finish(path, "", checks=True).digest
+
+    @property
     def kept(self) -> tuple[CheckpointInfo, ...]:
         """Named checkpoints, in the order of their names."""
         return tuple(info for file, info in sorted(self._known.items()) if file.endswith(_KEPT))

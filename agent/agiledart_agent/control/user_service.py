@@ -22,6 +22,7 @@ from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.metrics.gate_figures import gate_figures
 from agiledart_agent.metrics.metric_declarations import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.sink_log_sizes import SinkLogSizes
+from agiledart_agent.models.model_service import ModelService
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
@@ -50,6 +51,7 @@ from agiledart_node.wire.commands import (
     ShutDownAgent,
     Status,
     UploadCheckpoint,
+    UploadModel,
 )
 from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import UserRequest
@@ -85,6 +87,8 @@ class AgentParts(Protocol):
     def runs(self) -> RunStore: ...
     @property
     def checkpoints(self) -> CheckpointService: ...
+    @property
+    def models(self) -> ModelService: ...
     @property
     def executors(self) -> tuple[ExecutorProcess, ...]: ...
     def register_token(self, text: str) -> None: ...
@@ -201,6 +205,8 @@ class UserService:
                 self._later(request, self._parts.checkpoints.read(command, client.principal))
             case UploadCheckpoint():
                 self._later(request, self._parts.checkpoints.upload(command, client.principal))
+            case UploadModel():
+                self._later(request, self._parts.models.upload(command))
             case _:
                 if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)

@@ -10,7 +10,7 @@ from typing import Final
 
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.private_files import read_private
-from agiledart_executor.user_code.application_folders import work_folder
+from agiledart_executor.user_code.application_folders import models_folder, work_folder
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.plain_files import path_below, remove_tree
 
@@ -46,7 +46,8 @@ class WorkOwners:
         if known is not None:
             if is_used:
                 return f"another owner's {application} still runs on this node"
-            if not remove_tree(work_folder(self._root, application), CLEARING_SECONDS):
+            folders = work_folder(self._root, application), models_folder(self._root, application)
+            if not all(remove_tree(folder, CLEARING_SECONDS) for folder in folders):
                 return f"files of the former owner of {application} could not be deleted on this node; the next start tries again"
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)

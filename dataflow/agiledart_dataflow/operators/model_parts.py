@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from agiledart_dataflow.operators.model_access import ModelPartError
 from agiledart_kernel.limits import MAX_MODEL_BYTES, MODEL_PART_BYTES
 
 MARK: Final = b"\x00agiledart model part\x00"
@@ -61,7 +62,7 @@ class IncomingModel:
         """Take a row; return the model when it is whole.
 
         Raises:
-            ValueError: the row is a damaged part, a part is missing, or the model is too large or not what its digest says.
+            ModelPartError: the row is a damaged part, a part is missing, or the model is too large or not what its digest says.
         """
         if not row.startswith(MARK):
             self._clear()
@@ -71,18 +72,18 @@ class IncomingModel:
             return None
         try:
             return self._put(header, data)
-        except ValueError:
+        except ModelPartError:
             self._clear()
             self.refused = header.digest
             raise
 
     def _put(self, header: PartHeader, data: bytes) -> bytes | None:
         if header.size > MAX_MODEL_BYTES:
-            raise ValueError(f"the model has {header.size:,} bytes; at most {MAX_MODEL_BYTES:,} are taken")
+            raise ModelPartError(f"the model has {header.size:,} bytes; at most {MAX_MODEL_BYTES:,} are taken")
         if header.index == 0:
             self.digest, self.parts, self.refused = header.digest, [], b""
         if header.digest != self.digest or header.index != len(self.parts):
-            raise ValueError(
+            raise ModelPartError(
                 f"part {header.index + 1} of {header.count} of a model came, not part {len(self.parts) + 1}"
             )
         self.parts.append(data)
@@ -90,7 +91,7 @@ class IncomingModel:
             return None
         whole = b"".join(self.parts)
         if sha256(whole).digest() != header.digest:
-            raise ValueError("the parts of the model are not those of its SHA-256")
+            raise ModelPartError("the parts of the model are not those of its SHA-256")
         self._clear()
         return whole
 
@@ -99,10 +100,10 @@ class IncomingModel:
 
 
 def _split(row: bytes) -> tuple[PartHeader, bytes]:
-    """Return the header and the bytes of a part. Raises `ValueError`."""
+    """Return the header and the bytes of a part. Raises `ModelPartError`."""
     start = len(MARK) + 1
     end = start + (row[len(MARK)] if len(row) > len(MARK) else 0)
     try:
         return _HEADERS.decode(row[start:end]), row[end:]
     except msgspec.MsgspecError as error:
-        raise ValueError(f"this is no part of a model: {error}") from None
+        raise ModelPartError(f"this is no part of a model: {error}") from None

@@ -9,11 +9,12 @@ from hashlib import sha256
 from typing import Any, Final
 
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context
+from agiledart_dataflow.operators.model_access import VERSION_DIGITS, ModelAccess, NoModels, model_reference
 from agiledart_dataflow.operators.model_parts import IncomingModel
 from agiledart_dataflow.operators.onnx_model import OnnxModel
 
-VERSION_DIGITS: Final = 12
-"""Hexadecimal digits of a model's SHA-256 that name its version."""
+MAX_LOADED: Final = 2
+"""Models in the memory of a process: the one in use, and the one before, which other instances may still use."""
 
 
 @dataclass
@@ -46,14 +47,17 @@ class ModelScorer(BroadcastOperator[int, Any, Unscored, Any, bytes, ModelInUse])
         make: row and results → new row.
         output_type: int or float; scores are converted to it.
 
-    A row raises `LookupError` before the first model; a control row raises `ValueError` when it is no suitable model, and
+    Attributes:
+        models: of the process by hash, and its memory.
+
+    A row raises `LookupError` before the first model; a control row raises `UnsuitableModelError` when it is none, and
     the one in use stays. The step's error policy decides about both.
     """
 
     def __init__(self, inputs: Sequence[int], make: Any, output_type: type) -> None:
         self._inputs, self._make, self._output_type = tuple(inputs), make, output_type
-        self._model: OnnxModel | None = None
-        self._loaded = ""
+        self.models: ModelAccess = NoModels()
+        self._loaded: dict[str, OnnxModel] = {}  # by version; instances of one process share them
 
     def initial(self, key: int) -> Unscored:
         return Unscored()
@@ -62,12 +66,24 @@ class ModelScorer(BroadcastOperator[int, Any, Unscored, Any, bytes, ModelInUse])
         return ModelInUse()
 
     def on_broadcast(self, record: bytes, shared: ModelInUse) -> None:
-        data = shared.incoming.taken(record)
+        digest = model_reference(record)
+        data = shared.incoming.taken(record) if digest is None else self.models.read(digest)
         if data is None:
             return
-        model = OnnxModel(data, len(self._inputs))
-        shared.version, shared.data = model_version(data), data
-        self._model, self._loaded = model, shared.version
+        version = model_version(data)
+        self._model(version, data)
+        shared.version, shared.data = version, data
+
+    def _model(self, version: str, data: bytes) -> OnnxModel:
+        """Return the loaded model. Raises `UnsuitableModelError`."""
+        model = self._loaded.get(version)
+        if model is None:
+            with self.models.within_memory():
+                model = OnnxModel(data, len(self._inputs))
+            while len(self._loaded) >= MAX_LOADED:
+                del self._loaded[next(iter(self._loaded))]
+            self._loaded[version] = model
+        return model
 
     def on_record(self, key: int, record: Any, state: Unscored, context: Context[Any]) -> None:
         context.forget()
@@ -77,10 +93,9 @@ class ModelScorer(BroadcastOperator[int, Any, Unscored, Any, bytes, ModelInUse])
         """Return the new rows, in order. A row without one of the inputs has no score."""
         if not shared.version:
             raise LookupError("no model has come yet")
-        if self._model is None or self._loaded != shared.version:  # behind a restart: the bytes are in the snapshot
-            self._model, self._loaded = OnnxModel(shared.data, len(self._inputs)), shared.version
+        model = self._model(shared.version, shared.data)  # behind a restart it is loaded from the snapshot's bytes
         inputs = [self._inputs_of(row) for row in rows]
-        scores = iter(self._model.scores([values for values in inputs if values is not None]))
+        scores = iter(model.scores([values for values in inputs if values is not None]))
         convert, make, version = self._output_type, self._make, shared.version
         return [
             make(row, None if values is None else convert(next(scores)), version)

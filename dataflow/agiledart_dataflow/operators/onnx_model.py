@@ -7,11 +7,16 @@ are loaded, so such a model is refused.
 from collections.abc import Sequence
 from typing import Any, Final
 
+from agiledart_dataflow.operators.model_access import ModelFormatError, ModelMemoryError, ModelShapeError
+
 BLOCK_ROWS: Final = 16
 """Rows of one call, the last filled up with zeros. A library may add in another order for another number of rows; with a fixed
 number the score of a row does not depend on the rows that came with it."""
 
 MAX_ERROR_TEXT: Final = 200
+
+NO_MEMORY: Final = ("bad_alloc", "Failed to allocate memory", "bad allocation", "Cannot allocate memory")
+"""Parts of the library's messages when it gets no memory."""
 
 
 class OnnxModel:
@@ -22,7 +27,7 @@ class OnnxModel:
         inputs: number of values of a row.
 
     Raises:
-        ValueError: the bytes are no model, or one of another shape.
+        UnsuitableModelError: the bytes are no model, one of another shape, or one that needs more memory.
         ModuleNotFoundError: ONNX Runtime is not installed.
     """
 
@@ -41,13 +46,14 @@ class OnnxModel:
         try:
             self._session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # noqa: BLE001  the library has no common error
-            raise ValueError(f"this is no ONNX model: {_first_line(error)}") from None
+            _refuse_size(error, len(data))
+            raise ModelFormatError(f"this is no ONNX model: {_first_line(error)}") from None
         shapes = [(entry.name, entry.type, entry.shape) for entry in self._session.get_inputs()]
         if len(shapes) != 1 or shapes[0][1] not in ("tensor(float)", "tensor(double)") or len(shapes[0][2]) != 2:
-            raise ValueError(f"the model's input is not one matrix of floats, a row for each record: {shapes}")
+            raise ModelShapeError(f"the model's input is not one matrix of floats, a row for each record: {shapes}")
         self._input, number, (rows, width) = shapes[0]
         if isinstance(width, int) and width != inputs:
-            raise ValueError(f"the model takes {width} values, and inputs= names {inputs}")
+            raise ModelShapeError(f"the model takes {width} values, and inputs= names {inputs}")
         self._block: Any = np.zeros(
             (rows if isinstance(rows, int) and rows > 0 else BLOCK_ROWS, inputs),
             dtype=np.float32 if number == "tensor(float)" else np.float64,
@@ -55,7 +61,8 @@ class OnnxModel:
         try:
             self.scores([[0.0] * inputs])
         except Exception as error:  # noqa: BLE001  the library has no common error
-            raise ValueError(f"the model does not score a row of {inputs} zeros: {_first_line(error)}") from None
+            _refuse_size(error, len(data))
+            raise ModelShapeError(f"the model does not score a row of {inputs} zeros: {_first_line(error)}") from None
 
     def scores(self, rows: Sequence[Sequence[float]]) -> list[float]:
         """Return the first value of the first output for each row."""
@@ -68,6 +75,13 @@ class OnnxModel:
             given = self._session.run(None, {self._input: block})[0]
             results += given.reshape(size, -1)[: len(part), 0].tolist()
         return results
+
+
+def _refuse_size(error: Exception, size: int) -> None:
+    """Raise `ModelMemoryError` when the library got no memory."""
+    text = str(error)
+    if isinstance(error, MemoryError) or any(mark in text for mark in NO_MEMORY):
+        raise ModelMemoryError(f"the model ({size:,} bytes) needs more memory than this node has") from None
 
 
 def _first_line(error: Exception) -> str:

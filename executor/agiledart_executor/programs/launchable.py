@@ -18,6 +18,7 @@ from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.schema import read_time_index
+from agiledart_dataflow.operators.scoring_step import ScoringStep
 from agiledart_dataflow.plan.connectors import Connector, SourceReader
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_dataflow.plan.deployment import DeploymentPart
@@ -41,8 +42,9 @@ from agiledart_executor.instances.running_instance import RunningInstance
 from agiledart_executor.snapshots.snapshot_file import run_folder
 from agiledart_executor.spool.intake_opening import open_intake
 from agiledart_executor.state.disk_stores import disk_stores
-from agiledart_executor.user_code.application_folders import work_folder
+from agiledart_executor.user_code.application_folders import models_folder, work_folder
 from agiledart_executor.user_code.bundle import Bundle
+from agiledart_executor.user_code.local_models import LocalModels
 from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.user_code.user_builder import build_bundle, decode_bundle
 from agiledart_kernel.codec import Codec
@@ -197,6 +199,8 @@ class Launchable:
             else:
                 stores = disk_stores(work_folder(_ROOT, self.application) / "state")
                 running.instance = Instance(self.program, stage, index, make_store=stores)
+                if isinstance(scoring := running.instance.steps.operator, ScoringStep):
+                    scoring.use_models(LocalModels(models_folder(_ROOT, self.application)))
                 running.keys = self._key_sample(stage)
         except BusyError as error:
             raise BusyError(f"{name}: {error}") from None

@@ -159,6 +159,25 @@ class ApplicationCode:
         )
         return self.add(name, code)
 
+    def score(
+        self, relation: Relation, model: str, inputs: list[str], output: str, wanted: str, on_error: str = "fail"
+    ) -> Relation:
+        """Add the score of a model and its version to the rows.
+
+        Args:
+            model: variable of the model's stream.
+            inputs: fields, in the order of the model.
+        """
+        options = {"inputs": py.value(inputs), "output": py.value(output), "on_error": py.value(on_error)}
+        step = py.value(self.step(wanted))
+        code = py.method(py.name(relation.variable), "score", step, py.name(model), **options)
+        columns = {
+            **relation.columns,
+            output: ColumnType("float", nullable=True),
+            f"{output}_version": ColumnType("text", nullable=False),
+        }
+        return Relation(self.add(wanted, code), columns, relation.times)
+
     def place(self, step: str, rules: Mapping[str, Any]) -> None:
         """State which nodes may run a step."""
         given = {rule: py.value(value) for rule, value in rules.items()}

@@ -1,5 +1,6 @@
 """`RelationScope`: streams that statements may name, and views."""
 
+import re
 from difflib import get_close_matches
 
 from agiledart_executor.query_files.application_code import Relation, is_identifier
@@ -20,9 +21,27 @@ class RelationScope:
         self._parameters: set[str] = set()
 
     def reserve(self, name: str, place: TextPlace) -> None:
-        """Keep a name for a parameter that is no stream; refuse a name that is taken."""
+        """Keep a name for a parameter that is no stream, in the scopes around, too; refuse a name that is taken."""
         self.check_new(name, place)
         self._parameters.add(name)
+        if self._outer is not None:
+            self._outer.reserve(name, place)
+
+    def reserve_like(self, wanted: str, place: TextPlace) -> str:
+        """Keep the first free name like this for a parameter, and return it."""
+        base, number = re.sub(r"[^A-Za-z0-9]", "_", wanted), 1
+        name = base
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.reserve(name, place)
+        return name
+
+    @property
+    def taken(self) -> set[str]:
+        """Return the names of streams and parameters here and in the scopes around."""
+        outer: set[str] = set() if self._outer is None else self._outer.taken
+        return {*self._relations, *self._parameters, *outer}
 
     def define(self, name: str, relation: Relation, place: TextPlace) -> None:
         """Add a stream; refuse a name that stands twice."""

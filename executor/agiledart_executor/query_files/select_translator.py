@@ -10,6 +10,7 @@ from agiledart_executor.query_files.column_types import ColumnType, TypedCode
 from agiledart_executor.query_files.expression_translator import ExpressionTranslator
 from agiledart_executor.query_files.join_clause import JoinedTables, TableClause
 from agiledart_executor.query_files.relation_scope import RelationScope
+from agiledart_executor.query_files.score_calls import ScoreCalls, is_score_call
 from agiledart_executor.query_files.sql_text import SqlText
 from agiledart_executor.query_files.text_place import TextPlace
 from agiledart_executor.query_files.window_clause import WINDOW_COLUMNS, WINDOWS, WindowClause
@@ -136,7 +137,13 @@ class SelectTranslator:
             joined = JoinedTables(self._text, self._code, self._place)
             table = joined.join(table, joins, lambda part: self._table(part, wanted), wanted)
         relation, columns = table.relation, table.visible()
-        rows = ExpressionTranslator(self._text, columns, self._place, self._refuse_aggregate)
+        models = ScoreCalls(self._text, self._code, self._scope, self._place)
+
+        def refuse_misplaced(part: Any) -> TypedCode | None:
+            models.refuse(part)
+            return self._refuse_aggregate(part)
+
+        rows = ExpressionTranslator(self._text, columns, self._place, refuse_misplaced)
         if node.args.get("where") is not None:
             relation = self._code.where(relation, rows.condition(node.args["where"].this), f"{wanted}-where")
         if node.args.get("distinct") is not None:
@@ -150,7 +157,11 @@ class SelectTranslator:
             return self._grouped(node, relation, table, rows, wanted)
         if node.args.get("having") is not None:
             self.place(node.args["having"]).refuse("HAVING needs GROUP BY and a window; write WHERE")
-        return self._code.select(relation, self._columns(node, rows, columns), f"{wanted}-select")
+        scored = models.apply(node.expressions, relation, columns, wanted)
+        listed = ExpressionTranslator(
+            self._text, columns, self._place, lambda part: models.translate(part) or self._refuse_aggregate(part)
+        )
+        return self._code.select(scored, self._columns(node, listed, columns), f"{wanted}-select")
 
     def _distinct(
         self, node: Any, relation: Relation, table: TableClause, rows: ExpressionTranslator, wanted: str
@@ -182,6 +193,8 @@ class SelectTranslator:
         types = {name: key for name, (_, key) in keys.items()}
 
         def special(part: Any) -> TypedCode | None:
+            if is_score_call(part):
+                rows.translate(part)  # refuses it
             if (aggregate := aggregates.translate(part)) is not None:
                 return aggregate
             if part.key == "column" and part.name in WINDOW_COLUMNS:

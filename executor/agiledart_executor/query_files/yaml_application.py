@@ -1,7 +1,6 @@
 """Applications in YAML: sources, steps and sinks; conditions and values are written as in SQL."""
 
 import ast
-from dataclasses import replace
 from typing import Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, parse_connector
@@ -11,6 +10,7 @@ from agiledart_executor.query_files.aggregation import AGGREGATES, WindowAggrega
 from agiledart_executor.query_files.application_code import ApplicationCode, Columns, Relation, is_identifier
 from agiledart_executor.query_files.column_types import ColumnType, TypedCode, TypeName
 from agiledart_executor.query_files.expression_translator import ExpressionTranslator
+from agiledart_executor.query_files.model_connector import model_connector
 from agiledart_executor.query_files.relation_scope import RelationScope
 from agiledart_executor.query_files.source_options import SOURCE_OPTIONS, option_code
 from agiledart_executor.query_files.span_text import span_of
@@ -298,20 +298,11 @@ class YamlApplication:
         if on_error not in ON_ERROR:
             parts["on_error"].place.refuse(f"on_error is one of {', '.join(ON_ERROR)}")
         model = self._model(parts["model"], f"{name}_model")
-        options = {"inputs": py.value(inputs), "output": py.value(output), "on_error": py.value(on_error)}
-        step = py.value(self._code.step(name))
-        code = py.method(py.name(relation.variable), "score", step, py.name(model), **options)
-        columns = {
-            **relation.columns,
-            output: ColumnType("float", nullable=True),
-            version: ColumnType("text", nullable=False),
-        }
-        return Relation(self._code.add(name, code), columns, relation.times)
+        return self._code.score(relation, model, inputs, output, name, on_error)
 
     def _model(self, value: YamlValue, parameter: str) -> str:
         """Add the parameter of a model and return the variable of its stream."""
-        text = value.text("model")
-        connector = _connector(value) if ":" in text else _model_file(text)
+        connector = model_connector(value.text("model"), value.place)
         self._scope.reserve(parameter, value.place)
         return self._code.model(parameter, connector)
 
@@ -416,12 +407,6 @@ class _Refusal:
 _NO_RULES: Final[dict[str, Any]] = {"labels": (), "zone": "", "on": (), "together_with": (), "apart_from": ()}
 
 _ONE_KEY: Final = {"key_0": TypedCode(py.literal(0), ColumnType("int", nullable=False))}
-
-
-def _model_file(text: str) -> Connector:
-    """Return the connector of a model's file, `quality.onnx` or `quality.onnx@pi2`."""
-    file = parse_connector(f"file:{text}")
-    return replace(file, options=tuple(sorted({**dict(file.options), "parts": "1"}.items())))
 
 
 def _connector(value: YamlValue) -> Connector:

@@ -1,5 +1,6 @@
 """Confinement of user code before it is loaded: which files of this node it may use, by the agent's deployment part.
 
+    models/APP/    models that it names by their hash, which only the agent writes
     work/APP/      the application's own folder on this node: its relative file names (`files`), its spools, its state on disk
 
 Its sinks' logs and the snapshots of its run stay writable, too. Every other name below the state directory is closed.
@@ -12,7 +13,7 @@ from typing import Final
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, run_folder
-from agiledart_executor.user_code.application_folders import FOLDER, logs_here, steps_here, work_folder
+from agiledart_executor.user_code.application_folders import FOLDER, logs_here, models_folder, steps_here, work_folder
 from agiledart_executor.user_code.confinement import Confinement, FileOfConnector
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
@@ -56,7 +57,7 @@ def confine_application(
     if part.by_epoch:
         own += [run_folder(root, part.application, part.version) / kind for kind in EXECUTOR_FOLDERS]
     try:
-        confinement = Confinement([Path(path) for path in closed], own)
+        confinement = Confinement([Path(path) for path in closed], own, readable=_models(part, root, specification))
         os.chdir(files)
     except OSError as error:
         raise OperationFailed(f"{files} cannot be made: {(error.strerror or str(error)).lower()}") from None
@@ -67,6 +68,12 @@ def confine_application(
         if step.connector is not None and step.index in local_steps
     )
     return confinement.enforce()
+
+
+def _models(part: DeploymentPart, root: Path, specification: Specification) -> list[Path]:
+    """Return the folder of the application's models when it has a step that may score."""
+    shares = any(step.traits.shares_second for step in specification.steps)
+    return [models_folder(root, part.application)] if shares else []
 
 
 def confine_file_finaliser(root: Path, application: str, closed: tuple[str, ...]) -> bool:

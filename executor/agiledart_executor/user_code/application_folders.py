@@ -12,6 +12,7 @@ from agiledart_sink_log.plain_files import path_below
 from agiledart_sink_log.protocol import latency_log_name, user_sink_name_fault
 
 FOLDER: Final = "work"
+MODELS: Final = "models"
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 _SPECIFICATION: Codec[Specification] = Codec(Specification)
@@ -20,6 +21,11 @@ _SPECIFICATION: Codec[Specification] = Codec(Specification)
 def work_folder(root: Path, application: str) -> Path:
     """Return the folder of an application on a node, below the state directory `root`."""
     return path_below(root / FOLDER, application)
+
+
+def models_folder(root: Path, application: str) -> Path:
+    """Return the folder with the models of an application on a node. Only the agent writes there."""
+    return path_below(root / MODELS, application)
 
 
 class SinkLogNames(NamedTuple):

@@ -73,19 +73,26 @@ class Confinement:
     Args:
         closed: files and folders to close; relative names and links are resolved.
         own: folders inside them that stay usable; they are created.
+        readable: folders inside them that can be read; they are created.
         code: folders from which Python processes of this user load code; None: those of this process.
 
     Raises:
         OSError: a folder cannot be made.
     """
 
-    def __init__(self, closed: Sequence[Path], own: Sequence[Path], code: Sequence[Path] | None = None) -> None:
+    def __init__(
+        self,
+        closed: Sequence[Path],
+        own: Sequence[Path],
+        code: Sequence[Path] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> None:
         self._closed = dict.fromkeys(Path(os.path.realpath(path)) for path in closed)
-        self._own = own
+        self._own, self._readable = own, readable
         self._code = dict.fromkeys(code_folders() if code is None else code)
         self._above_closed = self._above(self._closed)
         self._ancestors = {**self._above_closed, **self._above(self._code)}
-        for path in own:
+        for path in (*own, *readable):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _above(self, places: Iterable[Path]) -> dict[Path, None]:
@@ -148,6 +155,8 @@ class Confinement:
             yield from self._beside(ancestor)
         for path in (*self._own, f"/proc/{os.getpid()}"):
             yield str(path), landlock.ALL
+        for path in self._readable:
+            yield str(path), _READ
         for (
             path
         ) in self._code:  # Python may be installed in the state directory, too; folders closed below it stay closed

@@ -35,6 +35,7 @@ def _admin_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
         commands.Tap: parts.tap_requests.tap,
         commands.Forget: parts.application_removal.forget,
         commands.SetBan: parts.banning.ban,
+        commands.ShareModel: parts.model_sharing.share,
         commands.SetSecret: parts.secret_provisioning.provision_secret,
         commands.CreateFeed: parts.feed_commands.change,
         commands.RemoveFeed: parts.feed_commands.change,

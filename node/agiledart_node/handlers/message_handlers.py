@@ -22,6 +22,7 @@ from agiledart_node.wire.checkpoint_messages import (
 )
 from agiledart_node.wire.feed_messages import FeedChanged, FeedList, QueryFeeds, RequestFeedChange
 from agiledart_node.wire.log_list_messages import LogNames, QueryLogNames
+from agiledart_node.wire.model_messages import ModelPlaced, PlaceModel
 from agiledart_node.wire.quorum_recovery_messages import QUORUM_RECOVERY_REPLIES, QueryRegister, RequestQuorumRecovery
 from agiledart_node.wire.renewal_messages import RenewalReply, RequestRenewal
 from agiledart_node.wire.secret_messages import QuerySecrets, SecretList, SecretStored, StoreSecret
@@ -42,6 +43,7 @@ _ANSWERS = (
     AuditLines,
     SecretStored,
     SecretList,
+    ModelPlaced,
     FeedChanged,
     FeedList,
     LogNames,
@@ -69,6 +71,7 @@ def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coro
         StoreSecret: parts.secret_provisioning.store,
         QuerySecrets: parts.secret_provisioning.answer_agent,
         RequestFeedChange: parts.feed_commands.carry_out,
+        PlaceModel: parts.model_sharing.placed,
         QueryLogNames: parts.log_lists.answer_agent,
         QueryFeeds: parts.feed_commands.answer_agent,
         RequestChange: parts.changes.asked,

@@ -50,6 +50,7 @@ from agiledart_node.wire.commands import (
     SetBan,
     SetSecret,
     ShareApplication,
+    ShareModel,
     ShutDownAgent,
     Stop,
     Submit,
@@ -148,6 +149,9 @@ def command_terms(command: Command) -> CommandTerms | None:
             return CommandTerms(
                 "share", command.name, (), sorted_arguments((("key", command.key[:128]), ("revoke", revoke)))
             )
+        case ShareModel():
+            options = (("digest", command.digest), ("size", str(command.size)))
+            return CommandTerms("model", command.name, (), sorted_arguments(options))
         case SetSecret():
             contents = (content_hash(command.sealed),) if command.sealed else ()
             arguments = sorted_arguments((("node", command.node), ("secret", command.secret)))

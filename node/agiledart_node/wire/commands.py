@@ -258,6 +258,30 @@ class UploadCheckpoint(Message, frozen=True, gc=False, tag=234):
     data: Annotated[bytes, msgspec.Meta(max_length=MAX_UPLOAD_CHUNK_BYTES)]
 
 
+class UploadModel(Message, frozen=True, gc=False, tag=246):
+    """Upload a model's file to the asked agent, piece by piece; the agent verifies the hash after the last piece.
+
+    `name`: of the application that is to use it; `digest`, `size`: of the file.
+    """
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+    data: Annotated[bytes, msgspec.Meta(max_length=MAX_UPLOAD_CHUNK_BYTES)]
+
+
+class ShareModel(Message, frozen=True, gc=False, tag=247):
+    """Have all nodes of a running application fetch a model's file, which the asked agent has, from each other.
+
+    `name`: of the application; `digest`, `size`: of the file.
+    """
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64, pattern="^[0-9a-f]+$")]
+    size: Annotated[int, msgspec.Meta(ge=1)]
+
+
 class ScaleStage(Message, frozen=True, gc=False, tag=228):
     """Change the number of instances of a stage of a running application.
 
@@ -485,6 +509,8 @@ Command = (
     | RecoverRun
     | ReadCheckpoint
     | UploadCheckpoint
+    | UploadModel
+    | ShareModel
     | ScaleStage
     | MoveStage
     | DrainNode
@@ -529,6 +555,8 @@ VERB_BY_COMMAND: dict[type, str] = {
     RecoverRun: "recover",
     ReadCheckpoint: "export",
     UploadCheckpoint: "submit",
+    UploadModel: "model",
+    ShareModel: "model",
     ScaleStage: "scale",
     MoveStage: "move",
     DrainNode: "drain",

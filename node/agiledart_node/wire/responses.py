@@ -24,6 +24,7 @@ from agiledart_node.wire.checkpoint_responses import (
 )
 from agiledart_node.wire.feed_responses import FeedsResponse
 from agiledart_node.wire.lease_responses import GateOrdersResponse, GatesResponse, HostLeaseRow, LeaseResponse
+from agiledart_node.wire.model_messages import ModelResponse
 from agiledart_node.wire.placement_responses import PlacementResponse
 
 
@@ -783,6 +784,7 @@ RESPONSES: dict[str, type[msgspec.Struct]] = {
     "tokens": TokensResponse,
     "renewal": RenewalResponse,
     "secrets": SecretsResponse,
+    "model": ModelResponse,
     "feeds": FeedsResponse,
     "explain-scaling": ScalingResponse,
     "explain-placement": PlacementResponse,

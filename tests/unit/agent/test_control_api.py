@@ -48,6 +48,7 @@ from agiledart_node.wire.commands import (
     SetBan,
     SetSecret,
     ShareApplication,
+    ShareModel,
     ShutDownAgent,
     Status,
     Stop,
@@ -56,6 +57,7 @@ from agiledart_node.wire.commands import (
     Tokens,
     TraceRoute,
     UploadCheckpoint,
+    UploadModel,
 )
 from agiledart_node.wire.lease_messages import NoteLease, OrderGate, RenewHostLease, ReportGate, ShowProvisioning
 
@@ -65,7 +67,8 @@ ONE_OF_EACH: tuple[Command, ...] = (
     Tokens(), Forget("x"), ExplainScaling("x"), ExplainPlacement("x"),
     Audit(), SetSecret("x", "00", "y"), Secrets(),
     ExplainRecovery("x"), Checkpoints("x"), ExportCheckpoint("x"), RemoveCheckpoint("x"), ReadCheckpoint("x", "0" * 64, 0),
-    UploadCheckpoint("x", "0" * 64, 1, 0, b""), ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"),
+    UploadCheckpoint("x", "0" * 64, 1, 0, b""), UploadModel("x", "0" * 64, 1, 0, b""), ShareModel("x", "0" * 64, 1),
+    ScaleStage("x", "y", 2), MoveStage("x", "y", "a1"),
     RenewUserMembership(), DrainNode("a1"),
     RecoverRun("x", ("a1",)), CreateFeed("x", "00"), RemoveFeed("x", "00"), Feeds(),
     RenewHostLease("00", "x", "x", b""), NoteLease("x", "lease", "x", ""), ReportGate("x", "", b""), OrderGate("pause"),
@@ -146,6 +149,8 @@ def test_every_command_is_checked_against_every_role(
             | RemoveCheckpoint
             | ReadCheckpoint
             | UploadCheckpoint
+            | UploadModel
+            | ShareModel
             | ScaleStage
             | MoveStage
             | OfGates,
@@ -303,6 +308,7 @@ LOOKS_ONLY = (
     ExplainRecovery,
     Checkpoints,
     ReadCheckpoint,
+    UploadModel,  # what follows it is signed
     UploadCheckpoint,  # the user that begins a change with it signs that
     Audit,
     Secrets,

@@ -1,8 +1,10 @@
 """`score`: results of ONNX models, models that change at their time, and models that are none."""
 
 import os
+import resource
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +13,11 @@ import pytest
 
 from agiledart import Topology, TopologyError, UserCodeError, collect, records, whole_file
 from agiledart.testing import run_local
+from agiledart_dataflow.operators.model_access import model_reference
 from agiledart_dataflow.operators.model_parts import MARK, IncomingModel, PartHeader, model_parts
-from agiledart_dataflow.operators.model_scorer import model_version
+from agiledart_dataflow.operators.model_scorer import ModelInUse, ModelScorer, model_version
 from agiledart_dataflow.operators.onnx_model import BLOCK_ROWS, OnnxModel
+from agiledart_executor.user_code.local_models import LocalModels
 from agiledart_kernel.randomness import RandomStream
 
 onnx = pytest.importorskip("onnx", reason="no onnx here: pip install onnx")
@@ -305,3 +309,95 @@ def test_no_telemetry_is_sent(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "telemetry" not in done.stderr
     assert (tmp_path / "out.csv").read_text() == f"0,20,50,66,{model_version(FIRST)}\n"
+
+
+def named(data: bytes) -> bytes:
+    """The row that names a model by its hash."""
+    return b"sha256:" + sha256(data).hexdigest().encode()
+
+
+def test_a_model_by_hash_scores_like_its_file(tmp_path: Path) -> None:
+    for data in (FIRST, SECOND):
+        (tmp_path / sha256(data).hexdigest()).write_bytes(data)
+    scorer, shared = ModelScorer([0, 1], lambda row, score, version: (score, version), float), ModelInUse()
+    scorer.models = LocalModels(tmp_path)
+    for data, score in ((FIRST, 4.0), (SECOND, 5.0), (FIRST, 4.0)):
+        scorer.on_broadcast(named(data), shared)
+        assert scorer.scored([(1.0, 2.0)], shared) == [(score, model_version(data))]
+    assert shared.data == FIRST, "the state that survives a node has the model, not only its name"
+    for wrong, message in (
+        (b"sha256:abc", "no name of a model"),
+        (b"sha256:" + b"zz" * 32, "no name of a model"),
+        (named(b"another"), "not on this node"),
+        (b"no model", "no ONNX model"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            scorer.on_broadcast(wrong, shared)
+        assert scorer.scored([(1.0, 2.0)], shared) == [(4.0, model_version(FIRST))]
+    assert model_reference(FIRST) is None
+
+
+def test_a_local_run_has_no_models_by_hash() -> None:
+    with pytest.raises(UserCodeError, match=r"only agents have models by hash: here use whole_file"):
+        scored([Model(0, FIRST), Model(20, named(SECOND))])
+
+
+def test_instances_between_two_models_load_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances of a process share the operator; one may still score by the old model."""
+    loads: list[bytes] = []
+
+    class Counted(OnnxModel):
+        def __init__(self, data: bytes, inputs: int) -> None:
+            loads.append(data)
+            super().__init__(data, inputs)
+
+    monkeypatch.setattr("agiledart_dataflow.operators.model_scorer.OnnxModel", Counted)
+    scorer = ModelScorer([0, 1], lambda row, score, version: version, float)
+    old, new = ModelInUse(), ModelInUse()
+    scorer.on_broadcast(FIRST, old)
+    scorer.on_broadcast(FIRST, new)
+    scorer.on_broadcast(SECOND, new)
+    for _ in range(5):
+        assert scorer.scored([(1.0, 2.0)], old) + scorer.scored([(1.0, 2.0)], new) == [
+            model_version(FIRST),
+            model_version(SECOND),
+        ]
+    assert loads == [FIRST, SECOND]
+
+
+def endless(values: int) -> bytes:
+    """A model of few bytes that fills a vector of so many values."""
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [
+            helper.make_node(
+                "ConstantOfShape", ["size"], ["many"], value=helper.make_tensor("v", TensorProto.DOUBLE, [1], [1.0])
+            ),
+            helper.make_node("ReduceSum", ["many"], ["sum"], keepdims=1),
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("Add", ["p", "sum"], ["y"]),
+        ],
+        "endless",
+        [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [None, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, [None, 1])],
+        [
+            helper.make_tensor("size", TensorProto.INT64, [1], [values]),
+            helper.make_tensor("w", TensorProto.DOUBLE, [2, 1], [1.0, 1.0]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def test_a_model_larger_than_memory_leaves_the_one_in_use(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    scorer, shared = ModelScorer([0, 1], lambda row, score, version: (score, version), float), ModelInUse()
+    scorer.models = LocalModels(tmp_path)
+    scorer.on_broadcast(endless(10), shared)
+    assert scorer.scored([(1.0, 2.0)], shared) == [(13.0, model_version(endless(10)))]
+    with pytest.raises(ValueError, match=r"^the model \(\d+ bytes\) needs more memory than this node has$"):
+        scorer.on_broadcast(endless(memory // 8), shared)
+    assert scorer.scored([(1.0, 2.0)], shared) == [(13.0, model_version(endless(10)))]
+    assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -83,6 +83,24 @@ def test_medians_of_two_engines_are_compared() -> None:
     assert text.startswith("a at 5/s: p50 3.00 ms, Storm 4.00 ms, 25.0% less (published: 16.7% to 52.7%")
 
 
+def test_the_sustained_rate_is_the_highest_below_which_none_failed() -> None:
+    outcomes = {"agiledart": {500: [True, True], 1_000: [True, True], 2_000: [True, False], 4_000: [True, True]}}
+    outcomes["storm"] = {500: [True], 1_000: [True], 2_000: [True], 4_000: [False]}
+    rows = [
+        {"app": "a", "engine": engine, "rate": rate, "sustained": outcome}
+        for engine, rates in outcomes.items()
+        for rate, runs in rates.items()
+        for outcome in runs
+    ]
+    assert query_latency.sustained_rates(rows) == [
+        "a: sustained in all runs, of 500, 1,000, 2,000, 4,000/s: agiledart 1,000/s, storm 2,000/s;"
+        " medium to high load, from 60% of Storm's: 2,000/s, 4,000/s"
+    ]
+    assert query_latency.sustained_rates([{"app": "b", "engine": "agiledart", "rate": 5, "sustained": False}]) == [
+        "b: sustained in all runs, of 5/s: agiledart none"
+    ]
+
+
 def test_an_unknown_application_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="it has frequent-routes, profitable-areas"):
         query_latency.run(Settings(apps=("etl",)))

@@ -47,6 +47,7 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("admin", "recover"): ALL,
     ("admin", "scale"): ALL, ("submitter", "scale"): OF_ONES_OWN,
     ("admin", "move"): ALL, ("submitter", "move"): OF_ONES_OWN,
+    ("admin", "model"): ALL, ("submitter", "model"): OF_ONES_OWN,
     ("admin", "tap"): ALL, ("submitter", "tap"): OF_ONES_OWN,
     ("admin", "share"): ALL, ("submitter", "share"): OWNERS,
     ("admin", "forget"): ALL, ("submitter", "forget"): OWNERS,

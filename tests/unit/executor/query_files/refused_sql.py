@@ -8,6 +8,31 @@ from typing import Final
 WINDOW: Final = "TUMBLE(r, at, INTERVAL '1' MINUTE)"
 
 REFUSED: Final = [
+    ("@SELECT SCORE('m.onnx', celsius) FROM r", "2:8", "a result needs a name: SCORE('m.onnx', celsius) AS name"),
+    ("@SELECT SCORE('m.onnx') AS s FROM r", "2:8", "write SCORE('quality.onnx@pi2', column, …)"),
+    ("@SELECT SCORE() AS s FROM r", "2:8", "write SCORE('quality.onnx@pi2', column, …)"),
+    ("@SELECT SCORE(celsius, celsius) AS s FROM r", "2:8", "write SCORE('quality.onnx@pi2', column, …)"),
+    ("@SELECT SCORE('', celsius) AS s FROM r", "2:14", "a model is the path of an ONNX file"),
+    ("@SELECT SCORE('m.onnx', celcius) AS s FROM r", "2:24", "there is no column celcius. There are"),
+    ("@SELECT SCORE('m.onnx', room) AS s FROM r", "2:24", "a model takes numbers, and room is of type text"),
+    ("@SELECT SCORE('m.onnx', celsius * 2) AS s FROM r", "2:24", "a model takes columns: compute celsius * 2 AS name"),
+    ("@SELECT room FROM r WHERE SCORE('m.onnx', celsius) > 3", "2:26", "SCORE stands in the list of a SELECT without"),
+    (
+        "@SELECT room, AVG(SCORE('m.onnx', celsius)) AS s FROM # GROUP BY room",
+        "2:18",
+        "SCORE stands in the list of a SELECT without",
+    ),
+    (
+        "@SELECT room, SCORE('m.onnx', celsius) AS s FROM # GROUP BY room",
+        "2:14",
+        "SCORE stands in the list of a SELECT without",
+    ),
+    ("@SELECT SCORE_VERSION(3, celsius) AS s FROM r", "2:8", "write SCORE('quality.onnx@pi2', column, …)"),
+    (
+        "@SELECT SCORE('m.onnx', celsius) AS score, room AS score FROM r",
+        "2:44",
+        "there are two columns score: name one",
+    ),
     ("@SELECT DISTINCT room FROM #", "2:17", "DISTINCT would have to remember all rows: SELECT"),
     ("@SELECT DISTINCT COUNT(*) AS n, window_end FROM #", "2:17", "DISTINCT goes with columns of one window only: D"),
     (

@@ -6,8 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart import collect, records
+from agiledart import collect, records, whole_file
+from agiledart.onnx_export import onnx_model
+from agiledart.scoring import ModelDocument
 from agiledart.testing import run_local
+from agiledart_dataflow.operators.model_scorer import model_version
 from tests.unit.executor.query_files.loading import fault, loaded, rows_of
 from tests.unit.executor.query_files.refused_sql import REFUSED, WINDOW
 
@@ -130,6 +133,36 @@ def test_distinct_rows_of_a_window(tmp_path: Path) -> None:
 def test_nothing_behind_a_certain_value_of_coalesce_counts(tmp_path: Path) -> None:
     query = "SELECT AVG(COALESCE(1.5, celsius)) AS m FROM TUMBLE(r, at, INTERVAL '1' HOUR)"
     assert results(tmp_path, query) == [(1.5,)]
+
+
+def test_models_score_rows(tmp_path: Path) -> None:
+    """The same model for the same columns is one step; conditions on scores stand in a query around."""
+    pytest.importorskip("onnxruntime", reason="no ONNX Runtime here: pip install 'agiledart[onnx]'")
+    models = {}
+    for name, factor in (("felt", 1.5), ("far", 1.8)):
+        models[name] = onnx_model(ModelDocument(1, name, "1", "linear", ("a",), 32.0, (factor,)))
+        (tmp_path / f"{name}.onnx").write_bytes(models[name])
+    query = """
+        WITH scored AS (SELECT room, SCORE('felt.onnx', celsius) AS felt, SCORE_VERSION('felt.onnx', celsius) AS version,
+                               ROUND(SCORE('felt.onnx', celsius) + SCORE('far.onnx', celsius)) AS both
+                        FROM r WHERE celsius > 15)
+        SELECT room, felt, version, both FROM scored WHERE felt > 60"""
+    topology = loaded(tmp_path, READINGS + query)()
+    assert sum(step.kind == "broadcast" for step in topology.steps) == 2
+    rows = rows_of(
+        tmp_path,
+        READINGS + query,
+        r=records(ROWS),
+        scored_model=whole_file(str(tmp_path / "felt.onnx")),
+        scored_model_2=whole_file(str(tmp_path / "far.onnx")),
+    )
+    expected = [
+        (row.room, 32 + 1.5 * row.celsius, model_version(models["felt"]), round(64 + 3.3 * row.celsius))
+        for row in ROWS
+        if row.celsius is not None and row.celsius > 15 and 32 + 1.5 * row.celsius > 60
+    ]
+    assert [tuple(row) for row in rows] == expected
+    assert expected
 
 
 def test_texts_of_users_are_never_code(tmp_path: Path) -> None:

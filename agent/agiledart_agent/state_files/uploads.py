@@ -1,4 +1,4 @@
-"""Uploads of checkpoint files from users to this agent, piece by piece.
+"""Uploads of files from users to this agent, piece by piece: checkpoints and models.
 
 The size that a user announced with the first piece holds until the last: that space is reserved. The awkward case: two
 clients send the same file, or one sends a piece twice. Each piece is written at its own offset, so no file grows above
@@ -12,12 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, Protocol, TypeVar
 
-from agiledart_agent.checkpoints.checkpoint_file import MAX_FILE_BYTES
-from agiledart_agent.checkpoints.checkpoint_store import CheckpointStore
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.commands import UploadCheckpoint
+from agiledart_node.wire.commands import UploadCheckpoint, UploadModel
 
 MAX_UPLOADS: Final = 4
 """Uploads at one time; a new one takes the place of the oldest."""
@@ -28,6 +26,31 @@ IDLE_SECONDS: Final = 3_600.0
 
 R = TypeVar("R")
 
+Piece = UploadCheckpoint | UploadModel
+
+
+class UploadTarget(Protocol):
+    """Store that takes complete files.
+
+    Attributes:
+        max_upload_bytes: size of the largest file.
+    """
+
+    @property
+    def max_upload_bytes(self) -> int: ...
+
+    def temporary_path(self) -> Path:
+        """Return a name for an incomplete file."""
+        ...
+
+    def reserve(self, size: int, others: int) -> None:
+        """Raise `OperationFailed` when a file of this size does not fit, beside others that are on their way."""
+        ...
+
+    def finish_upload(self, path: Path) -> bytes:
+        """Take a complete file and return its hash. Raises `OperationFailed`, OSError."""
+        ...
+
 
 @dataclass(eq=False)
 class _Upload:
@@ -37,7 +60,7 @@ class _Upload:
     idle: asyncio.TimerHandle | None = None
 
 
-class CheckpointUploads:
+class Uploads:
     """Files that are not complete yet.
 
     Args:
@@ -45,11 +68,11 @@ class CheckpointUploads:
         disk: does blocking work.
     """
 
-    def __init__(self, store: CheckpointStore, disk: ThreadPoolExecutor) -> None:
+    def __init__(self, store: UploadTarget, disk: ThreadPoolExecutor) -> None:
         self._store, self._disk = store, disk
         self._files: dict[str, _Upload] = {}
 
-    async def take(self, command: UploadCheckpoint) -> tuple[int, bytes]:
+    async def take(self, command: Piece) -> tuple[int, bytes]:
         """Take a piece. Return how much is here, and the hash of the file if it is complete. Raises `OperationFailed`, OSError."""
         file = self._files.get(command.digest)
         if file is None or (command.offset == 0 and file.size == command.size):
@@ -73,10 +96,10 @@ class CheckpointUploads:
             return file.have, b""
         self._forget(command.digest, file)
         try:
-            known = await self._on_disk(lambda: self._store.finish(file.path, "", checks=True))
+            digest = await self._on_disk(lambda: self._store.finish_upload(file.path))
         finally:
             await self._on_disk(lambda: file.path.unlink(missing_ok=True))
-        return file.have, known.digest
+        return file.have, digest
 
     def close(self) -> None:
         """Stop all uploads. The next start deletes the incomplete files."""
@@ -86,16 +109,16 @@ class CheckpointUploads:
     async def _on_disk(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
-    async def _begun(self, command: UploadCheckpoint) -> _Upload:
-        if command.size > MAX_FILE_BYTES:
-            raise OperationFailed(f"The file has {command.size:,} bytes; the limit is {MAX_FILE_BYTES:,}.")
+    async def _begun(self, command: Piece) -> _Upload:
+        if command.size > (limit := self._store.max_upload_bytes):
+            raise OperationFailed(f"The file has {command.size:,} bytes; the limit is {limit:,}.")
         self._discard(command.digest)
         while len(self._files) >= MAX_UPLOADS:
             self._discard(next(iter(self._files)))
         others = sum(file.size for file in self._files.values())
         file = self._files[command.digest] = _Upload(self._store.temporary_path(), command.size)
         try:
-            await self._on_disk(lambda: self._store.check_capacity("", command.size, others))
+            await self._on_disk(lambda: self._store.reserve(command.size, others))
         except OperationFailed:
             self._forget(command.digest, file)
             raise
