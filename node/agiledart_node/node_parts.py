@@ -117,6 +117,7 @@ class NodeParts:
         self.tap_requests = TapRequests(context, self.status_queries, hosting, records, verifier)
         self._make_run_endings()
         self.model_sharing = ModelSharing(context, records, self.status_queries, watching, verifier)
+        self.recovery_service.use_models(self.model_sharing.models_of, self.model_sharing.fetch_models)
         self._make_changes()
         self.banning = BanCommands(context, verifier, verify)
         self.audit_queries, self.secret_provisioning = (

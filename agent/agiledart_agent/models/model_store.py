@@ -20,11 +20,12 @@ from agiledart_agent.state_files.durable_file import sync_folder
 from agiledart_executor.user_code.application_folders import MODELS, models_folder
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_MODEL_BYTES
+from agiledart_node.wire.shared_model import MAX_SHARED_MODELS
 from agiledart_sink_log.plain_files import open_plain
 
 MAX_PASSING: Final = 4
 PASSING_SECONDS: Final = 3_600.0
-MAX_OF_APPLICATION: Final = 8
+MAX_OF_APPLICATION: Final = MAX_SHARED_MODELS
 FREE_SHARE: Final = 0.5
 
 

@@ -4,7 +4,7 @@ When something is missing this node refuses the attempt and says why. An attempt
 here.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from typing import Protocol
 
 import msgspec
@@ -23,10 +23,14 @@ from agiledart_node.recovery.hosted_run import HostedRun, restart
 from agiledart_node.recovery.register_bootstrap import copy_of
 from agiledart_node.recovery.state_fetcher import ReportProgress, StateFetcher, StateUnavailable
 from agiledart_node.wire.effects import StopInstances
+from agiledart_node.wire.shared_model import SharedModel
 from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import InstanceSnapshot, Plan, RegisterValue, RunState, SavedState
+
+FetchModels = Callable[[str, tuple[SharedModel, ...], Peer], Awaitable[None]]
+"""(application, models, the host that has them) → done when they are here, or have not come in time."""
 
 
 class RunHost(Protocol):
@@ -53,8 +57,16 @@ class RunHost(Protocol):
         ...
 
 
+async def _fetch_none(application: str, models: tuple[SharedModel, ...], peer: Peer) -> None:
+    """Fetch no models; default of the hook."""
+
+
 class AttemptEntry:
-    """Enters attempts on this node."""
+    """Enters attempts on this node.
+
+    Attributes:
+        fetch_models: called on a node that is new to an application, with the models that another host has.
+    """
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class AttemptEntry:
     ) -> None:
         self._context, self._hosting, self._run_host = context, hosting, run_host
         self._state_fetcher, self._change_finaliser = state_fetcher, change_finaliser
+        self.fetch_models: FetchModels = _fetch_none
 
     async def enter(self, effect: asked.EnterAttempt) -> None:
         """Enter an attempt, or report why this node cannot."""
@@ -115,7 +128,8 @@ class AttemptEntry:
         """Return the run with its code, from this node's disk or another host. Raises OperationFailed."""
         key = (run.app, run.version)
         if key not in self._run_host.runs:
-            part = await fetch_bundle(self._context, run, attempt, plan, self._hosting.objection_to_part)
+            part, models, peer = await fetch_bundle(self._context, run, attempt, plan, self._hosting.objection_to_part)
+            await self.fetch_models(run.app, models, peer)
             self._run_host.runs.setdefault(key, HostedRun(part, part.attempt - 1))
             self._run_host.keep(key, "part", encode(part))
         return self._run_host.runs[key]

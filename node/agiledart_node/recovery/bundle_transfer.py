@@ -14,6 +14,7 @@ from agiledart_node.context.pending_requests import PeerRequest
 from agiledart_node.hosting.hosted_application import is_sound
 from agiledart_node.recovery.hosted_run import HostedRun
 from agiledart_node.wire.recovery_messages import PartReply, RequestPart
+from agiledart_node.wire.shared_model import SharedModel
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import Plan, RegisterValue
 
@@ -25,8 +26,8 @@ RESEND_INTERVALS = 5
 
 async def fetch_bundle(
     context: NodeContext, run: RunId, attempt: int, plan: Plan, objection: Callable[[DeploymentPart], str]
-) -> DeploymentPart:
-    """Return the part of another host, without its instances.
+) -> tuple[DeploymentPart, tuple[SharedModel, ...], Peer]:
+    """Return the part of another host, without its instances; the models that this host has; and the host.
 
     Args:
         plan: plan of the attempt, whose hosts have the code.
@@ -52,14 +53,19 @@ async def fetch_bundle(
                 if objection(part):
                     context.drop("command: refused")
                     continue
-                return msgspec.structs.replace(part, instances=(), addresses=(), most=0)
+                return msgspec.structs.replace(part, instances=(), addresses=(), most=0), answer.models, peer
     raise OperationFailed(f"no other host gave {context.me.name} the code of {run.app}")
 
 
 def bundle_answer(
-    run: HostedRun | None, value: RegisterValue | None, pending: Plan | None, sender: Peer, message: RequestPart
+    run: HostedRun | None,
+    value: RegisterValue | None,
+    pending: Plan | None,
+    sender: Peer,
+    message: RequestPart,
+    models: tuple[SharedModel, ...] = (),
 ) -> PartReply | None:
-    """Return the answer to a host of the attempt, or of a plan that is made ready in it.
+    """Return the answer to a host of the attempt, or of a plan that is made ready in it, with the models that this node has.
 
     None, which means no answer, to every other node, and while this node has not entered that attempt.
     """
@@ -67,4 +73,4 @@ def bundle_answer(
         return None
     if sender.node not in value.plan.hosts and (pending is None or sender.node not in pending.hosts):
         return None
-    return PartReply(message.request, encode(run.part))
+    return PartReply(message.request, encode(run.part), models)

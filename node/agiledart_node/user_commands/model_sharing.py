@@ -23,9 +23,16 @@ from agiledart_node.user_commands.status_queries import StatusQueries
 from agiledart_node.wire.commands import ShareModel
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.model_messages import MAX_COPY_NODES, FetchModel, ModelPlaced, ModelResponse, PlaceModel
+from agiledart_node.wire.shared_model import MAX_SHARED_MODELS, SharedModel
 
 FETCH_NS: Final = 300 * SECOND
 """Timeout for one node to fetch a file: the largest one over 2 Mbit/s."""
+
+JOINING_NS: Final = Duration(10 * SECOND)
+"""Longest time for which the start on a new node waits for models."""
+
+MAX_APPLICATIONS: Final = 256
+"""Applications of which this node remembers models."""
 
 RESEND_INTERVALS: Final = 20
 
@@ -43,6 +50,33 @@ class ModelSharing:
     ) -> None:
         self._context, self._records, self._verifier = context, records, verifier
         self._status_queries, self._watching = status_queries, watching
+        self._shared: dict[str, dict[bytes, SharedModel]] = {}  # by application, in the order of their arrival
+
+    def models_of(self, application: str) -> tuple[SharedModel, ...]:
+        """Return the newest models of an application that this node has fetched since its start."""
+        return tuple(self._shared.get(application, {}).values())
+
+    async def fetch_models(self, application: str, models: tuple[SharedModel, ...], peer: Peer) -> None:
+        """Fetch the models of another host, on a node that is new to the application.
+
+        A model that does not come in time is missing here: rows that name it are refused, and the application runs.
+        """
+        requests = {self._context.requests.number(): model for model in models}
+        for number, model in requests.items():
+            self._context.emit(FetchModel(number, application, model.digest, model.size, (peer,)))
+        answers = await self._context.requests.answers(dict.fromkeys(requests), JOINING_NS) if requests else {}
+        for number, model in requests.items():
+            if isinstance(answers.get(number), Completed):
+                self._note(application, model)
+
+    def _note(self, application: str, model: SharedModel) -> None:
+        known = self._shared.setdefault(application, {})
+        known.pop(model.digest, None)
+        known[model.digest] = model
+        while len(known) > MAX_SHARED_MODELS:
+            del known[next(iter(known))]
+        while len(self._shared) > MAX_APPLICATIONS:
+            del self._shared[next(iter(self._shared))]
 
     async def share(self, request: int, command: ShareModel, principal: Principal, signed: bytes) -> None:
         """Have all hosts of an application fetch the file, and answer when all have it. Raises CommandRefused."""
@@ -110,5 +144,6 @@ class ModelSharing:
         effect = FetchModel(number, command.name, bytes.fromhex(command.digest), command.size, message.copy_nodes)
         answer = (await self._context.ask_driver(number, effect, FETCH_NS)).get(number)
         if isinstance(answer, Completed):
+            self._note(command.name, SharedModel(effect.digest, command.size))
             return ""
         return answer.reason if isinstance(answer, Failed) else "the file did not come in time"

@@ -12,6 +12,7 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.name_patterns import ApplicationName
+from agiledart_node.wire.shared_model import MAX_SHARED_MODELS, SharedModel
 from agiledart_recovery.limits import MAX_CHANGES
 
 
@@ -72,10 +73,11 @@ class RequestPart(Message, frozen=True, gc=False, tag=415):
 
 
 class PartReply(Message, frozen=True, gc=False, tag=416):
-    """An encoded `DeploymentPart`."""
+    """An encoded `DeploymentPart`. `models`: of the application, which the sender has and the receiver fetches."""
 
     request: int
     part: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES + 2 * MAX_RECORD_BYTES)]
+    models: Annotated[tuple[SharedModel, ...], msgspec.Meta(max_length=MAX_SHARED_MODELS)] = ()
 
 
 class QueryRecovery(Message, frozen=True, gc=False, tag=417):

@@ -16,6 +16,7 @@ from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.user_commands.model_sharing import ModelSharing
 from agiledart_node.wire.commands import ShareModel
 from agiledart_node.wire.model_messages import FetchModel, ModelPlaced, ModelResponse, PlaceModel
+from agiledart_node.wire.shared_model import SharedModel
 
 ASKED = Peer(NodeId(100), 1, "asked")
 HOSTS = tuple(Peer(NodeId(number), 1, f"a{number}") for number in range(1, 8))
@@ -140,6 +141,28 @@ def test_a_node_verifies_the_users_command_again(
     assert sent[0].request == 9
     assert refusal in sent[0].refusal
     assert bool(sent[0].refusal) is bool(refusal)
+
+
+def test_a_node_that_is_new_to_the_application_fetches_its_models() -> None:
+    """Only those that have come are passed on to the next new node; a missing one holds nothing up."""
+    emitted: list[Any] = []
+
+    async def answers(questions: dict[int, Any], timeout: int) -> dict[int, Any]:
+        first, second, _ = questions
+        return {first: Completed(first), second: Failed(second, "no node gave the model")}
+
+    numbers = iter(range(1, 100))
+    requests = SimpleNamespace(number=lambda: next(numbers), answers=answers)
+    context: Any = SimpleNamespace(requests=requests, emit=emitted.append)
+    nothing = cast("Any", None)
+    sharing = ModelSharing(context, nothing, nothing, nothing, nothing)
+    models = tuple(SharedModel(bytes([number]) * 32, 100) for number in range(3))
+    asyncio.run(sharing.fetch_models("rooms", models, HOSTS[0]))
+    assert emitted == [
+        FetchModel(number + 1, "rooms", model.digest, 100, (HOSTS[0],)) for number, model in enumerate(models)
+    ]
+    assert sharing.models_of("rooms") == models[:1]
+    assert sharing.models_of("halls") == ()
 
 
 def test_a_command_that_is_not_signed_fetches_nothing() -> None:
