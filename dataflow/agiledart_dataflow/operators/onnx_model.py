@@ -4,6 +4,7 @@ ONNX is data: unlike a pickle it cannot run code when it is opened. A model may 
 are loaded, so such a model is refused.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,10 +14,25 @@ BLOCK_ROWS: Final = 16
 """Rows of one call, the last filled up with zeros. A library may add in another order for another number of rows; with a fixed
 number the score of a row does not depend on the rows that came with it."""
 
+NUMBERS: Final = frozenset(
+    f"tensor({kind})"
+    for kind in (
+        "float",
+        "double",
+        "float16",
+        "bool",
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+)
+"""Types of an output that is a number for each row."""
+
 MAX_ERROR_TEXT: Final = 200
 
 NO_MEMORY: Final = ("bad_alloc", "Failed to allocate memory", "bad allocation", "Cannot allocate memory")
 """Parts of the library's messages when it gets no memory."""
+
+
+_NO_REASON: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+:\d+ .*?\) )?")
 
 
 class OnnxModel:
@@ -50,10 +66,18 @@ class OnnxModel:
             raise ModelFormatError(f"this is no ONNX model: {_first_line(error)}") from None
         shapes = [(entry.name, entry.type, entry.shape) for entry in self._session.get_inputs()]
         if len(shapes) != 1 or shapes[0][1] not in ("tensor(float)", "tensor(double)") or len(shapes[0][2]) != 2:
-            raise ModelShapeError(f"the model's input is not one matrix of floats, a row for each record: {shapes}")
+            raise ModelShapeError(
+                f"the model's input is not one matrix of floats, a row for each record: {shapes}."
+                " Export it with one input of all columns"
+            )
         self._input, number, (rows, width) = shapes[0]
         if isinstance(width, int) and width != inputs:
             raise ModelShapeError(f"the model takes {width} values, and inputs= names {inputs}")
+        self._output, kind = next((entry.name, entry.type) for entry in self._session.get_outputs())
+        if kind not in NUMBERS:
+            raise ModelShapeError(
+                f"the model's first output is {kind}, not a number for each row: export the model with such an output first"
+            )
         self._block: Any = np.zeros(
             (rows if isinstance(rows, int) and rows > 0 else BLOCK_ROWS, inputs),
             dtype=np.float32 if number == "tensor(float)" else np.float64,
@@ -72,7 +96,7 @@ class OnnxModel:
             part = rows[start : start + size]
             block[: len(part)] = part
             block[len(part) :] = 0.0
-            given = self._session.run(None, {self._input: block})[0]
+            given = self._session.run([self._output], {self._input: block})[0]
             results += given.reshape(size, -1)[: len(part), 0].tolist()
         return results
 
@@ -85,4 +109,5 @@ def _refuse_size(error: Exception, size: int) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:MAX_ERROR_TEXT]
+    """Return the library's reason, without its error number and the place in its source."""
+    return _NO_REASON.sub("", str(error).splitlines()[0])[:MAX_ERROR_TEXT]

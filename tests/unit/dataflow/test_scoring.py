@@ -98,6 +98,55 @@ def test_each_row_is_scored_by_the_model_of_its_time(parallelism: int, seed: int
             assert row.quality == pytest.approx(3 * row.humidity - row.temperature, rel=1e-12)
 
 
+def changed(change: Any) -> bytes:
+    """The first model, changed as a document."""
+    model = onnx.load_from_string(FIRST)
+    change(model)
+    return bytes(model.SerializeToString())
+
+
+def textual(model: Any) -> None:
+    """Its output becomes a text for each row."""
+    from onnx import TensorProto, helper
+
+    model.graph.node.append(helper.make_node("Cast", ["y"], ["text"], to=TensorProto.STRING))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("text", TensorProto.STRING, [None, 1]))
+
+
+def column_by_column(model: Any) -> None:
+    """It takes each column as an input of its own, as models of data frames do."""
+    from onnx import TensorProto, helper
+
+    model.graph.node.insert(0, helper.make_node("Concat", ["celsius", "humidity"], ["x"], axis=1))
+    columns = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [None, 1]) for name in ("celsius", "humidity")]
+    del model.graph.input[:]
+    model.graph.input.extend(columns)
+
+
+def far_away(model: Any) -> None:
+    """Its weights lie in another file."""
+    weights = model.graph.initializer[0]
+    weights.data_location = onnx.TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="/etc/hostname")
+    weights.ClearField("double_data")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (textual, r"the model's first output is tensor\(string\), not a number for each row"),
+        (column_by_column, "is not one matrix of floats, .* Export it with one input of all columns"),
+        (far_away, "no ONNX model: "),
+        (lambda model: setattr(model, "ir_version", 99), "no ONNX model: Unsupported model IR version: 99"),
+        (lambda model: setattr(model.graph.node[0], "op_type", "Guess"), "no ONNX model: .*Guess"),
+        (lambda model: setattr(model.graph.node[0], "domain", "com.users"), "no ONNX model: "),
+    ],
+)
+def test_each_mistake_in_a_model_has_its_message(change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        OnnxModel(changed(change), 2)
+
+
 @pytest.mark.parametrize(
     ("damaged", "message"),
     [
