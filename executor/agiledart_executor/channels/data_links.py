@@ -199,9 +199,7 @@ class DataPort:
         ] = {}  # (edge, source, target), verified, so the plan bounds their number
         self._begun: dict[int, int] = {}  # link number → order in which open links began to bring frames
         self._beginnings = itertools.count()
-        self._last: _IncomingChannel | None = (
-            None  # of the previous frame; the next one mostly belongs to the same channel
-        )
+        self._verified: dict[bytes, _IncomingChannel] = {}  # the same by the bytes that their headers have in common
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
         """Take a frame from an accepted link.
@@ -212,7 +210,7 @@ class DataPort:
         """
         if kind != _DATA:
             raise RemoteProtocolError("kind", "this port accepts only DATA frames")
-        channel = self._last
+        channel = self._verified.get(channel_of(body))
         if (
             channel is not None
             and channel.link is link
@@ -314,8 +312,10 @@ class DataPort:
         number = channel_of(body)
         incoming = self._incoming_channels.get(place)
         if incoming is None or incoming.link is not link or incoming.channel != number:
+            if incoming is not None:
+                self._verified.pop(incoming.channel, None)
             incoming = self._incoming_channels[place] = self._verify_channel(link, header, number)
-        self._last = incoming
+            self._verified[number] = incoming
         return incoming, header
 
     def _verify_channel(self, link: Link, header: DataHeader, channel: bytes) -> "_IncomingChannel":

@@ -196,8 +196,8 @@ def test_frames_beyond_the_window_are_refused_and_discarded() -> None:
             port.data(link, FrameKind.DATA, a_frame(frame=number))
         assert refused.value.reason == "window"
     assert taken == []
-    assert port._last is not None
-    assert list(port._last.end.early.frames) == [REORDER_FRAMES - 1]
+    (incoming,) = port._verified.values()
+    assert list(incoming.end.early.frames) == [REORDER_FRAMES - 1]
 
 
 def test_large_out_of_order_frames_do_not_fill_memory() -> None:
