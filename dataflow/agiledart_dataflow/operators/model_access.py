@@ -31,6 +31,10 @@ class ModelMemoryError(UnsuitableModelError):
     """The node lacks memory for the model."""
 
 
+class ModelNameError(UnsuitableModelError):
+    """The row begins like the name of a model and is none."""
+
+
 class ModelMissingError(UnsuitableModelError):
     """The model that the row names is not on this node."""
 
@@ -65,7 +69,7 @@ class NoModels:
 
 
 def model_reference(row: bytes) -> bytes | None:
-    """Return the hash that a row names; None for a row that is a model or a part of one. Raises `ModelMissingError`."""
+    """Return the hash that a row names; None for a row that is a model or a part of one. Raises `ModelNameError`."""
     if not row.startswith(REFERENCE):
         return None
     try:
@@ -73,5 +77,5 @@ def model_reference(row: bytes) -> bytes | None:
     except ValueError:
         digest = b""
     if len(digest) != DIGEST_BYTES:
-        raise ModelMissingError(f"{row[:80]!r} is no name of a model: sha256: and 64 hexadecimal digits are")
+        raise ModelNameError(f"{row[:80]!r} is no name of a model: sha256: and 64 hexadecimal digits are")
     return digest

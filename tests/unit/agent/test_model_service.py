@@ -35,8 +35,7 @@ class Network:
         self.takes: Counter[str] = Counter()
         links: Any = self
         self.services = [
-            ModelService(root / peer.name, links, lambda peer=peer: peer, self.events.append)  # type: ignore[misc]
-            for peer in self.peers
+            ModelService(root / peer.name, links, lambda peer=peer: peer, self.events.append) for peer in self.peers
         ]
 
     async def take(self, peer: Peer, run: RunId, digest: bytes, most: int) -> AsyncGenerator[bytes]:
