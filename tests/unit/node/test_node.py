@@ -54,6 +54,8 @@ from agiledart_node.wire.formation_messages import (
 )
 from agiledart_node.wire.lease_messages import LeaseMessage
 from agiledart_node.wire.log_list_messages import LogListMessage
+from agiledart_node.wire.model_messages import ModelMessage
+from agiledart_node.wire.mopa_messages import MopaMessage
 from agiledart_node.wire.quorum_recovery_messages import QuorumRecoveryMessage
 from agiledart_node.wire.recovery_messages import RecoveringMessage
 from agiledart_node.wire.renewal_messages import RenewalMessage
@@ -141,6 +143,8 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(DrainMessage),
         *get_args(CheckpointMessage),
         *get_args(QuorumRecoveryMessage),
+        *get_args(ModelMessage),
+        *get_args(MopaMessage),
         *get_args(ReachabilityMessage),
     )
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
