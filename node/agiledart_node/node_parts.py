@@ -116,8 +116,6 @@ class NodeParts:
         self.status_queries.on_ended_long_ago = self.application_removal.forget_old
         self.tap_requests = TapRequests(context, self.status_queries, hosting, records, verifier)
         self._make_run_endings()
-        self.model_sharing = ModelSharing(context, records, self.status_queries, watching, verifier)
-        self.recovery_service.use_models(self.model_sharing.models_of, self.model_sharing.fetch_models)
         self._make_changes()
         self.banning = BanCommands(context, verifier, verify)
         self.audit_queries, self.secret_provisioning = (
@@ -151,8 +149,11 @@ class NodeParts:
         self.watching.on_record = self.recovery_service.attempt_records.record_read
 
     def _make_run_endings(self) -> None:
-        """Create the parts that end runs at a user's request, also with a checkpoint."""
+        """Create the parts that end runs at a user's request, also with a checkpoint; and what models nodes share."""
         about = self.context, self.records
+        self.model_sharing = ModelSharing(*about, self.status_queries, self.watching, self.verifier)
+        entry = self.recovery_service.attempt_entry
+        entry.models_of, entry.fetch_models = self.model_sharing.models_of, self.model_sharing.fetch_models
         self.retained_checkpoints = RetainedCheckpoints(*about, self.status_queries, self.watching, self.verifier)
         self.checkpoint_exporter = CheckpointExporter(*about, self.recovery_service, self.verifier)
         self.quorum_recovery = QuorumRecovery(*about, self.recovery_service, self.verifier)

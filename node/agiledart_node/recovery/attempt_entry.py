@@ -65,6 +65,7 @@ class AttemptEntry:
     """Enters attempts on this node.
 
     Attributes:
+        models_of: returns the models of an application that this node has.
         fetch_models: called on a node that is new to an application, with the models that another host has.
     """
 
@@ -78,6 +79,7 @@ class AttemptEntry:
     ) -> None:
         self._context, self._hosting, self._run_host = context, hosting, run_host
         self._state_fetcher, self._change_finaliser = state_fetcher, change_finaliser
+        self.models_of: Callable[[str], tuple[SharedModel, ...]] = lambda application: ()
         self.fetch_models: FetchModels = _fetch_none
 
     async def enter(self, effect: asked.EnterAttempt) -> None:

@@ -31,7 +31,7 @@ from agiledart_node.context.node_context import NodeContext
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.hosted_application import HostedApplication, Key
 from agiledart_node.records.records import Records
-from agiledart_node.recovery.attempt_entry import AttemptEntry, FetchModels
+from agiledart_node.recovery.attempt_entry import AttemptEntry
 from agiledart_node.recovery.attempt_records import AttemptRecords
 from agiledart_node.recovery.bundle_transfer import bundle_answer
 from agiledart_node.recovery.change_finaliser import ChangeFinaliser
@@ -64,7 +64,6 @@ from agiledart_node.wire.recovery_messages import (
     GenerationListening,
     RequestPart,
 )
-from agiledart_node.wire.shared_model import SharedModel
 from agiledart_recovery.recovery_context import IsCommandAuthorised, accept_any_command
 from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
@@ -128,7 +127,7 @@ class RecoveryService:
         self._change_finaliser = ChangeFinaliser(
             context, records, hosting, self.runs, lambda key, part: self.keep(key, "part", encode(part))
         )
-        self._attempt_entry = attempt_entry = AttemptEntry(
+        self.attempt_entry = attempt_entry = AttemptEntry(
             context, hosting, self, self._state_fetcher, self._change_finaliser
         )
         about = (
@@ -137,7 +136,6 @@ class RecoveryService:
             self._report_preload_progress,
             attempt_entry.check_free_capacity,
         )
-        self.models_of: Callable[[str], tuple[SharedModel, ...]] = lambda application: ()
         self._stage_changes = StageChanges(context, self.step, *about, self._change_finaliser)
         self.attempt_records = AttemptRecords(context, records, self)
         self.end_reporter = EndReporter(context, hosting, self)
@@ -147,10 +145,6 @@ class RecoveryService:
         self.status = RecoveryStatusReporter(context, self.machine)
         self.runs_on_disk: dict[Key, None] = {}
         hosting.on_part, hosting.on_rows_passed = self._take_part, self._on_rows_passed
-
-    def use_models(self, models_of: Callable[[str], tuple[SharedModel, ...]], fetch_models: FetchModels) -> None:
-        """Take the models of applications that this node has, and how a node that is new to one fetches them."""
-        self.models_of, self._attempt_entry.fetch_models = models_of, fetch_models
 
     def _take_part(self, hosted: HostedApplication, part: DeploymentPart) -> None:
         """Remember the instances that this node was given, together with the code, also on the disk."""
@@ -286,7 +280,9 @@ class RecoveryService:
         key = (message.application, message.version)
         part = self.machine.participants.get(RunId(*key))
         value, pending = (part.value, part.generation_preparation.plan) if part is not None else (None, None)
-        answer = bundle_answer(self.runs.get(key), value, pending, sender, message, self.models_of(key[0]))
+        answer = bundle_answer(
+            self.runs.get(key), value, pending, sender, message, self.attempt_entry.models_of(key[0])
+        )
         if answer is not None:
             self._context.send(sender, answer)
 
@@ -385,7 +381,7 @@ class RecoveryService:
                 case asked.EnterAttempt():
                     self._stage_changes.entered(effect.run, effect.saved)
                     self.attempt_records.restore_record((effect.run.app, effect.run.version), effect.plan)
-                    self._context.requests.begin(self._attempt_entry.enter(effect))
+                    self._context.requests.begin(self.attempt_entry.enter(effect))
                 case asked.BeginSources(run=run):
                     hosted = self._hosting.table.get((run.app, run.version))
                     if hosted is not None:

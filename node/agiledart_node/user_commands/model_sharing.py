@@ -92,8 +92,7 @@ class ModelSharing:
             wave, waiting = waiting[: len(copy_nodes)], waiting[len(copy_nodes) :]
             refusals = await self._ask(wave, command, signed, copy_nodes)
             faults.update({node: why for node, why in refusals.items() if why})
-            known = {peer.node for peer in copy_nodes}
-            copy_nodes += [peer for peer in wave if not refusals[peer.node] and peer.node not in known]
+            copy_nodes += [peer for peer in wave if not refusals[peer.node] and peer.node != self._context.me.node]
             self._context.emit(
                 Progressed(request, f"{len(record.hosts()) - len(waiting)} of {len(record.hosts())} nodes")
             )
