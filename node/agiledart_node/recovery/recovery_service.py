@@ -280,10 +280,8 @@ class RecoveryService:
         key = (message.application, message.version)
         part = self.machine.participants.get(RunId(*key))
         value, pending = (part.value, part.generation_preparation.plan) if part is not None else (None, None)
-        answer = bundle_answer(
-            self.runs.get(key), value, pending, sender, message, self.attempt_entry.models_of(key[0])
-        )
-        if answer is not None:
+        models = self.attempt_entry.models_of(key[0])
+        if (answer := bundle_answer(self.runs.get(key), value, pending, sender, message, models)) is not None:
             self._context.send(sender, answer)
 
     def change(self, run: RunId, plan: Plan) -> str:
