@@ -6,9 +6,7 @@ import pytest
 
 from agiledart import collect, records
 from agiledart.testing import run_local
-from agiledart_examples.generated_streams import generate
-from agiledart_examples.machines import HOT_CELSIUS
-from agiledart_examples.manufacturing import (
+from agiledart_examples.equipment_effectiveness import (
     REPORT_EVERY,
     SERVICE_LEVELS_MS,
     AvailabilityReading,
@@ -16,6 +14,8 @@ from agiledart_examples.manufacturing import (
     TemperatureReading,
     manufacturing,
 )
+from agiledart_examples.generated_streams import generate
+from agiledart_examples.machines import HOT_CELSIUS
 
 R = TypeVar("R")
 

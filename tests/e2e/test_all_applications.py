@@ -30,7 +30,7 @@ APPLICATIONS = [
     *(POOL + name for name in ("join_bolt", "lambda_topology", "prefix", "remove_duplicates", "top_k", "word_count_4")),
     *("agiledart_examples.debs2015:frequent_routes", "agiledart_examples.debs2015:profitable_areas"),
     "agiledart_examples.urban_sensing:urban_sensing",
-    "agiledart_examples.manufacturing:manufacturing",
+    "agiledart_examples.equipment_effectiveness:manufacturing",
 ]
 MACHINES = {"machine-availability": 1_500, "machine-production": 300, "machine-temperature": 3_000}
 COUNTS = {**MACHINES, "urban": 3_000, "taxi": 800, "city": 400, "fit": 200, "cities": 200}
@@ -80,7 +80,7 @@ def settings_of(target: str, folder: Path, *, spread: bool, columns: bool = Fals
 def rows_of(file: Path, target: str) -> list[list[str]]:
     """Rows of a result, sorted; the last column of the taxi queries and of manufacturing is a delay."""
     rows = [line.split(",") for line in file.read_text().splitlines()]
-    return sorted(row[:-1] if "debs2015" in target or "manufacturing" in target else row for row in rows)
+    return sorted(row[:-1] if "debs2015" in target or "equipment" in target else row for row in rows)
 
 
 def rows_of_one_process(target: str, folder: Path) -> list[list[list[str]]]:

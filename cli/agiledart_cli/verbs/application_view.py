@@ -9,7 +9,7 @@ import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
 from agiledart_control.polling import FINAL_STATES
-from agiledart_kernel.service_levels import LEVELS
+from agiledart_kernel.level_factors import LEVELS
 
 AGES_APART_MS = 250
 """Greatest age difference of figures from one report round, milliseconds."""

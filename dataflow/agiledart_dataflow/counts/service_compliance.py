@@ -10,7 +10,7 @@ import msgspec
 from agiledart_dataflow.counts.interval_measures import IntervalMeasures
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_kernel.instants import SECOND
-from agiledart_kernel.service_levels import LEVELS
+from agiledart_kernel.level_factors import LEVELS
 
 
 class ServiceCompliance(msgspec.Struct, frozen=True, gc=False):

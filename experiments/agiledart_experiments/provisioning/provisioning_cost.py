@@ -12,7 +12,7 @@ from agiledart_experiments.provisioning.replays import (
     resource_cost,
 )  # fmt: skip
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
-from agiledart_kernel.service_levels import LEVELS
+from agiledart_kernel.level_factors import LEVELS
 from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.replay.replay_run import ReplayResult
 from agiledart_provisioning.replay.replay_workload import PATTERNS

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agiledart_experiments.provisioning.replays import BTU, replayed
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
-from agiledart_kernel.service_levels import LEVELS
+from agiledart_kernel.level_factors import LEVELS
 from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 
 SWEPT: dict[str, tuple[float, ...]] = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import erf, log, sqrt
 
-from agiledart_kernel.service_levels import LEVELS
+from agiledart_kernel.level_factors import LEVELS
 from agiledart_provisioning.state import OperatorType
 
 NOISE = 0.35

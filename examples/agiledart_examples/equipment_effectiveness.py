@@ -1,6 +1,6 @@
 """Manufacturing: machines report stops, production and temperatures; staff is informed. Source: [Hochreiner 2017] §5.1, table 1.
 
-    agiledart run agiledart_examples.manufacturing:manufacturing
+    agiledart run agiledart_examples.equipment_effectiveness:manufacturing
 
 Nine operators, O1 to O9 of the paper. Overall equipment effectiveness is performance · availability · quality. The text recognition
 of O1 is a wait. Each operator has the published duration as its service level.
