@@ -12,7 +12,6 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,13 +23,16 @@ from agiledart_experiments.queries.timed_sender import TimedSender
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_experiments.socket_bytes import sample, sent_between
 from agiledart_experiments.throwaway_mesh import throwaway_mesh
-from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 APPLICATION: Final = "frequent-routes"
 AGENTS: Final = 3
 RATE: Final = 500
 WARM_S: Final = {"small": 3, "paper": 20}
 SECONDS: Final = {"small": 10, "paper": 60}
+SPARE_S: Final = 60
+"""Seconds of input beyond those of the measurement."""
+
 GIVE_UP_S: Final = 300.0
 MOST_MB: Final = 98.23
 """Memory of the paper's node process."""
@@ -92,27 +94,24 @@ def _measured(
     engine, seconds = measured.engine, SECONDS[settings.scale]
     settings.progress(f"{engine.name} is idle for {seconds} s")
     idle = _span(measured, seconds)
-    lines = application.lines(settings.seed, RATE * (WARM_S[settings.scale] + seconds + 5))
+    lines = application.lines(settings.seed, RATE * (WARM_S[settings.scale] + seconds + SPARE_S))
     sender = TimedSender(lines, RATE)
     settings.progress(f"{engine.name} runs {application.name} for {seconds} s at {RATE} lines/s")
     try:
         engine.start(application, application.name, sender.port, folder / f"{engine.name}.csv", folder / "none")
-        with sender.accept() as connection, _sending(sender, connection):
+        with sender.accept() as connection:
+            threading.Thread(target=_send, args=(sender, connection), daemon=True).start()
             time.sleep(engine.workers_s + WARM_S[settings.scale])
             busy = _span(measured, seconds)
-        engine.stop(application.name)
     finally:
         sender.close()
     return [{"engine": engine.name, "phase": "idle", **idle}, {"engine": engine.name, "phase": "running", **busy}]
 
 
-@contextlib.contextmanager
-def _sending(sender: TimedSender, connection: socket.socket) -> Iterator[None]:
-    """Send in a thread; wait for its end."""
-    thread = threading.Thread(target=sender.send, args=(connection, GIVE_UP_S), daemon=True)
-    thread.start()
-    yield
-    thread.join(GIVE_UP_S)
+def _send(sender: TimedSender, connection: socket.socket) -> None:
+    """Send until the connection is closed; the input is longer than the measurement."""
+    with contextlib.suppress(OperationFailed):
+        sender.send(connection, GIVE_UP_S)
 
 
 def _span(measured: MeasuredEngine, seconds: float) -> Row:

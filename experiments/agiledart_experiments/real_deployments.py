@@ -36,7 +36,7 @@ SAMPLES: Final = 20
 """Results of each application after which its latency is read."""
 
 RESULTS_S: Final = 300.0
-REAL_SETTINGS: Final = {"AGILEDART_AGENT__CAPACITY": "100000"}
+REAL_SETTINGS: Final = {"AGILEDART_AGENT__CAPACITY": "4096"}
 
 
 class Deployments(NamedTuple):
@@ -97,10 +97,11 @@ def check_memory(counts: tuple[int, ...], free_mb: float) -> None:
 def _row(count: int, settings: Settings) -> Row:
     settings.progress(f"{count} applications at once on {AGENTS} agents")
     ours = _deployed(count, ("--preset", "paper"))
-    master = ours
+    master, refused = ours, ours.refused
     if count > EACH:
         settings.progress(f"{count} applications at once, one scheduler")
         master = _deployed(count, ())
+        refused = [*refused, *master.refused]
     return {
         "applications": count,
         "schedulers": len(ours.schedulers),
@@ -112,8 +113,8 @@ def _row(count: int, settings: Settings) -> Row:
         "deployment_mean_s_single_master": _mean(master.running),
         "results_p50_ms": round(median(ours.p50_ms), 2) if ours.p50_ms else None,
         "results_p99_ms": round(max(ours.p99_ms), 2) if ours.p99_ms else None,
-        "refused": len(ours.refused) + len(master.refused),
-        "first_refusal": next(iter((*ours.refused, *master.refused)), None),
+        "refused": len(refused),
+        "first_refusal": next(iter(refused), None),
         "load": round(os.getloadavg()[0], 1),
     }
 
@@ -156,7 +157,10 @@ def _client(machine: AgentMachine) -> ControlClient:
 def _submit(mesh: PlugMesh, number: int) -> dict[str, Any] | str:
     """Submit one application; return the answer, or the agent's refusal."""
     source, sink = mesh.machines[number % AGENTS], mesh.machines[(number + 1) % AGENTS]
-    given = {"readings": f"csv:{mesh.folder / 'in.csv'}?speed=1@{source.name}", "report": f"null:@{sink.name}"}
+    given = {
+        "readings": f"csv:{mesh.folder / 'in.csv'}?speed=1@{source.name}",
+        "report": f"log:rule-{number}@{sink.name}",
+    }
     command = make_submission(f"{mesh.folder / 'small_rule_job.py'}:small_rule", given, {}, name=f"rule-{number}")
     try:
         with _client(source) as client:

@@ -1,6 +1,7 @@
 """Table of all experiments, and the function that runs one. The module of an experiment is imported when it runs."""
 
 import importlib
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -452,7 +453,8 @@ def find(name: str) -> Experiment:
 def run_experiment(experiment: Experiment, settings: Settings) -> tuple[ExperimentReport, dict[str, Any]]:
     """Run an experiment; return its report, and the same as a JSON document with the resources that the run used.
 
-    `cpu_seconds` is the CPU time of this run; `memory_mb` is the largest resident size of the process so far.
+    `load` is the machine's load average before and after, on which figures of processes depend. `cpu_seconds` is the CPU time of
+    this run; `memory_mb` is the largest resident size of the process so far.
 
     Raises:
         ConfigurationError: a setting is invalid, or the experiment does not support it.
@@ -482,7 +484,7 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
     least = 1 if experiment.counts_from_1 else 2
     if any(size < least for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is {least}.")
-    started = time.process_time()
+    started, load = time.process_time(), os.getloadavg()[0]
     report = experiment.run(settings)
     spent = time.process_time() - started
     return report, {
@@ -498,6 +500,7 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Experime
         "goals": [asdict(goal) for goal in report.goals],
         "passed": report.passed,
         "notes": list(report.notes),
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "cpu_seconds": round(spent, 2),
         "memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }

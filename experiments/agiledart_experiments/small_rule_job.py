@@ -2,14 +2,15 @@
 
 from typing import NamedTuple
 
-from agiledart import Sink, Source, Topology
+from agiledart import ReadTime, Sink, Source, Topology
 
 
 class BoundedReading(NamedTuple):
-    """One line of input: time in milliseconds, and a value."""
+    """One line of input: time in milliseconds, and a value; the source adds the time at which it read the line."""
 
     at: int
     value: int
+    read: ReadTime
 
 
 def small_rule(readings: Source[BoundedReading], report: Sink[BoundedReading], bound: int = 50) -> Topology:

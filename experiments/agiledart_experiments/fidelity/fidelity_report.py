@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,7 @@ def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> 
         "command": document.get("command"),
         "seed": document.get("seed"),
         "scale": document.get("scale"),
+        "load": document.get("load"),
         "goals_met": sum(bool(goal["met"]) for goal in document.get("goals", ())),
         "goals_missed": [goal["what"] for goal in document.get("goals", ()) if not goal["met"]],
     }
@@ -193,6 +195,9 @@ def _points(panel: Panel, rows: list[Row], name: str) -> tuple[Point, ...]:
             points += [tuple(v) if isinstance(v, list) else (at, v) for at, v in enumerate(value, 1)]
         elif isinstance(value, int | float) and not isinstance(value, bool) and row.get(panel.x) is not None:
             points.append((row[panel.x], value))
+    if panel.sums_of:
+        sums = accumulate(y * panel.sums_of for _, y in points)
+        points = [(x, round(total, 1)) for (x, _), total in zip(points, sums, strict=True)]
     return tuple(points)
 
 

@@ -28,6 +28,7 @@ class Panel:
         bounds_of_x: least and greatest x of this panel.
         axis: `log` for a logarithmic x axis.
         paper: whose panel it is.
+        sums_of: packets of one point, where the panel shows the running sum of a column of means a packet; 0: the column itself.
     """
 
     name: str
@@ -44,3 +45,4 @@ class Panel:
     bounds_of_x: tuple[float, float] | None = None
     axis: str = ""
     paper: str = "AgileDART"
+    sums_of: int = 0

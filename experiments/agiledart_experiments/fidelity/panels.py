@@ -2,7 +2,7 @@
 
 from agiledart_experiments.fidelity.panel import ARITHMETIC, EMULATED, LOG, PROCESSES, SIMULATOR, Panel
 
-APPLICATIONS = "beside Storm on one machine; EdgeWise is published as source only, and is not measured"
+APPLICATIONS = "Storm is measured with --beside storm only; EdgeWise is published as source only, and is not measured"
 
 NO_METER = "no power meter: CPU time stands for energy"
 STREETS = "the paper's map and delays are not published: measured streets of the same place with drawn delays"
@@ -225,12 +225,13 @@ AGILEDART = (
     Panel(
         "17a",
         "regret of the algorithms by packets sent",
-        "path-regret",
+        "path-convergence",
         "packets",
-        ("regret_by_50",),
+        ("excess_by_50",),
         ("policy",),
         {"nodes": (25,)},
         ARITHMETIC,
+        sums_of=50,
     ),
     Panel(
         "17b", "regret by size of the network", "path-regret", "nodes", ("regret_mean",), ("policy",), {}, ARITHMETIC

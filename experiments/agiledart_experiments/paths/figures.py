@@ -50,16 +50,9 @@ def trial_of(
 
 def regrets(policy: str, networks: Callable[[int], PathNetwork], count: int, packets: int, seed: int) -> list[float]:
     """Return the total regret of a policy, in slots, on each of `count` networks."""
-    return [sum(course) for course in regret_courses(policy, networks, count, packets, seed)]
-
-
-def regret_courses(
-    policy: str, networks: Callable[[int], PathNetwork], count: int, packets: int, seed: int
-) -> list[list[float]]:
-    """Return the regret of each packet, in slots, for each of `count` networks."""
-    courses = []
+    totals = []
     for number in range(count):
         trial = trial_of(policy, networks(number), seed, number)
         trial.send(packets)
-        courses.append(trial.regret)
-    return courses
+        totals.append(sum(trial.regret))
+    return totals

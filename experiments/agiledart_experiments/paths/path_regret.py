@@ -6,7 +6,7 @@ the same sizes (specification of the shuffle, T5).
 
 from functools import partial
 
-from agiledart_experiments.paths.figures import ci95, mean, median, regret_courses
+from agiledart_experiments.paths.figures import ci95, mean, median, regrets
 from agiledart_experiments.paths.networks import DELAYS_MS, SIZES, grid_of_nodes, shape_of
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 
@@ -28,9 +28,6 @@ SMALL = ((25, 36, 64), 12)
 """Nodes of the networks, and the number of networks of each size."""
 
 PACKETS = 1_000
-COURSE = 50
-"""Packets between two points of `regret_by_50`, the sum of the regret so far."""
-
 OF_FULL_MOST = 0.35
 """Regret of `planned` as a share of that of the paper's rule with C = 1."""
 
@@ -47,7 +44,7 @@ def run(settings: Settings) -> ExperimentReport:
         for policy in POLICIES:
             settings.progress(f"{policy} on {count} networks of {nodes} nodes and {links} links")
             networks = partial(grid_of_nodes, nodes, settings.seed)
-            rows.append(_row(nodes, policy, regret_courses(policy, networks, count, PACKETS, settings.seed)))
+            rows.append(_row(nodes, policy, regrets(policy, networks, count, PACKETS, settings.seed)))
     parameters = {
         "sizes": sizes,
         "networks": count,
@@ -62,8 +59,7 @@ def run(settings: Settings) -> ExperimentReport:
     return ExperimentReport(parameters, tuple(rows), _goals(rows), notes)
 
 
-def _row(nodes: int, policy: str, courses: list[list[float]]) -> Row:
-    totals = [sum(course) for course in courses]
+def _row(nodes: int, policy: str, totals: list[float]) -> Row:
     return {
         "nodes": nodes,
         "links": shape_of(nodes)[1],
@@ -72,10 +68,6 @@ def _row(nodes: int, policy: str, courses: list[list[float]]) -> Row:
         "regret_mean_other_run": OTHER_RUN[policy].get(nodes),
         "regret_ci95": round(ci95(totals), 1),
         "regret_median": round(median(totals), 1),
-        "regret_by_50": [
-            [sent, round(mean([sum(course[:sent]) for course in courses]), 1)]
-            for sent in range(COURSE, PACKETS + 1, COURSE)
-        ],
         "networks": len(totals),
         "packets": PACKETS,
     }

@@ -17,6 +17,8 @@ from agiledart_kernel.errors import OperationFailed
 
 COMMAND = (sys.executable, "-m", "agiledart_cli.main")
 LOOK_SECONDS = 0.02
+START_SECONDS = 180
+"""Longest time until an agent is in the ring; a busy machine takes a minute to start Python."""
 
 T = TypeVar("T")
 
@@ -60,14 +62,21 @@ class AgentMachine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        """Start the agent, and wait until it has joined the ring."""
-        with (self._folder / f"{self.name}.log").open("ab") as log:
+        """Start the agent, and wait until it has joined the ring. Raises `OperationFailed` with its last words when it ends."""
+        path = self._folder / f"{self.name}.log"
+        with path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name, "--host", f"machine-{self.name}",
                  "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(self._lifeline), *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline,), env=self._environment,
             )  # fmt: skip
-        until(self._note, 60, f"{self.name} is in the ring; see {self.name}.log")
+
+        def joined() -> dict[str, Any] | None:
+            if not self.is_alive:
+                raise OperationFailed(f"{self.name} ended: {path.read_text().strip()[-500:]}")
+            return self._note()
+
+        until(joined, START_SECONDS, f"{self.name} is in the ring; see {self.name}.log")
 
     def _note(self) -> dict[str, Any] | None:
         assert self._process is not None

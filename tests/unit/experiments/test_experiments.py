@@ -63,6 +63,7 @@ def test_hop_count_of_a_small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     for document in documents:
         assert document.pop("cpu_seconds") > 0
         assert document.pop("memory_mb") > 0
+        assert len(document.pop("load")) == 2
         for row in document["results"]:
             assert row.pop("cpu_seconds") >= row.pop("cpu_seconds_of_build") > 0
     assert documents[0] == documents[1]

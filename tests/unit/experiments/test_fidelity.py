@@ -105,6 +105,13 @@ def test_lists_in_rows_are_curves(tmp_path: Path) -> None:
     assert [curve.points for curve in curves] == [((1, 0.5), (2, 0.25)), ((50, 3.0), (100, 1.5))]
 
 
+def test_a_panel_may_show_running_sums_of_means(tmp_path: Path) -> None:
+    stored(tmp_path, results=[{"policy": "kl", "course": [[50, 3.0], [100, 1.5]]}])
+    panel = Panel("17a", "", "path-regret", "packets", ("course",), ("policy",), {}, ARITHMETIC, sums_of=50)
+    (curve,) = fidelity_of([str(tmp_path)], [panel]).panels[0].curves
+    assert curve.points == ((50, 150.0), (100, 225.0))
+
+
 def test_a_chart_draws_lines_words_and_maps() -> None:
     lines = line_chart([Curve("a", ((1, 2.0), (3, 4.0))), Curve("a", ((1, 1.0),), "printed")], "x <n>")
     assert lines.count("<polyline") == 2
