@@ -90,9 +90,7 @@ def test_a_mistake_is_refused_with_the_nearest_name(
     assert "Traceback" not in answer[1]
 
 
-def test_moves_of_an_application_that_is_not_saved_are_advice_and_the_words_say_what_changes_that(
-    ring: Mesh, tmp_path: Path
-) -> None:
+def test_moves_of_an_unsaved_application_are_advice_and_name_the_delivery(ring: Mesh, tmp_path: Path) -> None:
     code, text = submitted(ring, tmp_path, "--moves", "on", delivery="at-most-once")
     assert code == 0, text
     code, text = told(ring, "explain", "placement", "ruled")
@@ -125,9 +123,7 @@ def test_the_host_of_a_label_is_killed_and_a_node_with_the_label_takes_over(ring
 
 
 @pytest.mark.soak
-def test_without_another_node_of_the_label_the_run_waits_says_why_and_goes_on_when_the_node_is_back(
-    ring: Mesh, tmp_path: Path
-) -> None:
+def test_without_another_labelled_node_a_run_waits_until_it_is_back(ring: Mesh, tmp_path: Path) -> None:
     code, text = submitted(ring, tmp_path, labels="camera")
     assert code == 0, text
     wait_for(lambda: (tmp_path / "out.csv").exists() and (tmp_path / "out.csv").stat().st_size, 30, "rows in the file")

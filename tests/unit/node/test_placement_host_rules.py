@@ -60,7 +60,7 @@ def test_a_new_process_of_a_node_may_have_other_labels() -> None:
     assert successor(now, "1", (restarted,), rules({restarted: ("gpu",)})) == "near"
 
 
-def test_a_zone_binds_the_successor_and_the_run_says_which_rule_makes_it_wait() -> None:
+def test_a_zone_binds_the_successor_and_the_refusal_names_the_rule() -> None:
     now = running(1, busy=PlacementRules(zone="cellar"))
     known = rules({})
     assert successor(now, "1", (NEAR, FAR), known) == "far"
@@ -72,7 +72,7 @@ def test_a_zone_binds_the_successor_and_the_run_says_which_rule_makes_it_wait() 
     assert forbidding_rule(now, lambda node: node != gone, (NEAR, FAR), known) == ""
 
 
-def test_a_rule_about_two_stages_is_kept_if_it_can_be_and_gives_way_to_going_on() -> None:
+def test_a_rule_about_two_stages_gives_way_to_going_on() -> None:
     now = running(2, busy=PlacementRules(apart_from=(("node", "top"),)))
     gone, there = now.plan.stage("1")[1].host, now.plan.stage("2")[0].host
 
