@@ -20,8 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 def bill_of_materials(folder: Path) -> dict[str, Any]:
     """Return the document about the distributions of a folder `site-packages`, among which `agiledart` is the subject."""
-    found = {_normal(each.metadata["Name"]): each for each in distributions(path=[str(folder)])}
-    subject = found[ROOT]
+    installed = {_normal(item.metadata["Name"]): item for item in distributions(path=[str(folder)])}
+    subject = installed[ROOT]
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -32,10 +32,10 @@ def bill_of_materials(folder: Path) -> dict[str, Any]:
             "timestamp": datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z"),
             "component": {**_component(subject), "type": "application"},
         },
-        "components": [_component(found[name]) for name in sorted(found) if name != ROOT],
+        "components": [_component(installed[name]) for name in sorted(installed) if name != ROOT],
         "dependencies": [
-            {"ref": _reference(found[name]), "dependsOn": [_reference(found[other]) for other in _needed(found[name], found)]}
-            for name in sorted(found)
+            {"ref": _reference(installed[name]), "dependsOn": [_reference(installed[other]) for other in _needed(installed[name], installed)]}
+            for name in sorted(installed)
         ],
     }  # fmt: skip
 
@@ -52,10 +52,10 @@ def _component(about: Distribution) -> dict[str, Any]:
     return {**component, "licenses": [{"license": {"name": name}} for name in licences]} if licences else component
 
 
-def _needed(about: Distribution, found: dict[str, Distribution]) -> list[str]:
+def _needed(about: Distribution, installed: dict[str, Distribution]) -> list[str]:
     """Return the installed distributions that this one names, those of its extras included."""
     names = {_normal(match[0]) for text in about.requires or () if (match := _NAME.match(text))}
-    return sorted(names & found.keys() - {_normal(about.metadata["Name"])})
+    return sorted(names & installed.keys() - {_normal(about.metadata["Name"])})
 
 
 def _reference(about: Distribution) -> str:

@@ -2,8 +2,8 @@
 
     python -m tools.wheels
 
-pip resolves the requirements of `pyproject.toml` against the package index and installs nothing. What has no wheel must be
-built on the machine itself, which needs a compiler there.
+pip resolves the requirements of `pyproject.toml` against the package index and installs nothing. A distribution without a wheel must be
+built on the machine itself; it needs a compiler there.
 """
 
 import re
@@ -32,13 +32,13 @@ def requirements_of(project: Mapping[str, object]) -> dict[str, list[str]]:
     assert isinstance(extras, dict)
 
     def expanded(texts: Sequence[str]) -> list[str]:
-        found: list[str] = []
+        names: list[str] = []
         for text in texts:
             others = re.fullmatch(r"agiledart\[(.+)\]", text)
-            found += (
+            names += (
                 [text] if others is None else [more for name in others[1].split(",") for more in expanded(extras[name])]
             )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     core = project["dependencies"]
     assert isinstance(core, list)
@@ -91,8 +91,8 @@ def page(missing: Mapping[tuple[str, str, str], Sequence[str]], requirements: Ma
         for (other, python, machine), names in missing.items():
             for name in names if other == extra else ():
                 places.setdefault(name, []).append(f"{machine} {python}")
-        gaps = "; ".join(f"`{name}`: {', '.join(where)}" for name, where in sorted(places.items())) or "–"
-        lines.append(f"| {extra or '(none)'} | {', '.join(f'`{text}`' for text in texts)} | {gaps} |")
+        absent = "; ".join(f"`{name}`: {', '.join(where)}" for name, where in sorted(places.items())) or "–"
+        lines.append(f"| {extra or '(none)'} | {', '.join(f'`{text}`' for text in texts)} | {absent} |")
     return "\n".join(lines) + "\n"
 
 

@@ -164,10 +164,10 @@ def sentence_of(text: str) -> str:
 
 def _raised_in_python(text: str) -> str | None:
     """Return the error that users' Python raised on a worker, with file and line; None without one."""
-    _, found, trace = text.partition("Traceback (most recent call last):\n")
+    _, mark, trace = text.partition("Traceback (most recent call last):\n")
     places = _FRAME.findall(trace)
     raised = next((line for line in trace.splitlines() if line and not line[0].isspace()), "")
-    if not found or not raised:
+    if not mark or not raised:
         return None
     return f"{raised.strip()} ({places[-1][0]}:{places[-1][1]})" if places else raised.strip()
 
@@ -194,4 +194,4 @@ def _input(
             absent = absent or error
     if not frames and absent is not None:
         raise absent
-    return reduce(lambda one, other: one.unionByName(other), frames)
+    return reduce(lambda first, second: first.unionByName(second), frames)

@@ -266,7 +266,7 @@ def _failed(definitions: PipelineDefinitions, failures: Mapping[str, str], error
     by_itself = re.search(r"Flows with errors: (.*)", error)
     first = [name for name in map(_last_part, by_itself[1].split(", ")) if name in failures] if by_itself else []
     table = next(iter([*first, *failures, *named]), "")
-    _, found, reason = failures.get(table, "").partition("Error: ")
-    sentence = sentence_of(f"{reason}\n{error}" if found else error or failures.get(table, ""))
+    _, mark, reason = failures.get(table, "").partition("Error: ")
+    sentence = sentence_of(f"{reason}\n{error}" if mark else error or failures.get(table, ""))
     place = f"{definitions.places.get(table, '')}, table {table}: " if table else ""
     return OperationFailed(f"{place}{sentence}")

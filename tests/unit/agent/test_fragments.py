@@ -40,7 +40,7 @@ from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
 
 KEY = bytes(range(32))
-ELEMENT = b"what one instance remembers " * 4_000
+ELEMENT = b"the state of an instance " * 4_000
 DIGEST = sha256(ELEMENT).digest()
 RUN = RunId("taxi", 1)
 OWNER = Peer(NodeId(7), 1, "pi7")
@@ -115,7 +115,7 @@ def path_of(folder: Path) -> Path:
 def test_a_fragment_survives_a_restart(tmp_path: Path) -> None:
     fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
     stored(FragmentFileStore(tmp_path), about(fragments, 3, 2), fragments[3])
-    (tmp_path / "fragments" / ".half.part").write_bytes(b"what a killed agent was writing")
+    (tmp_path / "fragments" / ".half.part").write_bytes(b"the unfinished files of a killed agent")
     again = FragmentFileStore(tmp_path)
     (header,) = again.found()
     assert (header.about, header.owner) == (about(fragments, 3, 2), OWNER.node)
