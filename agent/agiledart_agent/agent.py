@@ -20,6 +20,7 @@ from agiledart_agent.admission.renewal import MembershipRenewer
 from agiledart_agent.checkpoints.checkpoint_service import CheckpointService
 from agiledart_agent.circuits.agent_links import AgentLinks
 from agiledart_agent.circuits.dialer import LEAF_MARGIN_SECONDS
+from agiledart_agent.control.metrics_port import listen_for_metrics
 from agiledart_agent.control.page_process import PageProcess
 from agiledart_agent.control.user_service import UserService
 from agiledart_agent.driver import Driver
@@ -39,7 +40,6 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.operator_identity import OperatorIdentity
 from agiledart_agent.identity.tokens import parse_token
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
-from agiledart_agent.metrics.metrics_port import listen_for_metrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.models.model_service import ModelService
 from agiledart_agent.paper_preset import with_preset
