@@ -34,7 +34,8 @@ def bill_of_materials(folder: Path) -> dict[str, Any]:
         },
         "components": [_component(installed[name]) for name in sorted(installed) if name != ROOT],
         "dependencies": [
-            {"ref": _reference(installed[name]), "dependsOn": [_reference(installed[other]) for other in _needed(installed[name], installed)]}
+            {"ref": _reference(installed[name]),
+             "dependsOn": [_reference(installed[other]) for other in _needed(installed[name], installed)]}
             for name in sorted(installed)
         ],
     }  # fmt: skip

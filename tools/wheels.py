@@ -2,8 +2,8 @@
 
     python -m tools.wheels
 
-pip resolves the requirements of `pyproject.toml` against the package index and installs nothing. A distribution without a wheel must be
-built on the machine itself; it needs a compiler there.
+pip resolves the requirements of `pyproject.toml` against the package index and installs nothing. A distribution without a
+wheel must be built on the machine itself; it needs a compiler there.
 """
 
 import re
