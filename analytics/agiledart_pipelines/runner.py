@@ -121,8 +121,10 @@ class PipelineRunner:
             try:
                 definitions, outcome = self._attempt(refresh, refresh_all, began)
                 break
-            except OperationFailed as error:
+            except (ConfigurationError, OperationFailed) as error:
                 if _OVERLOADED not in str(error) or attempt == ATTEMPTS:
+                    if not self.has_lost_spark(error):  # its flows have ended; a Spark that was kept can go on
+                        self._project.write_document(RUNNING, None)
                     raise
             attempt += 1
             self._report("  the machine is too busy: Spark's Python did not start within 10 s; trying again")

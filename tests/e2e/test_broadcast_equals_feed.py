@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -66,11 +67,20 @@ class ShownState:
         self.at = "--agent", str(self.host.state_dir)
         self._trips, self._question = folder / "trips.jsonl", 0
         self._trips.touch()
+        self.committed_at_kill = -1
         (folder / "shown.py").write_text(CODE + SHOW)
         assert cli("feed", "create", "model", "--at", self.keeper.name, *self.at).returncode == 0
         sources = "--set", f"trips=jsonl:{self._trips}?follow=1", "--set", "usual=feed:model", "--set", "out=log:shown"
         submitted = cli("submit", f"{folder / 'shown.py'}:show", *sources, *self.at)
         assert submitted.returncode == 0, submitted.stderr
+
+    def status(self) -> dict[str, Any]:
+        return dict(msgspec.json.decode(cli("status", "shown", "-o", "json", *self.at).stdout))
+
+    def committed(self) -> int:
+        """The last committed epoch; -1 while no coordinator answers."""
+        epoch = self.status()["epoch"]
+        return int(epoch["committed"]) if epoch else -1
 
     def rows(self) -> Rows:
         """Ask, and return the state that the answer shows."""
@@ -95,6 +105,9 @@ def kill_keeper(shown: ShownState) -> None:
 
 def kill_executor(shown: ShownState) -> None:
     try:
+        # An executor that dies three times in a row without a checkpoint ends its application.
+        wait_for(lambda: shown.committed() > shown.committed_at_kill, 120.0, "a checkpoint since the last kill")
+        shown.committed_at_kill = shown.committed()
         victims = wait_for(lambda: executors_of(shown.host), 60.0, "an executor runs")
     except AssertionError as error:
         raise AssertionError(f"{error}: {cli('status', 'shown', *shown.at).stdout}") from None
@@ -139,8 +152,7 @@ def test_the_broadcast_state_equals_the_feed(shown: ShownState, kill: Callable[[
     wait_for(lambda: shown.rows() == published, 120.0, "the state equals the feed")
 
     def is_running() -> bool:
-        status = msgspec.json.decode(cli("status", "shown", "-o", "json", *shown.at).stdout)
-        return bool(status["state"] == "running")
+        return bool(shown.status()["state"] == "running")
 
     wait_for(is_running, 120.0, "the application runs")
 
