@@ -243,7 +243,7 @@ def test_a_killed_gate_leaves_no_host_and_no_unpaid_unit(
     gate.start()
     gate.until(lambda: reports(ring), 60, "the gate reports")
     submission = submit(ring, tmp_path)
-    for number in range(5 if is_restarted else 1):
+    for number in range(10 if is_restarted else 1):
         if number:
             gate.start()
         if not is_restarted:
