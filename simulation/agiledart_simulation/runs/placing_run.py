@@ -110,7 +110,7 @@ class PlacingRun:
     def _draw_runs(self) -> dict[RunId, PlacedRun]:
         runs = {}
         for number in range(1 + self.random.index(3)):
-            rules = [self._rules(step) for step in range(1 + self.random.index(3))]
+            rules = [_drawn_rules(self.random, self.nodes, step) for step in range(1 + self.random.index(3))]
             hosts = [self.random.choice(self.nodes).peer]
             for rule in rules:
                 hosts.append(self._allowed(rule, hosts[-1]))
@@ -118,16 +118,6 @@ class PlacingRun:
             run = placed_run(number, rules, hosts, self.random, self.complain)
             runs[run.id] = run
         return runs
-
-    def _rules(self, step: int) -> PlacementRules:
-        draw = self.random.uniform()
-        if draw < 0.25 and any("gpu" in node.labels for node in self.nodes):
-            return PlacementRules(labels=("gpu",))
-        if draw < 0.4:
-            return PlacementRules(zone=f"z{self.random.index(2)}")
-        if draw < 0.55 and step:
-            return PlacementRules(apart_from=(("node", f"s{step - 1}"),))
-        return NO_RULES
 
     def _allowed(self, rule: PlacementRules, before: Peer) -> Peer:
         """Return a node that a step's rules allow."""
@@ -476,3 +466,14 @@ class PlacingRun:
         """Return the moves that are still wanted."""
         shown = [(run, rows[-1]) for run in self.runs if (rows := self.service.statuses(run))]
         return [f"{run.app}: {row['instance']} to {row['node']}" for run, row in shown if row["action"] != NOTHING]
+
+
+def _drawn_rules(random: RandomStream, nodes: Sequence[VirtualNode], step: int) -> PlacementRules:
+    draw = random.uniform()
+    if draw < 0.25 and any("gpu" in node.labels for node in nodes):
+        return PlacementRules(labels=("gpu",))
+    if draw < 0.4:
+        return PlacementRules(zone=f"z{random.index(2)}")
+    if draw < 0.55 and step:
+        return PlacementRules(apart_from=(("node", f"s{step - 1}"),))
+    return NO_RULES
