@@ -266,7 +266,7 @@ def open_views(tab: Any, address: str, name: str) -> Iterator[str]:
         (f"application/{name}", "img", f"Graph of {name}"),
         ("node/a1", "region", "Peers"),
         (f"logs/{name}", "heading", f"Output of {name}"),
-        (f"recovery/{name}", "heading", "What a failure costs"),
+        (f"recovery/{name}", "heading", "failure costs"),
         ("submit", "button", "Show where"),
     ):
         tab.goto(f"{root}#/{view}")

@@ -20,7 +20,7 @@ def distribution(folder: Path, name: str, *lines: str) -> None:
     )
 
 
-def test_the_bill_of_materials_names_parts_and_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bill_of_materials_names_parts_and_their_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     distribution(
         tmp_path,
