@@ -30,7 +30,7 @@ from agiledart_agent.executors.executor_process import ExecutorProcess, address_
 from agiledart_agent.executors.executor_service import ExecutorService
 from agiledart_agent.executors.feed_fetches import FeedFetches
 from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
-from agiledart_agent.executors.protected_paths import unprotected_reason
+from agiledart_agent.executors.protected_paths import exposes_python, unprotected_reason
 from agiledart_agent.fragments.fragment_service import FragmentService
 from agiledart_agent.host.default_capacity import default_capacity, executors_in_memory
 from agiledart_agent.host.lease_file import lease_terms
@@ -122,6 +122,7 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         placement_objective=settings.placement_objective,
         recovery=_recovery(settings),
         confines=not unprotected_reason(settings),
+        exposes_python=exposes_python(settings),
         max_applications_per_owner=settings.quota_applications,
         scaling_policy=settings.scaling_policy,
         scaling_interval_ns=settings.scaling_interval * SECOND,

@@ -63,7 +63,8 @@ class RecoveryMachine:
     ) -> None:
         self._context = RecoveryContext(me, config, random, observer, is_command_authorised)
         self._trusts = VoterTrusts(self._context)
-        self._voted, self._hosted = VotedRuns(self._context, self._trusts), HostedRuns(self._context, self._trusts)
+        self._voted = VotedRuns(self._context, self._trusts)
+        self._hosted = HostedRuns(self._context, self._trusts, self._voted.voter_slots)
         self.voter_slots, self.coordinators = self._voted.voter_slots, self._voted.coordinators
         self.participants, self.fragment_store = self._hosted.participants, self._hosted.fragment_store
         self._messages: dict[type, Callable[[Peer, Any], None]] = {
@@ -233,15 +234,17 @@ class RecoveryMachine:
     # ---- messages
 
     def _on_voters_known(self, sender: Peer, message: VotersKnown) -> None:
-        """Take an answer about the voters of a run; a value that is held here decides whose answer counts."""
+        """Take an answer about the voters of a run; what its slot or its host side holds decides whose answer counts."""
         trust, voter_slot, part = (
             self._trusts.known(message.run),
             self.voter_slots.get(message.run),
             self.participants.get(message.run),
         )
-        held = [value for value in (voter_slot and voter_slot.value, part and part.value) if value]
-        newest = max(held, key=lambda value: (value.attempt, value.committed), default=None)
-        if trust is None or newest is None or not trust.on_voters(newest, sender, message):
+        held = [role.held for role in (voter_slot, part) if role is not None]
+        believed = [
+            trust.on_voters(known, sender, message) for known in held if trust is not None and known is not None
+        ]
+        if not any(believed):
             self._context.observe(MessageIgnored(sender.node, "voter"))
 
     def _on_received(self, event: Received) -> None:
@@ -324,9 +327,7 @@ class RecoveryMachine:
         for file in event.voters:
             self._voted.add_voter_slot(file)
         for attempt in event.attempts:
-            self.participants[attempt.run] = Participant(
-                self._context, attempt.run, attempt.attempt, attempt.signed_command
-            )
+            self.participants[attempt.run] = Participant(self._context, attempt.run, attempt)
             self.fragment_store.observe_attempt(attempt.run, attempt.attempt)
         for key, owner in event.fragments:
             self.fragment_store.put(key, owner)

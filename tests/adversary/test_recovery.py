@@ -5,11 +5,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from agiledart_kernel.instants import SECOND
-from agiledart_kernel.machine import Received, Send
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import Received, Send, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.recovery import garbage_collector
+from agiledart_recovery.attempts.coordinator import Phase
 from agiledart_recovery.attempts.participant import Phase as HostPhase
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.events import HostLost
@@ -18,8 +19,8 @@ from agiledart_recovery.wire.register_value import RegisterValue, RunState
 from tests.adversary.findings import probe, twin
 from tests.simulation.mesh import Mesh
 from tests.unit.recovery.bench import RUN, peer
-from tests.unit.recovery.test_machine import ZERO
-from tests.unit.recovery.test_strangers import STRANGER, Leader, leader
+from tests.unit.recovery.test_machine import ZERO, carry_out
+from tests.unit.recovery.test_strangers import STRANGER, Leader, _answer, leader
 
 __all__ = ["leader"]
 
@@ -177,13 +178,45 @@ def test_a_slot_with_dead_voters_takes_no_value_of_a_stranger(leader: Leader) ->
         leader.machine.step(HostLost(NodeId(number)), ZERO)
     between = leader.state()
     for message in (
-        wire.Prepare(RUN, ballot(THIEF)),
         wire.Accept(RUN, Stamp(ballot(THIEF), 1), joined(held(leader))),
         wire.LeaderAnnounced(RUN, ballot(THIEF), is_over=True),
     ):
         leader.hear(THIEF, message)
     assert leader.state() == between
     assert before[3] == between[3], "the slot"
+
+
+@probe(5)
+def test_a_host_in_an_attempt_that_the_register_lacks_stops_no_run(leader: Leader) -> None:
+    """A stranger has led host 2 into a later attempt, and it refuses the true one."""
+    coordinator, forged = leader.machine.coordinators[RUN], coordinator_attempt(leader) + 3
+    ballots = {coordinator.proposer.ballot}
+
+    def hear(sender: Peer, message: wire.RunMessage, now: Instant) -> list[Send]:
+        return carry_out(leader.machine, leader.machine.step(Received(sender, message), now))
+
+    def answers(asked: Send, now: Instant) -> list[Send]:
+        ballots.add(coordinator.proposer.ballot)
+        is_deceived = asked.to.node == NodeId(2) and isinstance(asked.message, wire.Reset)
+        if is_deceived and coordinator_attempt(leader) < forged:
+            return hear(asked.to, wire.ResetRefused(RUN, forged, "this host has entered a later attempt"), now)
+        answer = _answer(asked)
+        return hear(asked.to, answer, now) if answer is not None else []
+
+    before = coordinator_attempt(leader)
+    said = hear(peer(2), wire.NewAttemptNeeded(RUN, before, "it broke"), ZERO)
+    for number in range(1, 40):
+        now = Instant(number * SECOND // 4)
+        said += carry_out(leader.machine, leader.machine.step(TimerFired((RUN, "tick")), now))
+        said = [later for asked in said for later in answers(asked, now)]
+    assert coordinator.phase is Phase.RUNNING
+    assert coordinator_attempt(leader) == before + 2, "the next attempt, and the one after the refusal"
+    assert NodeId(2) not in coordinator.value.plan.hosts, "its stage has moved"
+    assert len(ballots) == 2, "the register was read once more"
+
+
+def coordinator_attempt(leader: Leader) -> int:
+    return leader.machine.coordinators[RUN].value.attempt
 
 
 @probe(4)

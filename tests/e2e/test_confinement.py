@@ -9,6 +9,7 @@ import pytest
 
 from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS
 from agiledart_executor.user_code import landlock
+from agiledart_executor.user_code.confinement import writable_code_folders
 from tests.e2e.mesh import Mesh, cli, mesh
 
 pytestmark = [
@@ -170,3 +171,5 @@ def test_missing_confinement_is_reported(folder: Path, monkeypatch: pytest.Monke
         told = submit(made, folder, "plain", f"csv:{folder}/out.csv")
         assert told.returncode == 0, told.stderr
         assert "your code can read the keys of a1: there it is not confined (agiledart doctor says why)" in told.stderr
+        exposed = "your code can change the Python of a1: its agent's user may write there" in told.stderr
+        assert exposed == bool(writable_code_folders()), told.stderr

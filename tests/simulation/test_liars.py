@@ -1,11 +1,11 @@
 """Liars: a node without a vote changes no result of a run; a voter may end its own run, and invents no row."""
 
 import re
-from typing import Final
 
 import pytest
 
 from agiledart_recovery.register.voter_trust import VoterTrust
+from tests.simulation.lying_holders import LIES, LyingHolderRun
 from tests.simulation.lying_nodes import KINDS, LyingRun
 
 ENDS_EARLY = re.compile(r"L1: not finished in the end: .*|V8: \d+ rows were read, \d+ are committed, 0 of them twice.*")
@@ -20,25 +20,9 @@ def lied(seed: int, role: str) -> LyingRun:
     return run
 
 
-STOPPED: Final = {
-    (
-        4,
-        "outsider",
-    ): "a host whose held voters are dead enters a later attempt, and the coordinator reads the register for ever",
-    (3, "host"): "the liar is a voter for a while, and other voters name it later; the rest as above",
-    (
-        8,
-        "host",
-    ): "a restarted host holds no value, and believes the first one: rows are committed that its sink does not hold",
-}
-"""Seeds and roles of liars that still change a result, with the reason. Decision 0037 has them among what is not closed."""
-
-
 @pytest.mark.parametrize("role", ["outsider", "host"])
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_a_liar_without_a_vote_changes_no_result(seed: int, role: str) -> None:
-    if (seed, role) in STOPPED:
-        pytest.skip(STOPPED[seed, role])
     assert lied(seed, role).ledger.violations == {}
 
 
@@ -53,6 +37,39 @@ def test_a_lying_voter_ends_its_run_at_most(seed: int) -> None:
 def test_all_lies_are_tried() -> None:
     run = lied(3, "outsider")
     assert set(run.lies) == set(KINDS)
+
+
+def test_a_lying_holder_of_fragments_changes_no_result() -> None:
+    tried: dict[str, int] = {}
+    altered = 0
+    for seed in range(1, 9):
+        run = LyingHolderRun(seed)
+        run.run()
+        assert run.ledger.violations == {}, seed
+        altered += run.counts.get("altered fragment", 0)
+        tried |= run.lies
+    assert set(tried) == set(LIES)
+    assert altered > 0, "no rebuild met an altered fragment"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(9, 1_009, 100))
+def test_a_lying_holder_stops_its_run_at_most(first: int) -> None:
+    """With the faults of a hostile run, a holder that lies may leave too few fragments; the run waits then."""
+    for seed in range(first, first + 100):
+        run = LyingHolderRun(seed)
+        run.run()
+        assert all(line.startswith("L1: not finished in the end") for line in run.ledger.violations), seed
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(9, 309, 100))
+@pytest.mark.parametrize("role", ["outsider", "host"])
+def test_a_liar_without_a_vote_ends_its_run_at_most(first: int, role: str) -> None:
+    for seed in range(first, first + 100):
+        run = LyingRun(seed, role)
+        run.run()
+        assert all(ENDS_EARLY.fullmatch(line) for line in run.ledger.violations), seed
 
 
 @pytest.mark.soak

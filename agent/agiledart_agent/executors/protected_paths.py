@@ -42,6 +42,15 @@ def protected_paths(settings: AgentSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(path) for path in closed))
 
 
+def exposes_python(settings: AgentSettings) -> bool:
+    """Return whether users' code can change the Python that this agent runs next: it is not confined, and this user may write."""
+    if not unprotected_reason(settings):
+        return False
+    from agiledart_executor.user_code.confinement import writable_code_folders
+
+    return bool(writable_code_folders())
+
+
 def unprotected_reason(settings: AgentSettings) -> str:
     """Return why users' code can read this agent's keys; empty: it cannot."""
     if not settings.confine:

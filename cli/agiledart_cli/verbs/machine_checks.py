@@ -153,10 +153,9 @@ def check_interpreter(is_confined: bool, folders: Iterable[Path] | None = None) 
         is_confined: users' code reads these folders and cannot write there.
         folders: of Python and its modules; None: those of this process.
     """
-    from agiledart_executor.user_code.confinement import code_folders
+    from agiledart_executor.user_code.confinement import writable_code_folders
 
-    known = code_folders() if folders is None else folders
-    writable = [str(folder) for folder in known if folder.is_dir() and os.access(folder, os.W_OK)]
+    writable = [str(folder) for folder in writable_code_folders(folders)]
     name = "interpreter"
     if not writable:
         return DoctorFinding(name, OK, "the agent's user cannot change it")

@@ -215,6 +215,12 @@ def code_folders() -> list[Path]:
     return [path for path in can_change if not any(parent in folders for parent in path.parents) and path != Path("/")]
 
 
+def writable_code_folders(folders: Iterable[Path] | None = None) -> list[Path]:
+    """Return the folders of code into which this user may write now. `folders`: those of Python and its modules by default."""
+    known = code_folders() if folders is None else folders
+    return [folder for folder in known if folder.is_dir() and os.access(folder, os.W_OK)]
+
+
 def _holds_key(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is another agent's state directory, or the file of a token."""
     if entry.is_dir():

@@ -60,6 +60,8 @@ class NodeConfig:
     """Applications that one submitter may have at one time; 0: any number."""
     confines: bool = True
     """True if users' code on this node is kept away from the node's keys and records."""
+    exposes_python: bool = False
+    """True if users' code on this node can change the Python that its agent runs next."""
     lease: LeaseTerms | None = None
     """Lease of this node's machine, when a gate has leased it."""
     max_ops_balanced: int = 2

@@ -42,6 +42,7 @@ from agiledart_node.records.records import Records
 from agiledart_node.records.signed_entries import inherited_entries
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.recovery.register_bootstrap import InitialCheckpoint
+from agiledart_node.wire.formation_messages import NodeLoad
 from agiledart_node.wire.responses import DryRunResponse, SubmitResponse
 from agiledart_placement.baselines.ledger import NoCapacity
 from agiledart_placement.problem.request import Placement
@@ -252,8 +253,8 @@ class SubmissionRunner:
             work.append(plan)
             if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
-                if open_to_users := [peer for peer in plan.nodes if not loads[peer.node][1].confines]:
-                    progress(_unprotected(open_to_users))
+                for text in exposure_warnings([loads[peer.node] for peer in plan.nodes]):
+                    progress(text)
             # Watched hosts answer None at once when they die, instead of after the timeout of the wave.
             for peer in plan.nodes:
                 self._context.watch(peer)
@@ -372,9 +373,20 @@ def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[P
     return f"{name} → {'  '.join(parts)}"
 
 
-def _unprotected(peers: list[Peer]) -> str:
-    names = ", ".join(peer.name or peer.node.short for peer in peers)
-    return f"your code can read the keys of {names}: there it is not confined (agiledart doctor says why)"
+def exposure_warnings(nodes: list[tuple[Peer, NodeLoad]]) -> list[str]:
+    """Return what the user's code can do to the agents of these nodes."""
+
+    def names(peers: list[Peer]) -> str:
+        return ", ".join(peer.name or peer.node.short for peer in peers)
+
+    texts = []
+    if open_to_users := [peer for peer, load in nodes if not load.confines]:
+        why = "there it is not confined (agiledart doctor says why)"
+        texts.append(f"your code can read the keys of {names(open_to_users)}: {why}")
+    if changeable := [peer for peer, load in nodes if load.exposes_python]:
+        why = "its agent's user may write there (agiledart doctor names the folders)"
+        texts.append(f"your code can change the Python of {names(changeable)}: {why}")
+    return texts
 
 
 def running_response(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> SubmitResponse:

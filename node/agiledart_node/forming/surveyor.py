@@ -86,6 +86,7 @@ class Surveyor:
             overlay.coordinate,
             self._round_trips() if message.wants_round_trips else (),
             self.lease(),
+            config.exposes_python,
         )
 
     def _round_trips(self) -> tuple[RoundTrip, ...]:

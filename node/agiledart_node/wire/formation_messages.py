@@ -102,6 +102,7 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
         coordinate: its place in the space of latencies; None: not reported.
         round_trips: the shortest ones that it has measured; empty unless requested.
         lease: of its machine, when a gate has leased it.
+        exposes_python: users' code can change the Python that its agent runs next.
     """
 
     request: int
@@ -128,6 +129,7 @@ class NodeLoad(Message, frozen=True, gc=False, tag=54):
     coordinate: Coordinate | None = None
     round_trips: Annotated[tuple[RoundTrip, ...], msgspec.Meta(max_length=MAX_ROUND_TRIPS)] = ()
     lease: HostLease | None = None
+    exposes_python: bool = False
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):

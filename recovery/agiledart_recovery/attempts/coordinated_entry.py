@@ -5,7 +5,7 @@
 | RESET_OK of all hosts | START |
 | RESET_REFUSED: a state is lacking | the run waits for a replica node |
 | RESET_REFUSED: another reason | a new attempt, once all have answered |
-| RESET_REFUSED: a later attempt | the register is read again |
+| RESET_REFUSED: a later attempt | the register is read again; if it has no such attempt, the host counts as unable to enter |
 | none in time, or a host is lost | a new attempt |
 
 The awkward case: a host that makes progress. It has more time, however long the restore of its state takes.
@@ -36,6 +36,7 @@ class CoordinatedEntry:
         self.deadline = 0
         self._entered: dict[NodeId, None] = {}
         self._refused: dict[NodeId, None] = {}
+        self._read_for: dict[NodeId, int] = {}  # host → the attempt at which the register was read again for it
 
     def reset(self, timeout_ns: int = 0) -> None:
         """Let all hosts enter the attempt of the register's value, or report what they have prepared in it."""
@@ -102,13 +103,15 @@ class CoordinatedEntry:
             self._context.observe(MessageIgnored(sender.node, "host"))
         elif (first := first_ballot_of_configuration(message.attempt)).configuration > value.configuration:
             self._leadership.yield_if_proven(sender, first, message.signed_command)
-        elif message.attempt > value.attempt:
+        elif message.attempt > value.attempt and self._read_for.get(sender.node) != value.attempt:
             # Another coordinator has begun a later attempt: the register knows more than this one.
+            self._read_for[sender.node] = value.attempt
             state.proposer.release()
             self._leadership.take_over()
-        elif message.attempt == value.attempt and (planned := value.plan.hosts.get(sender.node)) is not None:
+        elif message.attempt >= value.attempt and (planned := value.plan.hosts.get(sender.node)) is not None:
+            # The register, read again since, has no later attempt: the host was deceived, or lies.
             self._refused[sender.node] = None
-            if message.lacks:
+            if message.lacks and message.attempt == value.attempt:
                 state.next_attempt.lacks(sender.node, message.lacks, message.reason)
             elif planned.incarnation == sender.incarnation:
                 state.next_attempt.on_entry_failed(sender.node, message.reason)

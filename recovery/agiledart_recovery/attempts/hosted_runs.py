@@ -4,7 +4,7 @@ RESET and COMMITTED carry a register's value, and open a run that is not known h
 nothing by themselves: only a node that may command the known attempt may send them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agiledart_kernel.peer import Peer
@@ -12,7 +12,8 @@ from agiledart_recovery.attempts.participant import Participant
 from agiledart_recovery.fragments.fragment_store import FragmentStore
 from agiledart_recovery.limits import MAX_RUNS
 from agiledart_recovery.recovery_context import RecoveryContext
-from agiledart_recovery.register.voter_trust import VoterTrusts
+from agiledart_recovery.register.voter_slot import VoterSlot
+from agiledart_recovery.register.voter_trust import VoterTrusts, newest_of
 from agiledart_recovery.wire import messages
 from agiledart_recovery.wire.effects import DeleteFragments, FragmentKey
 from agiledart_recovery.wire.names import InstanceId, RunId
@@ -53,8 +54,8 @@ class HostedRuns:
         handlers: message type → its handler.
     """
 
-    def __init__(self, context: RecoveryContext, trusts: VoterTrusts) -> None:
-        self._context, self._trusts = context, trusts
+    def __init__(self, context: RecoveryContext, trusts: VoterTrusts, voter_slots: Mapping[RunId, VoterSlot]) -> None:
+        self._context, self._trusts, self._voter_slots = context, trusts, voter_slots
         self.participants: dict[RunId, Participant] = {}
         self.fragment_store = FragmentStore()
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
@@ -93,8 +94,12 @@ class HostedRuns:
             del self.participants[run]  # the sender was not allowed to open it
 
     def _is_believed(self, part: Participant, sender: Peer, value: RegisterValue) -> bool:
-        """Return whether the held value, not the one in the message, lets a node speak for the register."""
-        held = part.value
+        """Return whether the held value, not the one in the message, lets a node speak for the register.
+
+        A restarted host holds the voters by which it entered the attempt on its disk. A host may vote on the run, too.
+        """
+        voter_slot = self._voter_slots.get(part.run)
+        held = newest_of(voter_slot.held if voter_slot is not None else None, part.held)
         if held is None or value.configuration > held.configuration or not value.may_be_sent_by(sender.node):
             return True  # there is none, an admin's command proves it, or the participant itself refuses it
         trust = self._trusts.of(part.run)

@@ -31,6 +31,8 @@ from agiledart_recovery.limits import (
     MAX_OPEN_EPOCHS,
 )
 from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.proposer import electors_of
+from agiledart_recovery.register.voter_trust import KnownVoters, NamedVoters
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import CheckpointId, RunId
@@ -65,8 +67,9 @@ class Participant:
         preparation: answers of this host's instances for barriers.
     """
 
-    def __init__(self, context: RecoveryContext, run: RunId, attempt: int = 0, signed_command: bytes = b"") -> None:
-        self._context, self.run, self.attempt, self._signed_command = context, run, attempt, signed_command
+    def __init__(self, context: RecoveryContext, run: RunId, stored: asked.AttemptFile | None = None) -> None:
+        self._context, self.run, self._file = context, run, stored or asked.AttemptFile(run, 0)
+        self.attempt, self._signed_command = self._file.attempt, self._file.signed_command
         self.phase = Phase.OUT
         self.begun = 0
         self.value: RegisterValue | None = None
@@ -129,6 +132,13 @@ class Participant:
         return self.value is None or is_leader or self.value.may_be_sent_by(node)
 
     @property
+    def held(self) -> KnownVoters | None:
+        """Return what names the voters that this host believes: its value, else the file of an earlier process; None: nothing."""
+        if self.value is not None or not self._file.voters:
+            return self.value
+        return NamedVoters(self._file.voters, self._file.attempt)
+
+    @property
     def is_blank(self) -> bool:
         """Return whether nothing is known of the run."""
         return self.value is None and not self.attempt
@@ -151,7 +161,7 @@ class Participant:
         self.generation_preparation.enter(value)
         self.preparation.enter()
         self.fragment_repair.forget()
-        file = asked.AttemptFile(self.run, value.attempt, self._signed_command)
+        file = asked.AttemptFile(self.run, value.attempt, self._signed_command, electors_of(value))
         self._context.ask(
             lambda request: asked.StoreAttempt(request, file), lambda _, reason: self._stored(value, reason)
         )

@@ -21,7 +21,7 @@ from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.register.voter_trust import VoterTrusts, may_know, voters_known
 from agiledart_recovery.wire import messages
 from agiledart_recovery.wire.effects import VoterFile
-from agiledart_recovery.wire.names import Ballot, RunId
+from agiledart_recovery.wire.names import Ballot, RunId, Voter
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_status import RegisterStatus
 from agiledart_recovery.wire.register_value import RegisterValue
@@ -123,15 +123,16 @@ class VotedRuns:
         The slot itself verifies the admin's command of a later configuration. A voter that an admin has declared lost may read,
         and write again what it has read, for so it learns that the run goes on without it. It may not announce that it leads.
         """
-        held = voter_slot.value
+        held, accepted = voter_slot.held, voter_slot.value
         if (
             held is None
             or ballot.configuration > held.configuration
-            or (sender.node in held.left and value in (None, held) and not leads)
+            or (accepted is not None and sender.node in accepted.left and value in (None, accepted) and not leads)
         ):
             return True
         trust = self._trusts.of(voter_slot.run)
-        if trust.confirms(held, sender.node):
+        only_reads = value is None and not leads
+        if trust.confirms(held, sender.node) or (only_reads and trust.believes(held, sender.node)):
             return True
         trust.ask(held)
         return False
@@ -147,17 +148,32 @@ class VotedRuns:
             self._context.send(sender, voters_known(message.run, held))
 
     def _on_request_voter_slot(self, sender: Peer, message: messages.RequestVoterSlot) -> None:
-        voter_slot = self.make_voter_slot(message.run)
+        voter_slot = self.voter_slots.get(message.run)
+        if voter_slot is None or self._is_made_for_others(voter_slot, sender):
+            voter_slot = self.make_voter_slot(message.run, (Voter(sender, 0), *message.voters))
         if voter_slot is not None:
             voter_slot.keep(
                 lambda: self._context.send(sender, messages.VoterSlotMade(message.run, voter_slot.voter_slot))
             )
 
-    def make_voter_slot(self, run: RunId) -> VoterSlot | None:
-        """Return the voter slot of a run, a new one if need be; None when this node votes for too many runs."""
+    def _is_made_for_others(self, voter_slot: VoterSlot, sender: Peer) -> bool:
+        """Return whether a slot without a value waits for that of other nodes: it must not be named at this one's request."""
+        held = voter_slot.held
+        return voter_slot.value is None and held is not None and not held.may_be_sent_by(sender.node)
+
+    def make_voter_slot(self, run: RunId, requested_by: tuple[Voter, ...] = ()) -> VoterSlot | None:
+        """Return the voter slot of a run, a new one if need be; None when this node votes for too many runs.
+
+        Args:
+            requested_by: those from whom the slot takes its first value, in place of any others; none for one of the first voters.
+        """
         voter_slot = self.voter_slots.get(run)
+        if requested_by and voter_slot is not None:
+            del self.voter_slots[run]
+            voter_slot = None
         if voter_slot is None and len(self.voter_slots) < MAX_RUNS:
-            voter_slot = self.add_voter_slot(VoterFile(run, self._context.random.bits(_VOTER_SLOT_BITS)))
+            number = self._context.random.bits(_VOTER_SLOT_BITS)
+            voter_slot = self.add_voter_slot(VoterFile(run, number, requested_by=requested_by))
         return voter_slot
 
     def add_voter_slot(self, file: VoterFile) -> VoterSlot:

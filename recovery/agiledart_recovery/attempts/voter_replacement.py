@@ -131,7 +131,7 @@ class VoterReplacement:
         )
         if voter_slot is None:
             self._asked[other.node] = None
-            self._context.send(other, RequestVoterSlot(self._run))
+            self._context.send(other, RequestVoterSlot(self._run, value.voters))
             return
         self._voter_slots, self._asked = {}, {}
         self.is_leaving = self.is_leaving or gone[0].peer.node == self._context.me.node

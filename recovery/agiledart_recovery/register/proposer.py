@@ -148,8 +148,8 @@ class Proposer:
         """Take a voter's answer to PREPARE."""
         if self.phase is not Phase.READING or message.ballot != self.ballot:
             return
-        if not any(voter.peer.node == sender.node for voter in self._asked):
-            return
+        if not any(voter.voter_id == (sender.node, message.voter_slot) for voter in self._asked):
+            return  # also of a slot that the register does not name: its value may be a stranger's
         value = message.value
         if value is not None and (
             value.run != self.run or value.configuration > self.ballot.configuration or value.faults()

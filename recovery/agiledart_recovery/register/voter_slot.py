@@ -11,7 +11,8 @@
 
 The awkward case: a second message comes while the first is being written. Its answer has the state in memory, so it waits for a
 write of its own, and writes of one run are carried out in order. A node that lost its disk makes another slot when it is asked
-for one. Until the register names that number, its answers count as no vote.
+for one. Until the register names that number, its answers count as no vote. So does one that has no value yet when a node asks
+for it whose voters it does not believe: it might hold a stranger's value by the time the register names it.
 
 The literature's form of it is Paxos; a rewritable value with a number under one ballot is the specification's.
 """
@@ -22,6 +23,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.limits import MAX_CONFIGURATIONS, MAX_ROUND_STEP, ROUNDS_PER_CONFIGURATION
 from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.voter_trust import KnownVoters, NamedVoters
 from agiledart_recovery.wire.effects import StoreVoter, VoterFile
 from agiledart_recovery.wire.messages import Accept, Accepted, BallotRefused, Prepare, Promise
 from agiledart_recovery.wire.names import Ballot, Stamp
@@ -38,7 +40,7 @@ class VoterSlot:
 
     def __init__(self, context: RecoveryContext, file: VoterFile) -> None:
         self._context = context
-        self.run, self.voter_slot = file.run, file.voter_slot
+        self.run, self.voter_slot, self._requested_by = file.run, file.voter_slot, file.requested_by
         self.promised, self.accepted, self.value, self.signed_command = (
             file.promised,
             file.accepted,
@@ -48,8 +50,23 @@ class VoterSlot:
 
     def keep(self, then: Callable[[], None]) -> None:
         """Write the file, then continue. On a disk error the voter stays silent, so it counts as dead."""
-        file = VoterFile(self.run, self.voter_slot, self.promised, self.accepted, self.value, self.signed_command)
+        file = VoterFile(
+            self.run,
+            self.voter_slot,
+            self.promised,
+            self.accepted,
+            self.value,
+            self.signed_command,
+            self._requested_by if self.value is None else (),
+        )
         self._context.ask(lambda request: StoreVoter(request, file), lambda _, reason: None if reason else then())
+
+    @property
+    def held(self) -> KnownVoters | None:
+        """Return what names the voters that this slot believes: its value, else those that asked for it; None: nothing does."""
+        if self.value is not None or not self._requested_by:
+            return self.value
+        return NamedVoters(self._requested_by)
 
     def _answer(self, to: Peer, message: Message) -> None:
         self.keep(lambda: self._context.send(to, message))

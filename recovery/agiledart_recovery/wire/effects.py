@@ -9,7 +9,7 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, RunId, SignedCommandBytes, Stamp
+from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, RunId, SignedCommandBytes, Stamp, Voter
 from agiledart_recovery.wire.register_value import (
     Assignment,
     InstanceSnapshot,
@@ -21,7 +21,12 @@ from agiledart_recovery.wire.register_value import (
 
 
 class VoterFile(msgspec.Struct, frozen=True, array_like=True):
-    """Durable state of a voter. `signed_command`: the admin's command that began the latest configuration known here."""
+    """Durable state of a voter.
+
+    Args:
+        signed_command: the admin's command that began the latest configuration known here.
+        requested_by: voters of the value whose coordinator asked for the slot; none for a slot of the register's first value.
+    """
 
     run: RunId
     voter_slot: Count
@@ -29,17 +34,21 @@ class VoterFile(msgspec.Struct, frozen=True, array_like=True):
     accepted: Stamp = Stamp()
     value: RegisterValue | None = None
     signed_command: SignedCommandBytes = b""
+    requested_by: tuple[Voter, ...] = ()
 
 
 class AttemptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Durable state of a host: the last attempt of a run that it entered.
 
-    `signed_command`: the admin's command that began the attempt's configuration.
+    Args:
+        signed_command: the admin's command that began the attempt's configuration.
+        voters: those of the value by which the attempt was entered; none in a file of earlier software.
     """
 
     run: RunId
     attempt: Count
     signed_command: SignedCommandBytes = b""
+    voters: tuple[Voter, ...] = ()
 
 
 class RequestEffect(Effect, frozen=True, gc=False):

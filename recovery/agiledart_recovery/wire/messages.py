@@ -116,7 +116,12 @@ class LeaderAcknowledged(RunMessage, frozen=True, gc=False, tag=386):
 
 
 class RequestVoterSlot(RunMessage, frozen=True, gc=False, tag=387):
-    """Ask a node to make a voter file for this run."""
+    """Ask a node to make a voter file for this run.
+
+    `voters`: those of the register's value; the slot takes its first value from one of them.
+    """
+
+    voters: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=MAX_VOTERS)] = ()
 
 
 class VoterSlotMade(RunMessage, frozen=True, gc=False, tag=388):

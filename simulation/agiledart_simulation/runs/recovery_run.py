@@ -5,6 +5,7 @@ any more: the run finishes, and it has committed what a run without failures wou
 """
 
 from dataclasses import replace
+from hashlib import sha256
 from itertools import pairwise
 
 from agiledart_kernel.codec import Codec
@@ -377,12 +378,16 @@ class RecoveryRun:
         return there.is_up and self.world.now >= there.paused_until and not network.is_cut(a, b)
 
     def fetch(self, host: RecoveryHost, instance: InstanceId, snapshot: InstanceSnapshot) -> bytes | None:
-        """Return a snapshot if m of its fragments can be reached."""
+        """Return a snapshot if m of its fragments can be reached. A fragment is a copy here, and the hash finds an altered one."""
         fragments: list[bytes] = []
         for index, replica_node in enumerate(snapshot.replica_nodes):
             key = FragmentKey(RUN, instance, snapshot.checkpoint, index)
             if replica_node and self._reaches(host.me.node, replica_node) and key in self.disks[replica_node].fragments:
                 fragments.append(self.disks[replica_node].fragments[key])
+        intact = [fragment for fragment in fragments if sha256(fragment).digest() == snapshot.digest]
+        if len(intact) < len(fragments):
+            self.reached("altered fragment")
+        fragments = intact
         if len(fragments) < snapshot.m:
             return None
         self.reached("rebuilt from m" if len(fragments) == snapshot.m else "rebuilt from more")

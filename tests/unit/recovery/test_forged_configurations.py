@@ -19,7 +19,7 @@ from agiledart_recovery.wire.effects import AttemptFile, RequestEffect, StoreAtt
 from agiledart_recovery.wire.events import Booted
 from agiledart_recovery.wire.names import Ballot, CheckpointId, RunId, Stamp, Voter
 from agiledart_recovery.wire.observations import VoterExcluded
-from agiledart_recovery.wire.register_value import RegisterValue
+from agiledart_recovery.wire.register_value import RegisterValue, RunState
 from tests.unit.recovery.bench import RUN, peer, value
 
 ORDER, NEXT_ORDER, FORGED = b"1 signed", b"2 signed", b"3 forged"
@@ -177,7 +177,8 @@ def test_a_host_enters_an_attempt_of_a_later_configuration_by_command_only() -> 
     node.hear(STRANGER, msgspec.structs.replace(reset, value=of_era(1, FORGED)))
     assert node.attempt.attempt == 2
     node.hear(STRANGER, reset)
-    assert node.attempt == AttemptFile(RUN, ATTEMPTS_PER_CONFIGURATION, ORDER)
+    later = of_era(1, ORDER)
+    assert node.attempt == AttemptFile(RUN, ATTEMPTS_PER_CONFIGURATION, ORDER, later.voters)
     node.restart()
     (refused,) = node.hear(peer(4), wire.Reset(RUN, Ballot(99, NodeId(4), 1), HERE))
     assert isinstance(refused, wire.ResetRefused)
@@ -203,3 +204,36 @@ def test_a_proposer_reaches_its_ballot_in_steps() -> None:
         else:
             (asked,) = principal.hear(peer(4), answer)
     assert promises[-1] == mine
+
+
+def away_host() -> Node:
+    """A host that was restarted, and votes no more; its disk names the voters 9, 4 and 1 of attempt 2."""
+    node = Node(7)
+    before = of_era(0, b"", peer(3))
+    node.voter, node.attempt = VoterFile(RUN, 7), AttemptFile(RUN, 2, b"", before.voters)
+    node.restart()
+    node.machine.voter_slots.clear()
+    return node
+
+
+def test_a_restarted_host_believes_no_stranger() -> None:
+    node = away_host()
+    stranger = msgspec.structs.replace(HERE, attempt=3, voters=(Voter(STRANGER, 9),))
+    said = node.hear(STRANGER, wire.Reset(RUN, Ballot(9, STRANGER.node, 1), stranger))
+    assert {type(message) for message in said} == {wire.QueryVoters}
+    node.hear(STRANGER, wire.Committed(RUN, 3, msgspec.structs.replace(stranger, state=RunState.FINISHED)))
+    assert (node.attempt.attempt, node.machine.participants[RUN].is_closed) == (2, False)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_restarted_host_believes_a_voter_of_before_and_a_voter_that_one_names(asks: bool) -> None:
+    node = away_host()
+    leader = peer(5) if asks else peer(4)
+    later = msgspec.structs.replace(HERE, attempt=3, voters=(Voter(leader, 5), Voter(peer(1), 1), Voter(peer(3), 9)))
+    reset = wire.Reset(RUN, Ballot(9, leader.node, 1), later)
+    node.hear(leader, reset)
+    if asks:
+        assert node.attempt.attempt == 2
+        node.hear(peer(1), wire.VotersKnown(RUN, 3, later.voters))
+        node.hear(leader, reset)
+    assert (node.attempt.attempt, node.attempt.voters) == (3, later.voters)

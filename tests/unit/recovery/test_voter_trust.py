@@ -8,7 +8,7 @@ import pytest
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.register.voter_trust import ASK_AGAIN_NS, VoterTrust, voters_known
+from agiledart_recovery.register.voter_trust import ASK_AGAIN_NS, MAX_CONFIRMED, VoterTrust, voters_known
 from agiledart_recovery.wire.messages import QueryVoters, VotersKnown
 from agiledart_recovery.wire.names import Voter
 from agiledart_recovery.wire.register_value import RegisterValue
@@ -81,3 +81,20 @@ def test_questions_are_a_second_apart(trust: VoterTrust, context: Context) -> No
     context.now = Instant(ASK_AGAIN_NS)
     trust.ask(held)
     assert len(context.sent) == 2
+
+
+def test_an_answer_about_an_earlier_attempt_names_former_voters(trust: VoterTrust) -> None:
+    held = held_by(ME, OTHER)
+    assert trust.on_voters(held, OTHER, VotersKnown(RUN, held.attempt, (Voter(THIRD, 3),)))
+    assert trust.confirms(held, THIRD.node)
+    later = msgspec.structs.replace(held, attempt=held.attempt + 1)
+    assert not trust.confirms(later, THIRD.node)
+    assert not trust.on_voters(later, THIRD, VotersKnown(RUN, later.attempt, (Voter(peer(9), 9),)))
+
+
+def test_a_node_remembers_the_voters_that_were_named_last(trust: VoterTrust) -> None:
+    held = held_by(ME, OTHER)
+    for number in range(10, 10 + 2 * MAX_CONFIRMED):
+        trust.on_voters(held, OTHER, VotersKnown(RUN, held.attempt, (Voter(peer(number), number),)))
+    confirmed = [number for number in range(10, 10 + 2 * MAX_CONFIRMED) if trust.confirms(held, peer(number).node)]
+    assert confirmed == list(range(10 + MAX_CONFIRMED, 10 + 2 * MAX_CONFIRMED))

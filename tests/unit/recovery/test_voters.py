@@ -18,7 +18,7 @@ def test_a_voter_that_took_over_a_stage_gives_its_slot_to_an_idle_node() -> None
     here.candidates = (peer(2), peer(3), peer(9))
     voter_replacement.on_tick(proposer)
     assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)][:2] == [
-        (peer(2), RequestVoterSlot(RUN))
+        (peer(2), RequestVoterSlot(RUN, value().voters))
     ]
     voter_replacement.on_voter_slot_made(peer(2), 77)
     voter_replacement.on_tick(proposer)
@@ -47,7 +47,7 @@ def test_a_coordinator_keeps_its_slot_while_a_successor_would_lack_pending_work(
     assert not here.effects
     voter_replacement.on_tick(proposer)
     assert [(one.to, one.message) for one in here.effects if isinstance(one, Send)] == [
-        (peer(2), RequestVoterSlot(RUN))
+        (peer(2), RequestVoterSlot(RUN, value().voters))
     ]
 
 

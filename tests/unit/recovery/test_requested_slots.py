@@ -1,0 +1,100 @@
+"""Voter slots that have no value yet: they believe the voters of the value whose coordinator asked for them."""
+
+import msgspec
+
+from agiledart_kernel.machine import Message, Received
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.register.proposer import Phase, Proposer
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.effects import AttemptFile, StoreVoter, VoterFile
+from agiledart_recovery.wire.events import Booted
+from agiledart_recovery.wire.names import Ballot, RunId, Stamp, Voter
+from agiledart_recovery.wire.register_value import RegisterValue
+from tests.unit.recovery.bench import RUN, context, peer, value
+from tests.unit.recovery.test_machine import ZERO, machine, told
+
+ASKER, THIEF = peer(4), peer(9)
+
+
+def asked(made: RecoveryMachine, by: Peer, voters: tuple[Voter, ...]) -> int:
+    """Return the number of the slot that a node makes at a request."""
+    (answer,) = told(made, by, wire.RequestVoterSlot(RUN, voters))
+    assert isinstance(answer, wire.VoterSlotMade)
+    return answer.voter_slot
+
+
+def naming(number: int, attempt: int = 1) -> RegisterValue:
+    """A value with this node's slot among the voters."""
+    before = value(attempt)
+    return msgspec.structs.replace(before, voters=(Voter(peer(7), number), *before.voters[1:]))
+
+
+def accept(by: Peer, written: RegisterValue, round_: int = 3) -> wire.Accept:
+    return wire.Accept(RUN, Stamp(Ballot(round_, by.node, 1), 1), written)
+
+
+def kinds(said: list[Message]) -> list[type]:
+    return [type(message) for message in said]
+
+
+def test_a_slot_takes_its_first_value_from_those_who_asked_and_from_no_stranger() -> None:
+    made = machine(7)
+    number = asked(made, ASKER, value().voters)
+    forged = msgspec.structs.replace(naming(number), voters=(Voter(THIEF, 9),))
+    assert set(kinds(told(made, THIEF, accept(THIEF, forged)))) == {wire.QueryVoters}
+    assert made.voter_slots[RUN].value is None
+    assert kinds(told(made, peer(5), accept(peer(5), naming(number)))) == [wire.Accepted], "the next coordinator"
+    assert made.voter_slots[RUN].value == naming(number)
+
+
+def test_a_slot_that_strangers_ask_for_again_is_another_one() -> None:
+    made = machine(7)
+    number = asked(made, ASKER, value().voters)
+    assert asked(made, peer(5), value().voters) == number, "another voter that continues the change"
+    other = asked(made, THIEF, (Voter(THIEF, 9),))
+    assert other != number
+    assert asked(made, ASKER, value().voters) not in (number, other)
+    told(made, ASKER, accept(ASKER, naming(made.voter_slots[RUN].voter_slot)))
+    assert asked(made, THIEF, (Voter(THIEF, 9),)) == made.voter_slots[RUN].voter_slot, "a slot with a value stays"
+    assert made.voter_slots[RUN].value is not None
+
+
+def test_a_restarted_voter_remembers_who_asked_for_its_slot() -> None:
+    made = machine(7)
+    effects = made.step(Received(ASKER, wire.RequestVoterSlot(RUN, value().voters)), ZERO)
+    store = next(effect for effect in effects if isinstance(effect, StoreVoter))
+    again = machine(7)
+    again.step(Booted((store.file,)), ZERO)
+    told(again, THIEF, accept(THIEF, naming(store.file.voter_slot)))
+    assert again.voter_slots[RUN].value is None
+    told(again, ASKER, accept(ASKER, naming(store.file.voter_slot)))
+    assert again.voter_slots[RUN].value is not None
+
+
+def test_a_promise_of_a_slot_that_the_register_does_not_name_brings_no_value() -> None:
+    here = context(1)
+    proposer = Proposer(here, RUN)
+    proposer.begin(value())
+    forged = msgspec.structs.replace(value(3), voters=(Voter(THIEF, 9),))
+    high = Stamp(Ballot(99, THIEF.node, 1), 1)
+    proposer.on_promise(peer(5), wire.Promise(RUN, proposer.ballot, 55, high, forged))
+    for number in (4, 1):
+        proposer.on_promise(peer(number), wire.Promise(RUN, proposer.ballot, number, Stamp(), None))
+    assert proposer.phase is Phase.CONFIRMING
+    for number in (1, 4):
+        proposer.on_accepted(peer(number), wire.Accepted(RUN, Stamp(proposer.ballot, 1), number))
+    assert proposer.value == value()
+
+
+def test_a_restarted_host_believes_the_voters_that_its_newer_slot_names() -> None:
+    """Its file names former voters, which know of nothing newer than the value of its own slot."""
+    run = RunId(RUN.app, RUN.version)
+    before = tuple(Voter(peer(number), number) for number in (6, 7, 8))
+    newer = msgspec.structs.replace(value(2), voters=(Voter(peer(2), 22), *value().voters[1:]))
+    made = machine(2)
+    slot = VoterFile(run, 22, Ballot(3, NodeId(4), 1), Stamp(Ballot(3, NodeId(4), 1), 1), newer)
+    made.step(Booted((slot,), (AttemptFile(run, 1, b"", before),)), ZERO)
+    told(made, peer(5), wire.Reset(run, Ballot(4, NodeId(5), 1), newer))
+    assert made.participants[run].attempt == 2
