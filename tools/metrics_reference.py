@@ -23,7 +23,7 @@ loop answers) and `/readyz` (200 while the node is a member of the ring and not 
 * A scrape reads what is there; between scrapes nothing is gathered. Scrapes within half a second (longer when there is so much that
   making the text takes more than a twentieth of it) get the same text.
 * Counters grow as long as the agent lives, also over the end of an application; gauges of an application go with it.
-* Executors have no port: their figures come through their agent, twice a second.
+* Executors have no port: their figures come through their agent, twice a second, or once while they do little.
 * Labels are bounded. `app`: the first {MAX_APPLICATIONS} applications of this node (one that has ended makes room), then `other`;
   `operator`: {MAX_OPERATORS} of each application, then `other`; `reason` of malformed records: {MAX_REASONS} pairs of source and
   reason of each application, then `other`. The id of a node, a key or a record never stands in a label.
