@@ -60,6 +60,16 @@ def exits_at_three(reading: Reading) -> Reading:
         sys.exit("enough")
     return reading
 
+def forks_at_three(reading: Reading) -> Reading:
+    """A user who took os.fork for a thread: the child goes on as its parent does."""
+    if reading.value == 3 and os.fork() == 0:
+        print("a child returns")
+    return reading
+
+def moves_away(reading: Reading) -> Reading:
+    os.chdir("/")
+    return reading
+
 def is_slow(reading: Reading) -> Reading:
     time.sleep(0.02)
     return reading
@@ -89,6 +99,8 @@ lying = _topology("lying", lies)
 oddly = _topology("oddly", raises_oddly_at_three)
 exiting = _topology("exiting", exits_at_three)
 slowly = _topology("slowly", is_slow)
+forking = _topology("forking", forks_at_three)
+moving = _topology("moving", moves_away)
 
 def choosy(readings: Source[Reading], report: Sink[Reading]) -> Topology:
     if "worker" in sys.argv[0]:
@@ -189,6 +201,30 @@ def test_a_slow_step_is_not_reported_as_hanging(ring: Mesh, folder: Path) -> Non
     submit(ring, folder, "slowly")
     assert ended(ring, "slowly", 40)["state"] == "finished"
     assert len((folder / "out.csv").read_text().splitlines()) == 700
+
+
+def test_a_child_that_a_step_forks_adds_no_row(ring: Mesh, folder: Path) -> None:
+    submit(ring, folder, "forking")
+    status = ended(ring, "forking")
+    assert status["state"] == "finished", status["reason"]
+    rows = (folder / "out.csv").read_text().splitlines()
+    assert [float(row.split(",")[1]) for row in rows] == [float(n) for n in range(10)]
+    lines = [line for agent in ("a1", "a2") for line in ring.agent(agent).ask(Logs("forking"))["lines"]]
+    assert any("the child was ended (end it with os._exit)" in str(line) for line in lines)
+
+
+def test_a_step_that_changes_its_directory_harms_nothing(ring: Mesh, folder: Path) -> None:
+    submit(ring, folder, "moving")
+    assert ended(ring, "moving")["state"] == "finished"
+    assert len((folder / "out.csv").read_text().splitlines()) == 10
+
+
+def test_a_module_that_raises_on_the_nodes_is_named(ring: Mesh, folder: Path) -> None:
+    helper = "import sys\nif 'worker' in sys.argv[0]:\n    raise RuntimeError('no licence here')\n"
+    (folder / "helper.py").write_text(helper + "def twice(x):\n    return 2 * x\n")
+    said = submit(ring, folder, "doubling", code=1)
+    assert "no licence here" in said
+    assert "helper.py" in said
 
 
 def test_a_step_with_rows_of_the_wrong_type_is_named(ring: Mesh, folder: Path) -> None:
