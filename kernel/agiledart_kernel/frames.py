@@ -382,7 +382,7 @@ def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int, int] | None:
 
 # ------------------------------------------------------------------------------------------------------------------ ACK
 
-_ACK: Final = struct.Struct(">BxxxQIHHHHHHQQ")
+_ACK: Final = struct.Struct(">BBxxQIHHHHHHQQ")
 ACK_BYTES: Final = _ACK.size
 
 
@@ -394,6 +394,7 @@ class Acknowledgement(NamedTuple):
         frame_rows: largest number of rows in a data frame from now on; 0: not stated, as by older software.
         frames: data frames and barriers that the operator has taken.
         watermarks: frames without rows that arrived.
+        rest: quarters of a second for which sources upstream are to let rows gather; 0: for none, as by older software.
     """
 
     application: int
@@ -406,17 +407,18 @@ class Acknowledgement(NamedTuple):
     frame_rows: int
     frames: int
     watermarks: int
+    rest: int = 0
 
     def pack(self) -> bytes:
         """Return the 44 bytes."""
-        return _ACK.pack(DATA_VERSION, *self)
+        return _ACK.pack(DATA_VERSION, self.rest, *self[:-1])
 
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> "Acknowledgement":
         """Decode an ACK body. Raises `RemoteProtocolError("form")`."""
         if len(body) != ACK_BYTES:
             raise RemoteProtocolError("form", f"an acknowledgement has {ACK_BYTES} bytes, got {len(body)}")
-        version, *rest = _ACK.unpack(body)
+        version, rest, *totals = _ACK.unpack(body)
         if version != DATA_VERSION:
             raise RemoteProtocolError("form", f"acknowledgement of version {version}")
-        return cls._make(rest)
+        return cls._make((*totals, rest))

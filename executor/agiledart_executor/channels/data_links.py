@@ -7,6 +7,7 @@ names for its source instance. So an admitted executor cannot feed rows into ano
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_dataflow.runtime.resending import Unacknowledged
 from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.running_instance import InputEnd, OutputEnd, RunningInstance
+from agiledart_executor.instances.source_rest import FEW_ROWS, SourceRest
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import (
     BARRIER,
@@ -178,6 +180,7 @@ class DataPort:
         node_of: returns the node that runs the source instance of a channel (edge, index).
         sender_of: returns the name of the stage that an edge leaves, for messages.
         columns: imports the libraries for columns; a link that brings columns is not read until that is done.
+        rest: asks the sources to rest while frames come faster than they are taken; None: sources never rest.
     """
 
     def __init__(
@@ -190,9 +193,10 @@ class DataPort:
         node_of: Callable[[int, int], NodeId],
         sender_of: Callable[[int], str],
         columns: ColumnsImport = PROCESS_IMPORT,
+        rest: SourceRest | None = None,
     ) -> None:
         self._number, self._attempt, self._host, self._codecs = number, attempt, host, codecs
-        self._columns = columns
+        self._columns, self._rest = columns, rest
         self._ends, self._node_of, self._sender_of = ends, node_of, sender_of
         self._incoming_channels: dict[
             tuple[int, int, int], _IncomingChannel
@@ -281,6 +285,12 @@ class DataPort:
             batch.barrier, batch.overtakes = barrier
         if len(body) > LARGE_FRAME_BYTES:
             route.end.channel.acknowledge_next()
+        if (sources := self._rest) is not None and rows:
+            sources.frames += 1
+            if route.end.read != sources.reads:
+                route.end.read = sources.reads
+            elif rows <= FEW_ROWS:
+                sources.unread += 1
         self._host.receive(route.running, route.edge, route.source, number, first_row, batch, is_last=not link.has_more)
 
     def _read_later(self, link: Link) -> None:
@@ -350,7 +360,7 @@ class DataPort:
         if link.number not in self._begun:
             self._begun[link.number] = next(self._beginnings)
         if not isinstance(before, Acknowledger) or self._begun.get(before.link.number, -1) < self._begun[link.number]:
-            end.acknowledge = Acknowledger(link, header, end)
+            end.acknowledge = Acknowledger(link, header, end, self._rest)
             if isinstance(before, Acknowledger):
                 before.link.close("stalled")  # the sender has moved to the new link
         return _IncomingChannel(link, channel, header.edge, source, codec, running, end)
@@ -383,17 +393,25 @@ class _IncomingChannel(NamedTuple):
 class Acknowledger:
     """Sender of the acknowledgements of one channel to its upstream end."""
 
-    def __init__(self, link: Link, header: DataHeader, end: InputEnd) -> None:
-        self.link, self._end = link, end
+    def __init__(self, link: Link, header: DataHeader, end: InputEnd, rest: SourceRest | None = None) -> None:
+        self.link, self._end, self._rest = link, end, rest
         ends = (header.edge, header.source, header.source_generation, header.target, header.target_generation)
         self._template = Acknowledgement(header.application, header.attempt, *ends, 0, 0, 0)
 
     def __call__(self, frames: int, watermarks: int) -> None:
         """Send an acknowledgement; both arguments are totals since the first frame."""
         acknowledgement = self._template._replace(
-            frame_rows=self._end.channel.frame_rows, frames=frames, watermarks=watermarks
+            frame_rows=self._end.channel.frame_rows, frames=frames, watermarks=watermarks, rest=self._rest_units()
         )
         self.link.send(FrameKind.ACK, acknowledgement.pack())
+
+    def _rest_units(self) -> int:
+        """Return the rest that sources upstream are to take."""
+        if self._rest is None:
+            return 0
+        now = time.monotonic_ns()
+        self._rest.look(now)
+        return self._rest.units_left(now)
 
 
 def take_acknowledgement(
@@ -424,4 +442,6 @@ def take_acknowledgement(
                 "generation", f"an acknowledgement from generation {ack.target_generation} to {ack.source_generation}"
             )
         raise RemoteProtocolError("channel", f"instance {ack.source} does not run here")
+    if ack.rest:
+        host.rest.receive_request(ack.rest, time.monotonic_ns())
     host.acknowledged(running, ack.edge, target, ack.frames, ack.watermarks, ack.frame_rows)

@@ -19,7 +19,9 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.instances.epoch_barriers import EpochBarriers
 from agiledart_executor.instances.generation_channels import GenerationChannels
 from agiledart_executor.instances.running_instance import WORK_SLICE_NS, RunningInstance
+from agiledart_executor.instances.source_rest import SourceRest
 from agiledart_executor.instances.wake_ups import WakeUps
+from agiledart_executor.user_code.forked_child import ForkedChild
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError, RollBackNeeded
 from agiledart_transport.link import Cork, Link
 
@@ -28,9 +30,6 @@ MAX_NESTED = 16
 
 SINK_LOOK_NS = 50_000_000
 """Nanoseconds until a sink that takes no rows now is tried again."""
-
-WATCHED_NS = 250_000_000
-"""Longest nanoseconds between two polls of a source whose descriptor is watched: it may still have to notice silence."""
 
 
 def _ignore_handover(running: RunningInstance) -> None:
@@ -51,6 +50,8 @@ class InstanceHost:
         barriers: sends barriers of epochs, and reports them.
         programs: the topology with the plans that barriers may bring, by their names.
         reading: True once the sources may read.
+        rest: for how long sources let rows gather between two reads.
+        forked: ends a child that user code has forked and that returns here.
         current: the instance that works at this moment; another thread watches it.
         calls: a number that changes with each call, for the same thread.
     """
@@ -72,7 +73,8 @@ class InstanceHost:
         self._nested_ns = 0  # time that the working instance has spent in nested instances
         self.channels = GenerationChannels(self.cork, self.wake, self.fail_change)
         self.barriers = EpochBarriers(self.running, self.programs, self.wake, self.channels.redirect_outputs)
-        self._wake_ups = WakeUps(self._loop, self.wake_now)
+        self.rest, self.forked = SourceRest(), ForkedChild()
+        self._wake_ups = WakeUps(self._loop, self.wake_now, self.rest)
 
     def add(self, running: RunningInstance) -> None:
         """Add an instance whose outputs are connected; sources wait for `start_reading`."""
@@ -215,6 +217,7 @@ class InstanceHost:
         A link calls this before the frames of one read, and `run_woken` after them.
         """
         self._gathers = True
+        self.rest.reads += 1
 
     def run_woken(self, _link: Link | None = None) -> None:
         """Run all woken instances, and those that they wake in turn; the frames that they send leave together.
@@ -258,6 +261,7 @@ class InstanceHost:
         try:
             self._nested_ns = 0
             again = self._read(running, began) if running.source is not None else self._work(running, began)
+            self.forked.end_child(running.name)
             now = time.monotonic_ns()
             running.busy_ns += now - began - self._nested_ns
             running.last_ns = now
@@ -273,6 +277,7 @@ class InstanceHost:
         return time.monotonic_ns()
 
     def _fail_with(self, running: RunningInstance, error: BaseException) -> None:
+        self.forked.end_child(running.name)
         if isinstance(error, RollBackNeeded):
             self.fail_change(running, f"{running.name}: {error}")
         elif isinstance(error, AgileDartError):
@@ -314,6 +319,7 @@ class InstanceHost:
         has_passed = True
         try:
             has_passed = instance.pass_through(edge, source, batch, running.emit)
+            self.forked.end_child(running.name)
             if has_passed:
                 if running.writer is not None:
                     running.writer.flush()
@@ -349,6 +355,7 @@ class InstanceHost:
             instance.pass_barriers(running.emit)  # they overtake the rows for which an output has no credit
         else:
             more = instance.work(running.emit, min(running.budget, running.free_rows))
+            self.forked.end_child(running.name)
             if self.cork.links and not self._ready:
                 self.cork.flush()  # send the output first, so that its receiver does not wait for the book-keeping
             worked_ns = time.monotonic_ns() - began - self._nested_ns
@@ -389,11 +396,14 @@ class InstanceHost:
             self.barriers.send_due(running, source)
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`
-        if self.reading and not source.finished and not blocked and not running.holds:
+        if began < running.rests_until_ns and not source.finished:
+            self._wake_ups.wake_at(running, running.rests_until_ns)
+        elif self.reading and not source.finished and not blocked and not running.holds:
             limit = min(running.budget, running.free_rows)
             polled = source.poll(began, time.time_ns(), limit)
             if polled.batch is not None:
                 source.send(polled.batch, running.emit)
+                running.rows_read += len(polled.batch.held)
                 if self.cork.links and not self._ready:
                     self.cork.flush()  # as in `_work`
             treated = 0 if polled.wait_until_ns is not None else limit
@@ -401,11 +411,7 @@ class InstanceHost:
             if treated or took_ns > WORK_SLICE_NS:
                 running.adapt_budget(treated, took_ns)
             if polled.wait_until_ns is not None and not source.finished:
-                until = polled.wait_until_ns
-                number = polled.wait_for
-                if number is not None and (running.watched == number or self._wake_ups.watch(running, number)):
-                    until = max(until, began + WATCHED_NS)
-                self._wake_ups.wake_at(running, until)
+                self._wake_ups.wake_for_input(running, polled, polled.wait_until_ns, began)
             else:
                 again = not source.finished
         for output in running.outputs.values():

@@ -135,6 +135,7 @@ class InputEnd:
         waiting: batches that came before the barrier of the channel's generation, or before the instance began. They are not
             acknowledged, so the window bounds them. None while batches go to the operator.
         batches_taken, frames_taken: totals that the operator has taken.
+        read: number of the read of a socket that brought its last frame with rows.
     """
 
     acknowledge: Callable[[int, int], None] | None = None
@@ -144,6 +145,7 @@ class InputEnd:
     waiting: list[Batch] | None = None
     batches_taken: int = 0
     frames_taken: int = 0
+    read: int = 0
 
     def taken(self, batches: int, *, finished: bool, may_wait: int = 0) -> None:
         """Acknowledge the batches that the operator has taken.
@@ -192,6 +194,8 @@ class RunningInstance:
         unsaved: why it could not be saved at its last barrier; empty when it was saved.
         emitted_rows: count of the rows given to a sink that cannot abort them.
         rewind: (reader at the beginning, lines) → a source's reader that stands behind so many lines; None: it skips them.
+        rows_read, read_ns: rows that a source has read since it waited for input, and when it had read some before that.
+        rests_until_ns: instant before which a source does not read.
         lost_behind: number of lines behind which a source continued without the later ones, which are lost; None: it lost none.
     """
 
@@ -228,6 +232,9 @@ class RunningInstance:
     lost_behind: int | None = None
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
+    rows_read: int = 0
+    read_ns: int = 0
+    rests_until_ns: int = 0
     watched: int | None = None
     budget: int = 1
     busy_ns: int = 0

@@ -327,6 +327,7 @@ class Worker:
                 self._ends,
                 lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
                 lambda edge: self._stage_name(self._edge(edge)[0]),
+                rest=self._host.rest,
             )
             collect_rarely()
         if part.by_epoch and self._checkpointer is None:
@@ -382,6 +383,7 @@ class Worker:
                 has_latencies=configuration.latency_log_bytes > 0,
             )
             self._is_confined = True
+            self._host.forked.watch()
             self._watchdog.start()  # after the confinement, which covers only this thread and those that it starts later
         keeping = LatencyKeeping(configuration.latency_log_bytes, configuration.latency_log_days * 86_400_000)
         self._building = True
@@ -390,6 +392,7 @@ class Worker:
             code = make_ready(part, keeping, network, self._feeds)
         finally:
             self._building = False
+            self._host.forked.end_child(configuration.application)
         bounds = configuration.bounds.with_users(code.program.topology.limits)
         self._watchdog.set_bounds(bounds)
         self.send(UserBoundsSet(bounds))

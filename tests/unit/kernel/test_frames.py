@@ -217,6 +217,9 @@ def test_golden_data_header() -> None:
 def test_golden_acknowledgement() -> None:
     assert ACK.pack().hex() == GOLDEN_ACK
     assert Acknowledgement.unpack(ACK.pack()) == ACK
+    resting = ACK._replace(rest=20)
+    assert resting.pack().hex() == GOLDEN_ACK.replace("02000000", "02140000", 1)
+    assert Acknowledgement.unpack(resting.pack()) == resting
 
 
 def test_frames_of_protocol_1_name_no_attempt_and_are_refused() -> None:
