@@ -61,7 +61,7 @@ def exits_at_three(reading: Reading) -> Reading:
     return reading
 
 def forks_at_three(reading: Reading) -> Reading:
-    """A user who took os.fork for a thread: the child goes on as its parent does."""
+    """Return in both processes, as if os.fork started a thread."""
     if reading.value == 3 and os.fork() == 0:
         print("a child returns")
     return reading

@@ -36,6 +36,18 @@ def _ignore_handover(running: RunningInstance) -> None:
     """Ignore a hand-over: no stage changes its generation."""
 
 
+def _failure_text(name: str, error: BaseException) -> str:
+    """Return why an instance cannot go on, for users."""
+    if isinstance(error, RollBackNeeded):
+        return f"{name}: {error}"
+    if isinstance(error, AgileDartError):
+        return str(error)
+    if isinstance(error, OSError):  # a sink's disk is full, a file went away
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{name}: {error.strerror or error}{where}"
+    return str(user_code_error(name, None, error, NO_RECORD))
+
+
 class InstanceHost:
     """Host of all instances of one executor.
 
@@ -278,15 +290,8 @@ class InstanceHost:
 
     def _fail_with(self, running: RunningInstance, error: BaseException) -> None:
         self.forked.end_child(running.name)
-        if isinstance(error, RollBackNeeded):
-            self.fail_change(running, f"{running.name}: {error}")
-        elif isinstance(error, AgileDartError):
-            self.fail(running, str(error))
-        elif isinstance(error, OSError):  # a sink's disk is full, a file went away
-            where = f" ({error.filename})" if error.filename else ""
-            self.fail(running, f"{running.name}: {error.strerror or error}{where}")
-        else:
-            self.fail(running, str(user_code_error(running.name, None, error, NO_RECORD)))
+        fail = self.fail_change if isinstance(error, RollBackNeeded) else self.fail
+        fail(running, _failure_text(running.name, error))
 
     def pass_through(self, running: RunningInstance, edge: int, source: int, batch: Batch) -> bool:
         """Run an idle instance on a batch at once, nested in the call of the instance that made it, or as it comes from a link.
