@@ -203,17 +203,12 @@ class Agent:
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
-        self.reachability = ReachabilityKeeper(
-            self._agent_links, settings.zone, log, self.known_peers, settings.relay_names
-        )
+        links = self._agent_links
+        self.reachability = ReachabilityKeeper(links, settings.zone, log, self.known_peers, settings.relay_names)
         self.rejoin_monitor = RejoinMonitor(
-            self._peer_addresses,
-            lambda: self._reaching.addresses(self.address),
-            self._agent_links.greet,
-            self.known_peers,
-            self._feed,
-            log,
-        )
+            self._peer_addresses, lambda: self._reaching.addresses(self.address), links.greet, self.known_peers,
+            self._feed, log,
+        )  # fmt: skip
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
 

@@ -115,7 +115,7 @@ class BusyEngine:
         return [os.getpid(), self._worker]
 
 
-def test_cpu_and_memory_of_daemons_and_workers_are_told_apart() -> None:
+def test_daemons_and_workers_have_cpu_and_memory_of_their_own() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as worker:
         try:
             row = overhead._span(overhead.MeasuredEngine(BusyEngine(worker.pid), (os.getpid(),)), 0.5)

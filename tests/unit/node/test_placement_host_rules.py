@@ -72,7 +72,7 @@ def test_a_zone_binds_the_successor_and_the_refusal_names_the_rule() -> None:
     assert forbidding_rule(now, lambda node: node != gone, (NEAR, FAR), known) == ""
 
 
-def test_a_rule_about_two_stages_gives_way_to_going_on() -> None:
+def test_a_rule_about_two_stages_does_not_stop_a_run() -> None:
     now = running(2, busy=PlacementRules(apart_from=(("node", "top"),)))
     gone, there = now.plan.stage("1")[1].host, now.plan.stage("2")[0].host
 

@@ -122,7 +122,7 @@ def said_by_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return said
 
 
-def test_without_java_the_error_names_what_to_install(
+def test_without_java_the_error_names_the_package(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed (extra [connect])")

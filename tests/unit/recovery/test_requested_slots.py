@@ -39,7 +39,7 @@ def kinds(said: list[Message]) -> list[type]:
     return [type(message) for message in said]
 
 
-def test_a_slot_takes_its_first_value_from_those_who_asked_and_from_no_stranger() -> None:
+def test_a_slot_takes_its_first_value_from_its_requesters_only() -> None:
     made = machine(7)
     number = asked(made, ASKER, value().voters)
     forged = msgspec.structs.replace(naming(number), voters=(Voter(THIEF, 9),))
@@ -61,7 +61,7 @@ def test_a_slot_that_strangers_ask_for_again_is_another_one() -> None:
     assert made.voter_slots[RUN].value is not None
 
 
-def test_a_restarted_voter_remembers_who_asked_for_its_slot() -> None:
+def test_a_restarted_voter_keeps_the_requesters_of_its_slot() -> None:
     made = machine(7)
     effects = made.step(Received(ASKER, wire.RequestVoterSlot(RUN, value().voters)), ZERO)
     store = next(effect for effect in effects if isinstance(effect, StoreVoter))
