@@ -1,18 +1,11 @@
-"""`ModelAccess`: models by their hash, and memory to load one, which a process gives to a step that scores.
-
-A row `sha256:DIGEST` of a control stream stands for a model whose file is on the node already.
-"""
+"""`ModelAccess`: models by their hash, and memory to load one, which a process gives to a step that scores."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
-REFERENCE: Final = b"sha256:"
-"""Beginning of a row that names a model. No ONNX file begins so: `s` would open a group, which its format does not have."""
+from agiledart_dataflow.plan.model_names import REFERENCE
 
 DIGEST_BYTES: Final = 32
-
-VERSION_DIGITS: Final = 12
-"""Hexadecimal digits of a model's SHA-256 that name its version."""
 
 
 class UnsuitableModelError(ValueError):

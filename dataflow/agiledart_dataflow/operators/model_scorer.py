@@ -9,9 +9,10 @@ from hashlib import sha256
 from typing import Any, Final
 
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context
-from agiledart_dataflow.operators.model_access import VERSION_DIGITS, ModelAccess, NoModels, model_reference
+from agiledart_dataflow.operators.model_access import ModelAccess, NoModels, model_reference
 from agiledart_dataflow.operators.model_parts import IncomingModel
 from agiledart_dataflow.operators.onnx_model import OnnxModel
+from agiledart_dataflow.plan.model_names import VERSION_DIGITS
 
 MAX_LOADED: Final = 2
 """Models in the memory of a process: the one in use, and the one before, which other instances may still use."""

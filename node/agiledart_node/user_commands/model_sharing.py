@@ -6,7 +6,7 @@ by then, so no uplink carries it more often than a few times. Each node verifies
 
 from typing import Final
 
-from agiledart_dataflow.operators.model_access import REFERENCE, VERSION_DIGITS
+from agiledart_dataflow.plan.model_names import REFERENCE, VERSION_DIGITS
 from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId

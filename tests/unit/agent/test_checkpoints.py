@@ -385,7 +385,7 @@ def test_an_announced_upload_is_reserved_until_the_last_piece(tmp_path: Path) ->
 
 def test_a_stalled_upload_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_uploads.IDLE_SECONDS", 0.01)
+        monkeypatch.setattr("agiledart_agent.state_files.uploads.IDLE_SECONDS", 0.01)
         desk = Site(tmp_path).desks[0]
         await desk.upload(UploadCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"), ANN)
         await _until(lambda: not list((tmp_path / "pi0" / "checkpoints").iterdir()))

@@ -132,6 +132,7 @@ def test_a_mesh_survives_a_dying_agent_and_reports_it(place: Path) -> None:
 
 def test_a_signal_waits_for_the_end_of_a_critical_section() -> None:
     steps: list[str] = []
+    before = signal.getsignal(signal.SIGINT)  # of Spark, where a test has started it in this process
 
     def interrupted() -> None:
         with deferred():
@@ -141,4 +142,4 @@ def test_a_signal_waits_for_the_end_of_a_critical_section() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert steps == ["still here"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before

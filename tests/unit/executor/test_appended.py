@@ -17,6 +17,7 @@ from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
 from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.running_instance import RunningInstance
+from agiledart_executor.user_code.forked_child import ForkedChild
 from agiledart_kernel.errors import OperationFailed, RollBackNeeded
 
 
@@ -198,6 +199,7 @@ def test_an_instance_with_missing_rows_needs_a_new_attempt(
 ) -> None:
     running, failed = RunningInstance(1, 0, "out"), []
     host = InstanceHost.__new__(InstanceHost)
+    host.forked = ForkedChild()
     monkeypatch.setattr(host, "fail", lambda running, text: failed.append(text), raising=False)
     host._fail_with(running, error)
     assert (running.needs_restart, len(failed)) == (isinstance(error, RollBackNeeded), 1)

@@ -30,7 +30,7 @@ REFUSED: Final = [
     ("@SELECT SCORE_VERSION(3, celsius) AS s FROM r", "2:8", "write SCORE('quality.onnx@pi2', column, …)"),
     (
         "@SELECT SCORE('m.onnx', celsius) AS score, room AS score FROM r",
-        "2:44",
+        "2:43",
         "there are two columns score: name one",
     ),
     ("@SELECT DISTINCT room FROM #", "2:17", "DISTINCT would have to remember all rows: SELECT"),
