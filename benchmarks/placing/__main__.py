@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from benchmarks.placing.lab import BEST, DELAYS, SOURCE, PlacingLab
+from benchmarks.placing.lab import BEST, DELAYS, SINK, SOURCE, PlacingLab
 from benchmarks.routes.hosts import CannotEmulate
 
 PREPARATION_S = 12.0
@@ -58,6 +58,7 @@ def slow_link(moves: str) -> None:
     """Make the link from the source to the best node ten times slower once the step runs there."""
     best = f"a{BEST}"
     with PlacingLab(moves) as lab:
+        lab.hosts.link(BEST, SINK, delay=0.010)  # the best by more than the 5 % from which a move pays
         watch = lab.submit(420)
         _wait(lambda: len(watch.rows) > 10, 60)
         first = lab.host()
