@@ -58,7 +58,7 @@ def slow_link(moves: str) -> None:
     """Make the link from the source to the best node ten times slower once the step runs there."""
     best = f"a{BEST}"
     with PlacingLab(moves) as lab:
-        lab.hosts.link(BEST, SINK, delay=0.010)  # the best by more than the 5 % from which a move pays
+        lab.hosts.link(BEST, SINK, delay=0.014)  # the best by more than the 5 % from which a move pays
         watch = lab.submit(420)
         _wait(lambda: len(watch.rows) > 10, 60)
         first = lab.host()
