@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import ExplainScaling, Status
-from benchmarks.placing.lab import PlacingLab
+from benchmarks.placing.lab import COUNT, PlacingLab
 from benchmarks.scale.watching import Lateness
 
 RATE: Final = 100
@@ -17,6 +17,9 @@ WIDTH: Final = 2_000
 INPUT_S: Final = 60
 FULL_BYTES: Final = RATE * WIDTH * 2
 """Bytes a second of the uplink at first: twice what the rows take."""
+
+OTHERS: Final = tuple(number for number in range(1, COUNT + 1) if number != 2)
+"""Hosts to which a2 sends."""
 
 CALM_S: Final = 10.0
 MEASURED_S: Final = 15.0
@@ -111,14 +114,14 @@ class Uplink:
 def uplink(tenth: float = 0.1) -> dict[str, Any]:
     """Return the figures of one run: rows before the uplink is thin, with it, and after the deed."""
     with PlacingLab("off") as lab:
-        for other in (1, 3, 4):
+        for other in OTHERS:
             lab.hosts.one_way(2, other, rate=FULL_BYTES)
         job = Uplink(lab, INPUT_S + int(LONGEST_S))
         _until(lambda: job.late.lines > RATE, 60)
         job.step_to_a2()
         time.sleep(CALM_S)
         before = job.rate(MEASURED_S)
-        for other in (1, 3, 4):
+        for other in OTHERS:
             lab.hosts.one_way(2, other, rate=tenth * FULL_BYTES)
         began, thin, reasons = time.monotonic(), None, dict[str, float]()
         use = 0.0
@@ -132,7 +135,7 @@ def uplink(tenth: float = 0.1) -> dict[str, Any]:
         changed = round(time.monotonic() - began, 1) if len(set(job.hosts())) > 1 else None
         time.sleep(CALM_S / 2)
         after, hosts = job.rate(MEASURED_S), job.hosts()
-        for other in (1, 3, 4):
+        for other in OTHERS:
             lab.hosts.one_way(2, other, rate=0)
         ended = _until(lambda: job.status()["state"] in ("finished", "failed", "stopped"), 180)
         state = str(job.status()["state"])

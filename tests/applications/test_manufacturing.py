@@ -20,7 +20,7 @@ from agiledart_examples.machines import HOT_CELSIUS
 R = TypeVar("R")
 
 MINUTES = 160
-"""Of four machines: two reports, and 40 results that wait for the third."""
+"""Rows of four machines: two reports, and 40 results. The results wait for the third report."""
 
 
 def lines(kind: str, per_minute: int) -> list[list[str]]:
