@@ -32,6 +32,7 @@ from agiledart_shuffle.graph import UNREACHABLE
 from agiledart_shuffle.registry import POLICIES
 from agiledart_shuffle.simple_paths import SimplePaths
 from tests.data import data_path
+from tests.unit.experiments.documents import without_machine_fields
 
 DATA = os.environ.get("AGILEDART_DATA")
 """Where it lies really; tests here see nothing of it unless they ask."""
@@ -60,11 +61,8 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def document(name: str, seed: int = 3) -> dict[str, Any]:
-    """Everything but what it cost."""
-    found = run_experiment(find(name), Settings(seed))[1]
-    for cost in ("cpu_seconds", "memory_mb"):
-        found.pop(cost)
-    return found
+    """Return the document of one run, without what depends on the machine."""
+    return without_machine_fields(run_experiment(find(name), Settings(seed))[1])
 
 
 @pytest.mark.parametrize("name", PATHS)

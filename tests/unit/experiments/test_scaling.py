@@ -10,14 +10,11 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
 from agiledart_scaling.scaling_policy import ScalingDecision
+from tests.unit.experiments.documents import without_machine_fields
 
 
 def test_secant_steps_are_computed() -> None:
-    documents = [run_experiment(find("secant-steps"), Settings(3))[1] for _ in range(2)]
-    for document in documents:
-        document.pop("cpu_seconds")
-        document.pop("load")
-        document.pop("memory_mb")
+    documents = [without_machine_fields(run_experiment(find("secant-steps"), Settings(3))[1]) for _ in range(2)]
     assert documents[0] == documents[1]
     assert documents[0]["passed"]
     by_start = {
