@@ -18,16 +18,6 @@ HANDED_OVER = ((72, ("ring-partition",)), (42, ("ring-partition", "vanish")))
 """Seeds of hosts that change hands in a partition and end before the former gate reads it: two gates booked one unit (L7)."""
 
 
-NOT_SEEN = ("adopted units not booked",)
-"""Mutants that 300 seeds do not show with the pause after a join; `test_unleased_hosts` has the right value."""
-
-
-def _marks(mutant: Mutant) -> list[pytest.MarkDecorator]:
-    return (
-        [pytest.mark.xfail(reason="decision 0041, Not there yet: no seed shows it")] if mutant.name in NOT_SEEN else []
-    )
-
-
 def check(seed: int) -> None:
     scenario = draw(seed, name="leases")
     assert play(scenario).violations == (), f"replay: {scenario.command}"
@@ -67,9 +57,7 @@ def test_the_same_seed_runs_the_same(seed: int) -> None:
     assert LeasesRun(draw(seed, name="leases")).run() == LeasesRun(draw(seed, name="leases")).run()
 
 
-@pytest.mark.parametrize(
-    "mutant", [pytest.param(mutant, id=mutant.name, marks=_marks(mutant)) for mutant in LEASE_MUTANTS]
-)
+@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.name) for mutant in LEASE_MUTANTS])
 def test_every_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutant.plant(patch)

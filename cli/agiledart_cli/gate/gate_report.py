@@ -6,13 +6,18 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_cli.gate.lease_use import OTHER
 from agiledart_kernel.instants import SECOND
+from agiledart_node.wire.lease_messages import MAX_REPORT_BYTES
 from agiledart_provisioning.gate.gate_ledger import GateLedger
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.lease_entry import LeaseEntry
 
 MAX_DECISIONS = 20
 MAX_LEASES = 64
+MAX_WHY = 200
+MAX_APPLICATIONS = 32
+"""Applications whose cost is reported by name; that of the others is one sum."""
 
 
 class DecisionLine(msgspec.Struct, frozen=True):
@@ -51,7 +56,7 @@ class GateStatus(msgspec.Struct, frozen=True):
         fault: why the gate cannot do its work now, such as a provider that it does not reach; empty: it can.
         spent, max_spend: booked for today, and the limit; max_hosts: most leases at one time.
         paid_s, cost: of all leases that the ledger has; decisions: number by action since the gate's start.
-        states: leases by state. by_application: cost by share of use, of all leases that the ledger has.
+        states: leases by state. by_application: cost by share of use, of all leases that the ledger has, the largest ones by name.
     """
 
     mode: str
@@ -109,15 +114,30 @@ def figures_of(
         sum(entry.cost for entry in entries) / 1e6,
         states,
         dict(counts),
-        dict(by_application),
+        _largest(by_application),
         [_line(entry) for entry in reversed(shown)][:MAX_LEASES],
-        list(last),
+        [msgspec.structs.replace(line, why=line.why[:MAX_WHY]) for line in last],
     )
+
+
+def encoded(report: GateStatus) -> bytes:
+    """Return a report as JSON that an agent takes; the oldest leases are left out of one that is too long."""
+    while len(body := msgspec.json.encode(report)) > MAX_REPORT_BYTES and report.leases:
+        report = msgspec.structs.replace(report, leases=report.leases[: len(report.leases) // 2])
+    return body
+
+
+def _largest(costs: Mapping[str, float]) -> dict[str, float]:
+    """Return the largest costs by name, and the sum of all others."""
+    named = dict(sorted(costs.items(), key=lambda item: (item[0] == OTHER, -item[1], item[0])))
+    others = list(named)[MAX_APPLICATIONS:]
+    shown = {name: cost for name, cost in named.items() if name not in others}
+    return shown | ({OTHER: sum(named[name] for name in others)} if others else {})
 
 
 def _line(entry: LeaseEntry) -> LeaseLine:
     return LeaseLine(
         entry.lease_id, entry.host_id, entry.host_name, entry.node, entry.state.value, entry.began_ns / SECOND,
-        entry.paid_until_ns / SECOND, entry.units, entry.cost / 1e6, entry.why[:200],
+        entry.paid_until_ns / SECOND, entry.units, entry.cost / 1e6, entry.why[:MAX_WHY],
         entry.first_unit, entry.term,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agiledart_cli.gate.gate_report import LeaseLine
-from agiledart_cli.gate.stage_observer import StageObserver
+from agiledart_cli.gate.stage_observer import StageObserver, not_looked_at
 from agiledart_control.control_client import ControlClient, connect
 from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.bans import MAX_SECONDS
@@ -58,6 +58,7 @@ class MeshView:
         stages: that the policy scales; empty for `hosts`.
         placements: application → stage → nodes of its instances, of running applications.
         records: leases of other gates, from their hosts.
+        not_looked_at: running applications whose stages were not looked at, in words; empty: there are none.
     """
 
     nodes: tuple[NodeSeen, ...]
@@ -68,6 +69,7 @@ class MeshView:
     gates: frozenset[str]
     orders: tuple[tuple[str, str, str], ...]
     records: tuple[LeaseEntry, ...]
+    not_looked_at: str = ""
 
 
 @dataclass
@@ -149,6 +151,7 @@ class MeshLink:
             frozenset((*answer["gates"], self.gate)),
             tuple((order, host, admin) for order, host, admin in answer["orders"]),
             (*filter(None, (self._record(row["lease"]) for row in rows if row["lease"])), *self._ended(reports)),
+            not_looked_at(len(running)),
         )
 
     def _seen(self, row: dict[str, Any], token_lease: str) -> NodeSeen:

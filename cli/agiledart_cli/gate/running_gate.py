@@ -1,41 +1,34 @@
-"""Process of a gate: it carries out the effects of `LeaseGate` at the provider, on disk and in the mesh, and brings it events."""
+"""Process of a gate: it carries out the effects of `LeaseGate` on disk and in the mesh, and brings it events and views."""
 
 import asyncio
 import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from agiledart_cli.gate.gate_disk import GateDisk
 from agiledart_cli.gate.gate_file import GateFile
-from agiledart_cli.gate.gate_report import MAX_DECISIONS, DecisionLine, figures_of
+from agiledart_cli.gate.gate_report import MAX_DECISIONS, DecisionLine, encoded, figures_of
 from agiledart_cli.gate.lease_use import LeaseUse
 from agiledart_cli.gate.mesh_link import MeshLink, MeshView
-from agiledart_cli.gate.start_data import StartData
-from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_cli.gate.provider_calls import ProviderCalls
+from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, SetTimer, TimerFired
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.gate.gate_messages import (
     AdoptHost,
     BanNode,
-    CallFailure,
     Decision,
     DrainLeased,
     DrainRefused,
     HostAdopted,
-    HostsListed,
-    LeaseAnswered,
-    LeaseCallFailed,
     LeaseHost,
     LedgerRead,
-    ListFailed,
     ListHosts,
-    ReleaseAnswered,
     ReleaseHost,
     ReleaseWanted,
     RenewHost,
@@ -46,20 +39,20 @@ from agiledart_provisioning.gate.gate_messages import (
     WriteEntry,
 )
 from agiledart_provisioning.gate.gate_settings import GateSettings
-from agiledart_provisioning.gate.lease_entry import LeaseState
+from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 from agiledart_provisioning.gate.lease_gate import LeaseGate
 from agiledart_provisioning.policies.hosts import Hosts, HostsPolicySettings
-from agiledart_provisioning.providers.provider import Provider, ProviderCallError
+from agiledart_provisioning.providers.provider import Provider
 from agiledart_provisioning.provisioning_policy import ProvisioningPolicy
 from agiledart_provisioning.provisioning_settings import ProvisioningSettings
 from agiledart_provisioning.registry import policy_named
 
 VIEW_SECONDS = 10.0
-CALL_SECONDS = 180.0
-"""Time for a provider's answer; then it counts as lost."""
-
 MOST_SECONDS = 60.0
 """Seconds between two looks for which the use of machines is counted."""
+
+MAX_DRAINS = 32
+"""Nodes that are drained at one time; further ones wait."""
 
 USE_WRITTEN_NS = 60 * SECOND
 """Time between two writings of the use of machines."""
@@ -87,22 +80,22 @@ class RunningGate:
         print_line: Callable[[str], None],
         print_decision: Callable[[DecisionLine], None] | None = None,
     ) -> None:
-        self._file, self._settings, self._provider, self._disk, self._mesh = file, settings, provider, disk, mesh
+        self._file, self._settings, self._disk, self._mesh = file, settings, disk, mesh
         self._print, self._print_decision, self._now = print_line, print_decision, 0
         early = file.policy == "threshold"
         random = RandomStream(seed, file.name)
         self.machine = LeaseGate(file.name, network, settings, _policy(file, settings), random, releases_early=early)
-        self._prefix = self.machine.prefix
-        self._tokens: dict[str, str] = {}
-        self._token_leases = disk.tokens()
+        self._calls = ProviderCalls(provider, file, settings, disk, mesh, self.machine.prefix, self.step, print_line)
         self._last: deque[DecisionLine] = deque(maxlen=MAX_DECISIONS)
         self._scaled, self._use = disk.scaled(), LeaseUse(disk.use())
         self._used_until, self._use_written = 0, 0
-        self._demand, self._faults = "", {"provider": "", "agent": ""}
+        self._demand, self._faults = "", {"agent": "", "disk": "", "stages": ""}
         self._todo: deque[Event] = deque()
         self._is_stepping = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._records: tuple[LeaseEntry, ...] = ()
         self._draining: set[str] = set()
+        self._drains = ThreadPoolExecutor(MAX_DRAINS, "drains")
 
     # ---- the machine
 
@@ -137,11 +130,11 @@ class RunningGate:
                 delay = max(0, when - self._wall()) / 1e9
                 asyncio.get_running_loop().call_later(delay, self.step, TimerFired(name))
             case LeaseHost():
-                self._spawn(self._lease(effect))
+                self._spawn(self._calls.lease(effect))
             case ListHosts(asked_ns):
-                self._spawn(self._list(asked_ns))
+                self._spawn(self._calls.list_hosts(asked_ns))
             case ReleaseHost(_, host_id):
-                self._spawn(self._release(host_id))
+                self._spawn(self._calls.release(host_id))
             case DrainLeased(lease_id, node, undo):
                 self._spawn(self._drain(lease_id, node, undo=undo))
             case RenewHost(lease_id, node):
@@ -156,7 +149,7 @@ class RunningGate:
                 self._decided(action, lease_id, why)
 
     def _decided(self, action: str, lease_id: str, why: str) -> None:
-        if action == "would lease" and self._last and (self._last[-1].action, self._last[-1].why) == (action, why):
+        if action.startswith("would ") and any((line.action, line.why) == (action, why) for line in self._last):
             return
         self._last.append(DecisionLine(self._wall() / 1e9, action, lease_id, why))
         if self._print_decision is not None:
@@ -169,82 +162,43 @@ class RunningGate:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
 
-    # ---- the provider
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Say why an action failed: the machine repeats what is still needed."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._print(f"an action of the gate failed: {type(error).__name__}: {error}")
 
-    async def _lease(self, effect: LeaseHost) -> None:
-        lease_id = effect.lease_id
+    def _write(self, write: Callable[[], None]) -> None:
+        """Write a file beside the ledger; a failure is a fault that the report shows."""
         try:
-            token = await asyncio.to_thread(self._token, lease_id)
-        except (AgileDartError, OSError) as error:
-            self.step(LeaseCallFailed(lease_id, CallFailure.REFUSED, f"no token: {error}"))
-            return
-        file, settings = self._file, self._settings
-        lease: dict[str, str | int] = {
-            "lease_id": lease_id,
-            "gate": file.name,
-            "unit_s": max(1, settings.btu_ns // SECOND),
-            "grace_s": max(1, file.grace_ns // SECOND),
-            "silence_s": max(1, settings.gone_ns // SECOND),
-        }
-        data = msgspec.json.encode(StartData(token, file.zone, file.labels, lease)).decode()
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                host = await self._provider.lease(effect.host_name, effect.offer, data)
-        except ProviderCallError as error:
-            self.step(LeaseCallFailed(lease_id, error.failure, error.reason))
-        except TimeoutError:
-            self.step(LeaseCallFailed(lease_id, CallFailure.LOST, f"no answer in {CALL_SECONDS:.0f} s"))
+            write()
+        except OSError as error:
+            self._faults["disk"] = f"the gate's folder cannot be written: {error.strerror or error}"
+            self._print(self._faults["disk"])
         else:
-            self.step(LeaseAnswered(lease_id, host))
-
-    def _token(self, lease_id: str) -> str:
-        """Return the lease's token, the same for all its calls. One that an earlier process has made is revoked."""
-        if lease_id in self._tokens:
-            return self._tokens[lease_id]
-        for token, lease in list(self._token_leases.items()):
-            if lease == lease_id:
-                try:
-                    self._mesh.revoke_token(token)
-                except OperationFailed as error:
-                    self._print(f"an earlier token of {lease_id} goes on for at most 15 minutes: {error}")
-        text, token = self._mesh.create_token()
-        self._token_leases = {**self._token_leases, token: lease_id}
-        self._disk.write_tokens(self._token_leases)
-        self._tokens[lease_id] = text
-        return text
-
-    async def _list(self, asked_ns: int) -> None:
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                hosts = await self._provider.hosts(self._prefix)
-        except (ProviderCallError, TimeoutError) as error:
-            self._faults["provider"] = f"the provider cannot be reached: {error}"
-            self.step(ListFailed(str(error)))
-        else:
-            self._faults["provider"] = ""
-            self.step(HostsListed(asked_ns, hosts))
-
-    async def _release(self, host_id: str) -> None:
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                await self._provider.release(host_id)
-        except (ProviderCallError, TimeoutError) as error:
-            self._print(f"release of {host_id} failed, and is repeated: {error}")
-        else:
-            self.step(ReleaseAnswered(host_id))
+            self._faults["disk"] = ""
 
     # ---- the mesh
 
     async def _drain(self, lease_id: str, node: str, *, undo: bool) -> None:
-        """Drain a node, once at a time; the list of hosts asks again for a double that is still there."""
-        if node in self._draining and not undo:
+        """Drain a node, once at a time; the list of hosts asks again for a double that is still there.
+
+        A drain lasts for minutes, so drains have threads of their own: looks and renewals do not wait for them.
+        """
+        drain = partial(self._mesh.drain, node, undo=undo)
+        if undo:
+            await asyncio.to_thread(drain)
+            return
+        if node in self._draining:
             return
         self._draining.add(node)
-        why = await asyncio.to_thread(partial(self._mesh.drain, node, undo=undo))
-        self._draining.discard(node)
-        if why and not undo:
+        try:
+            why = await asyncio.get_running_loop().run_in_executor(self._drains, drain)
+        finally:
+            self._draining.discard(node)
+        if why:
             self.step(DrainRefused(lease_id, why))
 
     async def _renew(self, lease_id: str, node: str) -> None:
@@ -264,7 +218,7 @@ class RunningGate:
             changed = self._scaled - {name} if number is None else self._scaled | {name}
             if changed != self._scaled:
                 self._scaled = changed
-                self._disk.write_scaled(changed)
+                self._write(partial(self._disk.write_scaled, changed))
 
     async def _ban(self, node: str, reason: str) -> None:
         if why := await asyncio.to_thread(self._mesh.ban, node, reason):
@@ -272,24 +226,24 @@ class RunningGate:
 
     # ---- views
 
-    _records: tuple[Any, ...] = ()
-
     async def _look(self) -> None:
         """Report to the agent, take orders, and give the machine a view of the mesh."""
+        fault = "; ".join(filter(None, (self._calls.fault, *self._faults.values())))
         figures = figures_of(
             self.machine.ledger, self._settings, self._file.provider, self.machine.counts, self._last, self._wall(),
-            is_paused=self.machine.is_paused, fault="; ".join(filter(None, self._faults.values())), demand=self._demand,
+            is_paused=self.machine.is_paused, fault=fault, demand=self._demand,
             by_application=self._use.costs(self.machine.ledger.entries.values()),
         )  # fmt: skip
-        report = msgspec.json.encode(figures)
+        report, tokens = encoded(figures), self._calls.token_leases
         try:
-            view = await asyncio.to_thread(self._mesh.report_and_look, report, self._places(), self._token_leases)
+            view = await asyncio.to_thread(self._mesh.report_and_look, report, self._places(), tokens)
         except AgileDartError as error:
             if not self._faults["agent"]:
                 self._print(f"the agent cannot be asked, so nothing is leased: {error}")
             self._faults["agent"] = str(error)
             return
         self._faults["agent"] = ""
+        self._faults["stages"] = view.not_looked_at
         self._records, self._demand = view.records, view.waiting[0] if view.waiting else ""
         for order, host, admin in view.orders:
             self._obey(order, host, admin)
@@ -307,7 +261,7 @@ class RunningGate:
             self._use.add({node.node: node.lease_id for node in view.nodes if node.lease_id}, view.placements, seconds)
         if now - self._use_written > USE_WRITTEN_NS and self._use.use:
             self._use_written = now
-            self._disk.write_use(self._use.use)
+            self._write(partial(self._disk.write_use, self._use.use))
 
     def _places(self) -> int:
         """Return the instance places that this gate may still lease, or has asked for."""
@@ -322,12 +276,15 @@ class RunningGate:
     def _obey(self, order: str, host: str, admin: str) -> None:
         self._print(f"{admin} orders: {order} {host}".rstrip())
         if order in ("pause", "resume"):
-            self._disk.set_paused(order == "pause")
+            self._write(partial(self._disk.set_paused, order == "pause"))
             self.step(SetPaused(order == "pause"))
             return
-        for entry in self.machine.ledger.live():
-            if host in ("", entry.lease_id, entry.node, entry.host_id, entry.host_name):
-                self.step(ReleaseWanted(entry.lease_id))
+        live = self.machine.ledger.live()
+        wanted = [entry for entry in live if host in ("", entry.lease_id, entry.node, entry.host_id, entry.host_name)]
+        if not wanted:
+            self._print(f"nothing to release: {f'no live lease has the host {host}' if host else 'no lease is live'}")
+        for entry in wanted:
+            self.step(ReleaseWanted(entry.lease_id))
 
     # ---- the run
 
@@ -358,6 +315,7 @@ class RunningGate:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._drains.shutdown(wait=False, cancel_futures=True)
 
 
 def _policy(file: GateFile, settings: GateSettings) -> ProvisioningPolicy:

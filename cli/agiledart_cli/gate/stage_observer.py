@@ -45,7 +45,9 @@ class StageObserver:
                     seen += self.of_application(name, scaling, client.ask(Status(name)))
             except CommandRefusedError:
                 continue
-        self._durations = {stage.name: self._durations[stage.name] for stage in seen if stage.name in self._durations}
+        names = {stage.name for stage in seen}
+        self._durations = {name: times for name, times in self._durations.items() if name in names}
+        self._shortest = {name: work_ms for name, work_ms in self._shortest.items() if name in names}
         return tuple(seen), lacking
 
     def of_application(self, name: str, scaling: Mapping[str, Any], status: Mapping[str, Any]) -> list[StageSeen]:
@@ -85,6 +87,16 @@ class StageObserver:
             dict(Counter(instance["node"] for instance in instances)),
             row["keeps_number"],
         )
+
+
+def not_looked_at(applications: int) -> str:
+    """Return the words about running applications beyond those that are looked at; empty: there are none."""
+    more = applications - MAX_APPLICATIONS
+    return (
+        f"stages of {more} applications are not looked at: {applications} run, the limit is {MAX_APPLICATIONS}"
+        if more > 0
+        else ""
+    )
 
 
 def without_room(application: str, scaling: Mapping[str, Any]) -> list[str]:

@@ -173,7 +173,10 @@ class GateReports:
             if order.host and f'"{order.host}"'.encode() not in gate.command.report:
                 continue
             line = (order.order, order.host, admin)
-            if line not in gate.orders and len(gate.orders) < MAX_ORDERS:
+            if line not in gate.orders:
+                if len(gate.orders) >= MAX_ORDERS:
+                    self._context.drop("order for a gate")
+                    continue
                 gate.orders.append(line)
             taken.append(name)
         return taken

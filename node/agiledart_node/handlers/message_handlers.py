@@ -5,7 +5,7 @@ from typing import Any
 
 from agiledart_kernel.machine import Received
 from agiledart_kernel.peer import Peer
-from agiledart_node.context.node_context import NodeContext
+from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.node_parts import NodeParts
 from agiledart_node.scheduling.node_scheduling import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.wire import drain_messages, formation_messages, lease_messages, mopa_messages, recovery_messages
@@ -159,10 +159,19 @@ class MessageHandlers:
 def _as_request(
     context: NodeContext, answer: Callable[[Peer, Any], Coroutine[Any, None, None]]
 ) -> Callable[[Peer, Any], None]:
-    """Return a handler that begins the conversation; when there are too many, it does nothing and the other node asks again."""
+    """Return a handler that begins the conversation; when there are too many, it does nothing and the other node asks again.
+
+    A conversation that ends without an answer, because the ring did not give it a record, is counted. It must not end this node.
+    """
+
+    async def answered(sender: Peer, message: Any) -> None:
+        try:
+            await answer(sender, message)
+        except CommandRefused:
+            context.drop("request without answer")
 
     def begin(sender: Peer, message: Any) -> None:
         if not context.requests.is_full:
-            context.requests.begin(answer(sender, message))
+            context.requests.begin(answered(sender, message))
 
     return begin

@@ -133,7 +133,9 @@ class ModelSharing:
                 check(principal, "model", command.name, record)
             refusal = await self._fetched(message)
         except NotAllowed as error:
-            context.drop("command: refused")
+            context.drop(f"command: {error.reason}")
+            refusal = error.text
+        except CommandRefused as error:  # the ring did not give the application's record
             refusal = error.text
         context.send(sender, ModelPlaced(message.request, refusal))
 

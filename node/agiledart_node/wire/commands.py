@@ -334,10 +334,10 @@ class DrainNode(Message, frozen=True, gc=False, tag=230):
 
 
 WAITING_FOR_CAPACITY = "waiting for capacity"
+"""Beginning of a progress line and of a record's reason while no node has free capacity; advice follows after the colon."""
 
 NO_ROOM = "No node has room for one more instance"
 """Beginning of the reason for which a stage does not get further instances: a gate leases a machine for it."""
-"""Beginning of a progress line and of a record's reason while no node has free capacity; advice follows after the colon."""
 
 
 class SetBan(Message, frozen=True, gc=False, tag=214):

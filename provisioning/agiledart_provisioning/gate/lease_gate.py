@@ -423,7 +423,10 @@ class LeaseGate(LeaseActions):
         node = self._node_of(entry)
         host_id, name = (node.host_id, node.node) if node is not None else ("", "")
         entry = changed(entry, host_id=host_id or entry.host_id, node=name or entry.node)
-        if (earlier := self.ledger.entries.get(entry.lease_id)) is not None:
+        earlier = self.ledger.entries.get(entry.lease_id)
+        if earlier is not None and not earlier.state.is_over:
+            return  # the answer to a question that was repeated meanwhile
+        if earlier is not None:
             # It comes back to this gate: the units that were booked before stay booked.
             self._write(changed(earlier, lease_id=f"{earlier.lease_id}/{earlier.term}"))
         self._decide("adopt", entry.lease_id, f"{entry.gate} is gone")

@@ -143,6 +143,20 @@ def test_a_node_verifies_the_users_command_again(
     assert bool(sent[0].refusal) is bool(refusal)
 
 
+def test_a_node_whose_ring_does_not_answer_says_so() -> None:
+    sent: list[Any] = []
+
+    async def application(name: str) -> tuple[int, ApplicationRecord]:
+        raise CommandRefused(f"The record of {name} cannot be read: the ring did not answer (timeout).")
+
+    context: Any = SimpleNamespace(send=lambda to, message: sent.append(message))
+    verifier: Any = SimpleNamespace(requires_signatures=True, identify_requester=lambda *_: (OWNER, "ann"))
+    nothing = cast("Any", None)
+    sharing = ModelSharing(context, cast("Any", SimpleNamespace(application=application)), nothing, nothing, verifier)
+    asyncio.run(sharing.placed(ASKED, PlaceModel(9, COMMAND, (ASKED,), b"signed")))
+    assert sent == [ModelPlaced(9, "The record of rooms cannot be read: the ring did not answer (timeout).")]
+
+
 def test_a_node_that_is_new_to_the_application_fetches_its_models() -> None:
     """Only those that have come are passed on to the next new node; a missing one holds nothing up."""
     emitted: list[Any] = []

@@ -95,6 +95,10 @@ def test_an_adopted_host_costs_the_units_that_its_former_gate_has_not_booked() -
     machine.step(HostAdopted(former), NOW)
     adopted = machine.ledger.entries["g0-1"]
     assert (adopted.gate, adopted.first_unit, adopted.units) == ("g1", 1, 1)
+    assert machine.step(HostAdopted(former), NOW + SECOND) == [], (
+        "a slow host answers a repeated question a second time"
+    )
+    assert machine.ledger.live() == [adopted]
 
 
 def test_units_that_another_gate_pays_are_given_back_also_when_the_lease_is_over_here() -> None:
