@@ -12,7 +12,10 @@ def parse_span(text: str) -> timedelta:
     compact = text.strip().lower()
     parts = _SPAN.findall(compact)
     if parts and _SPAN.sub("", compact) == "":
-        return timedelta(seconds=sum(float(count) * _UNITS[unit] for count, unit in parts))
+        try:
+            return timedelta(seconds=sum(float(count) * _UNITS[unit] for count, unit in parts))
+        except OverflowError:
+            raise ValueError(f"{text} is longer than any time") from None
     if float(compact) == 0:
         return timedelta(0)
     raise ValueError(f"{text} has no unit")

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
+from agiledart_cli.verbs.service_levels import service_level_lines
 from agiledart_control.polling import FINAL_STATES
-from agiledart_kernel.level_factors import LEVELS
 
 AGES_APART_MS = 250
 """Greatest age difference of figures from one report round, milliseconds."""
@@ -415,21 +415,8 @@ def print_sums(summary: Mapping[str, Any]) -> None:
             kind = "result after" if summary.get("paced") else "backlog"
             delays = f"   {kind} {milliseconds(figures['p50'])}, p99 {milliseconds(figures['p99'])}"
         click.echo(f" {sink} {count(rows)} rows{delays}")
-    _print_service_levels(summary)
-
-
-def _print_service_levels(summary: Mapping[str, Any]) -> None:
-    """Print the shares of rows that kept their service levels."""
-    for row in summary.get("service_levels", ()):
-        if row["real_time"] is None:
-            if not row["is_estimate"]:  # an estimate without rows says nothing
-                agreed = milliseconds(row["slo_ms"])
-                click.echo(f" {row['step']} within {agreed}: not measured yet, or its rows have no ReadTime")
-            continue
-        shares = ", ".join(
-            f"{row[level]:.1%} within {milliseconds(row['slo_ms'] * factor)}" for level, factor in LEVELS.items()
-        )
-        click.echo(f" {row['step']} {shares}{' (estimate, last 5 s)' if row['is_estimate'] else ''}")
+    for line in service_level_lines(summary.get("service_levels", ())):
+        click.echo(f" {line}")
 
 
 def _print_duplicates(summary: Mapping[str, Any]) -> None:

@@ -183,6 +183,11 @@ class ApplicationCode:
         given = {rule: py.value(value) for rule, value in rules.items()}
         self._body.append(ast.Expr(py.method(py.name("topology"), "place", py.value(step), **given)))
 
+    def expect(self, step: str, slo: str) -> None:
+        """State the time that a row may take in a step, or until a sink has written it."""
+        given = {"slo": py.value(slo)}
+        self._body.append(ast.Expr(py.method(py.name("topology"), "expect", py.value(step), **given)))
+
     def where(self, relation: Relation, condition: ast.expr, wanted: str) -> Relation:
         """Keep the rows for which a condition is true."""
         code = py.method(py.name(relation.variable), "where", condition, name=py.value(self.step(wanted)))

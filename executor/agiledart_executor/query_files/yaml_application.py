@@ -4,7 +4,7 @@ import ast
 from typing import Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, parse_connector
-from agiledart_dataflow.plan.placement_rules import rules_from
+from agiledart_dataflow.plan.placement_rules import rules_from, slo_ms_of
 from agiledart_executor.query_files import python_code as py
 from agiledart_executor.query_files.aggregation import AGGREGATES, WindowAggregates
 from agiledart_executor.query_files.application_code import ApplicationCode, Columns, Relation, is_identifier
@@ -20,12 +20,12 @@ from agiledart_executor.query_files.window_clause import WINDOW_COLUMNS, WindowC
 from agiledart_executor.query_files.yaml_document import YamlValue, read_yaml
 from agiledart_kernel.errors import ConfigurationError
 
-TOP: Final = ("name", "delivery", "placement", "sources", "steps", "sinks")
+TOP: Final = ("name", "delivery", "placement", "slo", "sources", "steps", "sinks")
 SOURCE: Final = ("from", "columns", *SOURCE_OPTIONS)
 VERBS: Final = ("where", "with", "select", "function", "window", "score", "union")
-STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", "place", *VERBS)
+STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", "place", "slo", *VERBS)
 PLACE: Final = ("labels", "zone", "on")
-SINK: Final = ("input", "to")
+SINK: Final = ("input", "to", "slo")
 WINDOW: Final = ("tumbling", "hopping", "every", "session")
 SCORE: Final = ("model", "inputs", "output", "on_error")
 ON_ERROR: Final = ("fail", "skip")
@@ -65,6 +65,8 @@ class YamlApplication:
             self._code.options["delivery"] = self._delivery(parts["delivery"])
         if "placement" in parts:
             self._code.options["placement"] = self._placement(parts["placement"])
+        if "slo" in parts:
+            self._code.options["slo"] = _slo(parts["slo"])
         for name, source in parts["sources"].mapping("sources").items():
             self._source(name, source)
         if "steps" in parts:
@@ -151,6 +153,8 @@ class YamlApplication:
         self._scope.check_new(name, value.place)
         self._places[name] = value.place
         self._code.sink(relation, name, _connector(parts["to"]))
+        if "slo" in parts:
+            self._code.expect(self._code.steps[-1], _slo(parts["slo"]))
 
     def _input(self, value: YamlValue | None, reader: YamlValue) -> Relation:
         """Return the named stream, or the one before."""
@@ -179,6 +183,8 @@ class YamlApplication:
             relation = self._of_one_stream(verb, parts, self._input(parts.get("input"), value), name, value)
         if "place" in parts:
             self._place(parts["place"], self._code.steps[before:])
+        if "slo" in parts:
+            self._code.expect(self._code.steps[-1], _slo(parts["slo"]))
         self._define(name, relation, value.place)
 
     def _place(self, value: YamlValue, steps: list[str]) -> None:
@@ -407,6 +413,15 @@ class _Refusal:
 _NO_RULES: Final[dict[str, Any]] = {"labels": (), "zone": "", "on": (), "together_with": (), "apart_from": ()}
 
 _ONE_KEY: Final = {"key_0": TypedCode(py.literal(0), ColumnType("int", nullable=False))}
+
+
+def _slo(value: YamlValue) -> str:
+    """Return the time that a row may take, as its text."""
+    try:
+        slo_ms_of(value.text("slo"))
+    except ValueError:
+        value.place.refuse(f"slo is {value.text('slo')!r}; it is a time above 0 with its unit, as 500ms or 2s")
+    return value.text("slo")
 
 
 def _connector(value: YamlValue) -> Connector:

@@ -23,6 +23,7 @@ _TEXTS: dict[str, str] = {
     "name": "Name of the application, or of a step; a later step reads it by this name.",
     "delivery": "Behaviour when a node dies.",
     "placement": "Strategy that chooses the nodes, and what it makes least, such as odp:response.",
+    "slo": "Time that a row may take: until a sink has written it, or in a step; `agiledart status` shows the share that kept it.",
     "sources": "Streams that are read, by name.",
     "steps": "Work on the rows, in order; each step reads the one before, unless input: names another.",
     "sinks": "Where rows are written, by name.",
@@ -92,7 +93,7 @@ _KINDS: dict[str, Any] = {
     "output": _NAME,
     "on_error": {"enum": list(ON_ERROR)},
     **dict.fromkeys(
-        ("max_out_of_order", "idle_timeout", "max_ahead", "tumbling", "hopping", "every", "session"), _SPAN
+        ("max_out_of_order", "idle_timeout", "max_ahead", "tumbling", "hopping", "every", "session", "slo"), _SPAN
     ),
 }
 

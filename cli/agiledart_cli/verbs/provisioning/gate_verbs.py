@@ -1,7 +1,6 @@
-"""`agiledart provision run`, `status`, `pause`, `resume` and `release`: gates, which lease machines for a mesh."""
+"""`agiledart provision run`, `pause`, `resume` and `release`: gates, which lease machines for a mesh."""
 
 import asyncio
-import json
 import os
 import signal
 import time
@@ -11,24 +10,10 @@ from typing import Any
 import click
 
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import (
-    BAD,
-    GOOD,
-    WATCH,
-    duration,
-    output_option,
-    paint,
-    print_json,
-    print_message,
-    print_table,
-)
+from agiledart_cli.output import GOOD, duration, output_option, print_json, print_message
 from agiledart_cli.verb_connection import connect
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.lease_messages import OrderGate, ShowProvisioning
-
-MAX_SHARES = 8
-"""Applications whose share of the cost is shown."""
+from agiledart_node.wire.lease_messages import OrderGate
 
 
 @click.command(short_help="Run a gate: lease machines for the work that waits.")
@@ -142,74 +127,6 @@ def _print_json_line(line: Any) -> None:
 
 def _print_line(line: str) -> None:
     print_message(f"{time.strftime('%H:%M:%S')} {line}")
-
-
-@click.command(short_help="Show gates, leased machines, costs and decisions.")
-@agent_options
-@output_option
-def status(agent: str | None, identity: str | None, output: str) -> int:
-    """Show all gates of the network: leased machines, until when they are paid, the cost of today, what is left, and decisions.
-
-    \b
-    Example:
-      agiledart provision status
-      agiledart provision status -o json
-    """
-    with connect(agent, identity) as client:
-        answer = client.ask(ShowProvisioning())
-    for row in answer["gates"]:
-        row["report"] = json.loads(row["report"])
-    if output == "json":
-        print_json(answer)
-        return 0
-    answer = harmless_document(answer)
-    if not answer["gates"]:
-        print_message("No gate reports. Start one:  agiledart provision run --example gate.toml")
-    for row in answer["gates"]:
-        _print_gate(row)
-    if answer["silent_nodes"]:
-        print_message(f"No answer from {', '.join(answer['silent_nodes'])}.", colour=WATCH)
-    return 0
-
-
-def _print_gate(row: dict[str, Any]) -> None:
-    report, now = row["report"], time.time()
-    zone = f", zone {row['zone']}" if row["zone"] else ""
-    paused = ", paused" if report["is_paused"] else ""
-    left = report["max_spend"] - report["spent"]
-    click.echo(
-        f"gate {row['gate']} beside {row['agent']}{zone}: {report['mode']}{paused}; {report['provider']} {report['offer']} at "
-        f"{report['price']:g} for {duration(report['unit_s'])}; seen {duration(row['age_s'])} ago"
-    )
-    if report["fault"]:
-        click.echo(paint(f"  {report['fault']}", BAD))
-    if report["max_spend"]:
-        click.echo(f"  today {report['spent']:g} of {report['max_spend']:g}, {left:g} left; in all {report['cost']:g}")
-    if shares := report.get("by_application"):
-        click.echo(
-            f"  by application: {', '.join(f'{name} {cost:g}' for name, cost in list(shares.items())[:MAX_SHARES])}"
-        )
-    if report["demand"]:
-        click.echo(paint(f"  demand: {report['demand']}", WATCH))
-    print_table(
-        ["LEASE", "STATE", "NODE", "PAID FOR", "UNITS", "COST", "WHY"],
-        [
-            [
-                lease["lease_id"],
-                paint(lease["state"], GOOD if lease["state"] == "joined" else WATCH),
-                lease["node"] or "-",
-                duration(max(0.0, lease["paid_until_s"] - now)) if lease["state"] not in ("ended", "failed") else "-",
-                lease["units"],
-                f"{lease['cost']:g}",
-                lease["why"],
-            ]
-            for lease in report["leases"][:20]
-        ],
-        right=["UNITS", "COST"],
-    )
-    for line in report["last"][-5:]:
-        what = " ".join(filter(None, (line["action"], line["lease_id"])))
-        click.echo(f"  {duration(max(0.0, now - line['at_s']))} ago: {what}: {line['why']}")
 
 
 def _order(order: str, host: str, agent: str | None, identity: str | None, output: str, text: str) -> None:

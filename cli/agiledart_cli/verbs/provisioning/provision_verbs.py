@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from agiledart_cli.output import count, output_option, print_json, print_message, print_table
-from agiledart_cli.verbs.provisioning.gate_verbs import pause, release, resume, run, status
+from agiledart_cli.verbs.provisioning.gate_verbs import pause, release, resume, run
+from agiledart_cli.verbs.provisioning.provision_status import status
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 T = TypeVar("T")

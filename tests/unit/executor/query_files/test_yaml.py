@@ -83,6 +83,16 @@ def test_the_strategy_that_places_the_application_is_a_part_of_it(tmp_path: Path
     assert build().placement == "odp:response"
 
 
+def test_service_levels(tmp_path: Path) -> None:
+    steps = "\n  - {name: warm, where: celsius > 15, slo: 200ms}\n  - where: celsius > 16\n"
+    build = loaded(tmp_path, f"slo: 2s\n{SOURCES}steps:{steps}{SINKS}", "query.yaml")
+    levels = {step.name: step.slo_ms for step in build().specification().steps if step.slo_ms is not None}
+    assert levels == {"warm": 200.0, "result": 2_000.0}
+    sink = SINKS.replace("}", ", slo: 1m}", 1)
+    build = loaded(tmp_path, f"slo: 2s\n{SOURCES}steps:{steps}{sink}", "query.yaml")
+    assert [step.slo_ms for step in build().specification().steps if step.name == "result"] == [60_000.0]
+
+
 def test_functions_of_users(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text(
         "def plausible(row):\n    return row.celsius is not None\n\n"
@@ -160,6 +170,9 @@ MISTAKES = [
     ("name: a b\nsources: {}\nsinks: {}", "1:7", "name: letters"),
     ("delivery: often\nsources: {}\nsinks: {}", "1:11", "delivery is one of"),
     ("placement: 'odp:'\nsources: {}\nsinks: {}", "1:13", "placement is STRATEGY or STRATEGY:OBJECTIVE"),
+    ("slo: 2\nsources: {}\nsinks: {}", "1:6", "slo is '2'; it is a time above 0 with its unit"),
+    ("slo: 0s\nsources: {}\nsinks: {}", "1:6", "slo is '0s'; it is a time above 0 with its unit"),
+    ("slo: 999999999999d\nsources: {}\nsinks: {}", "1:6", "it is a time above 0 with its unit"),
     ("x: !!python/object:os.system 1", "1:4", "tags such as"),
     ("@  - where: celsius", "7:12", "a condition is needed"),
     ("@  - where: celsius >", "7:20", "not SQL that is understood"),
