@@ -45,6 +45,7 @@ from agiledart_node.scheduling.node_scheduling import NodeScheduling
 from agiledart_node.user_commands.application_removal import ApplicationRemoval
 from agiledart_node.user_commands.application_sharing import ApplicationSharing
 from agiledart_node.user_commands.audit_queries import AuditQueries
+from agiledart_node.user_commands.command_service import CommandParts
 from agiledart_node.user_commands.feed_commands import FeedCommands
 from agiledart_node.user_commands.log_lists import LogLists
 from agiledart_node.user_commands.model_sharing import ModelSharing
@@ -151,15 +152,14 @@ class NodeParts:
     def _make_run_endings(self) -> None:
         """Create the parts that end runs at a user's request, also with a checkpoint; and what models nodes share."""
         about = self.context, self.records
-        self.model_sharing = ModelSharing(*about, self.status_queries, self.watching, self.verifier)
+        parts = self._command_parts = CommandParts(*about, self.status_queries, self.watching, self.verifier)
+        self.model_sharing = ModelSharing(parts)
         entry = self.recovery_service.attempt_entry
         entry.models_of, entry.fetch_models = self.model_sharing.models_of, self.model_sharing.fetch_models
-        self.retained_checkpoints = RetainedCheckpoints(*about, self.status_queries, self.watching, self.verifier)
+        self.retained_checkpoints = RetainedCheckpoints(parts)
         self.checkpoint_exporter = CheckpointExporter(*about, self.recovery_service, self.verifier)
         self.quorum_recovery = QuorumRecovery(*about, self.recovery_service, self.verifier)
-        self.stop_requests = StopRequests(
-            *about, self.status_queries, self.watching, self.verifier, self.retained_checkpoints
-        )
+        self.stop_requests = StopRequests(parts, self.retained_checkpoints)
 
     def _make_changes(self) -> None:
         """Create the parts that change stages, for users and by autoscaling; `changes` works where a run is coordinated."""
@@ -176,7 +176,7 @@ class NodeParts:
         self.mopa_hosting = MopaHosting(
             self.context, self.hosting, self.recovery_service, RandomStream(int(self.context.me.node), "mopa")
         )
-        self.user_change_requests = UserChangeRequests(*about, self.status_queries, self.watching, self.verifier)
+        self.user_change_requests = UserChangeRequests(self._command_parts)
         self.recovery_service.status.scaling_of = self.autoscaler.statuses
         self.recovery_service.status.placement_of = self.replacement_service.statuses
         self.node_drain = NodeDrain(*about, self.hosting, self.recovery_service, self.verifier)

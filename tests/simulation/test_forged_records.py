@@ -21,8 +21,8 @@ from agiledart_node.records.application import FAILED, STOPPED, ApplicationRecor
 from agiledart_node.records.command_verifier import command_terms
 from agiledart_node.records.signed_entries import merged_signed_entries, signed_entries_for, with_signed_entry
 from agiledart_node.records.sink_directory import FindSink, RegisterSink, SinkFound, SinkRecord
+from agiledart_node.wire.application_responses import ShareResponse
 from agiledart_node.wire.commands import Command, Forget, ShareApplication, Stop
-from agiledart_node.wire.responses import ShareResponse
 from tests.keys import key_of, public_of
 from tests.simulation.mesh import WALL_MS, pipeline, submission
 from tests.simulation.test_signed_orders import NET, Signed

@@ -13,14 +13,14 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.level_factors import LEVELS
 
 
-class ServiceCompliance(msgspec.Struct, frozen=True, gc=False):
+class ServiceCompliance(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Shares of rows that kept the levels of a step.
 
     Attributes:
-        step: its name. slo_ms: time that its builder allows a row.
-        rows: that the shares are about: sampled ones of a sink; those of the last five seconds of another step.
-        real_time, near_real_time, relaxed: shares within 1, 2 and 5 times that time; None: no row is measured.
-        is_estimate: from rows that wait and rows that are served, not from rows that were followed.
+        slo_ms: time that a row may take: to a sink from its reading on, in another step in this step alone.
+        rows: sampled rows of a sink; rows of the last five seconds of another step.
+        real_time, near_real_time, relaxed: shares within 1, 2 and 5 times that time; null: no row is measured.
+        is_estimate: from the rows that wait and are served, without their way between nodes.
     """
 
     step: str

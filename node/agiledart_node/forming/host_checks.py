@@ -9,7 +9,7 @@ from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.wire.effects import CheckCode
 from agiledart_node.wire.formation_messages import CheckHost, HostChecked
-from agiledart_node.wire.responses import CheckRow
+from agiledart_node.wire.submission_responses import CheckRow
 from agiledart_placement.problem.request import Placement
 
 CHECK = Duration(10 * SECOND)

@@ -43,7 +43,7 @@ from agiledart_node.records.signed_entries import inherited_entries
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.recovery.register_bootstrap import InitialCheckpoint
 from agiledart_node.wire.formation_messages import NodeLoad
-from agiledart_node.wire.responses import DryRunResponse, SubmitResponse
+from agiledart_node.wire.submission_responses import DryRunResponse, SubmitResponse
 from agiledart_placement.baselines.ledger import NoCapacity
 from agiledart_placement.problem.request import Placement
 

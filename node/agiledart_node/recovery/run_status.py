@@ -11,7 +11,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.records.application import MINORITY
 from agiledart_node.wire.change_responses import ChangeRow
-from agiledart_node.wire.responses import EpochRow, RecoveryRow
+from agiledart_node.wire.recovery_responses import EpochRow, RecoveryRow
 from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.attempts.partition_side import PartitionSide, partition_side_of
 from agiledart_recovery.fragments.placement import host_of

@@ -52,7 +52,7 @@ from agiledart_node.scheduling.scheduler_lookup import SchedulerLookup
 from agiledart_node.scheduling.scheduler_role import SchedulerRole, ServedKey
 from agiledart_node.wire.commands import Submit
 from agiledart_node.wire.effects import Progressed
-from agiledart_node.wire.responses import SubmitResponse
+from agiledart_node.wire.submission_responses import SubmitResponse
 from agiledart_placement.registry import parse_choice
 
 MAX_HANDED_OVER = 512

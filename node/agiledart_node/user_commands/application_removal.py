@@ -13,9 +13,9 @@ from agiledart_node.records.application import ApplicationRecord, forgotten
 from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
 from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.application_responses import ForgetResponse
 from agiledart_node.wire.commands import Forget
 from agiledart_node.wire.formation_messages import Acknowledged, ApplicationForgotten
-from agiledart_node.wire.responses import ForgetResponse
 
 MAX_AT_ONCE = 32
 """Old applications that one `list` removes; the next one removes more."""

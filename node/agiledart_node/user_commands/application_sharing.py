@@ -10,8 +10,8 @@ from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.records import Records
 from agiledart_node.records.signed_entries import MAX_SIGNED_ENTRY_BYTES, with_signed_entry
 from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.application_responses import ShareResponse
 from agiledart_node.wire.commands import ShareApplication
-from agiledart_node.wire.responses import ShareResponse
 
 MAX_SHARED = 32
 """Keys that one application may be shared with."""

@@ -14,7 +14,7 @@ from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoint
 from agiledart_node.user_commands.status_queries import StatusQueries, row_of, snapshot_rows, with_status
 from agiledart_node.wire.commands import Checkpoints
 from agiledart_node.wire.recovery_messages import RecoveryStatus
-from agiledart_node.wire.responses import CheckpointsResponse
+from agiledart_node.wire.recovery_responses import CheckpointsResponse
 
 POLL_INTERVAL_NS: Final = Duration(SECOND // 2)
 MAX_POLLS: Final = 150

@@ -12,14 +12,11 @@ from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
-from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.context.node_context import CommandRefused, NotAllowed
 from agiledart_node.context.pending_requests import PeerRequest
-from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.records.application import DEPLOYING, RUNNING
-from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.permission_checks import check
-from agiledart_node.records.records import Records
-from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.user_commands.command_service import CommandParts, CommandService
 from agiledart_node.wire.commands import ShareModel
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.model_messages import MAX_COPY_NODES, FetchModel, ModelPlaced, ModelResponse, PlaceModel
@@ -37,19 +34,11 @@ MAX_APPLICATIONS: Final = 256
 RESEND_INTERVALS: Final = 20
 
 
-class ModelSharing:
+class ModelSharing(CommandService):
     """Distribution of models' files, on the asked agent and on the nodes of the application."""
 
-    def __init__(
-        self,
-        context: NodeContext,
-        records: Records,
-        status_queries: StatusQueries,
-        watching: ApplicationWatcher,
-        verifier: CommandVerifier,
-    ) -> None:
-        self._context, self._records, self._verifier = context, records, verifier
-        self._status_queries, self._watching = status_queries, watching
+    def __init__(self, parts: CommandParts) -> None:
+        super().__init__(parts)
         self._shared: dict[str, dict[bytes, SharedModel]] = {}  # by application, in the order of their arrival
 
     def models_of(self, application: str) -> tuple[SharedModel, ...]:

@@ -8,7 +8,7 @@ from agiledart_dataflow.plan.overload import BLOCK, SPOOL, Overload, overload_of
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
-from agiledart_node.wire.responses import RecoveryFactsResponse, RecoveryStepRow
+from agiledart_node.wire.recovery_responses import RecoveryFactsResponse, RecoveryStepRow
 
 _CLOCKS: Final = ("clock", "idle_timeout_ms", "max_ahead_ms")
 """Options of a source whose lateness depends on a clock."""

@@ -15,16 +15,14 @@ from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import ApplicationOwnership, Principal, refusal
-from agiledart_node.context.node_context import CommandRefused, NodeContext, NotAllowed
+from agiledart_node.context.node_context import CommandRefused, NotAllowed
 from agiledart_node.context.pending_requests import PeerRequest
-from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.records.application import DEPLOYING, RUNNING, ApplicationRecord
-from agiledart_node.records.command_verifier import CommandVerifier
 from agiledart_node.records.permission_checks import check_unseen, why_not
-from agiledart_node.records.records import Records
 from agiledart_node.records.signed_entries import with_stop
 from agiledart_node.user_commands.all_agents import MAX_AGENTS, ask_all_agents
-from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.user_commands.command_service import CommandService
+from agiledart_node.wire.application_responses import StopResponse
 from agiledart_node.wire.checkpoint_effects import (
     AllowCheckpointFetch,
     DropCheckpoint,
@@ -44,7 +42,7 @@ from agiledart_node.wire.checkpoint_messages import (
 from agiledart_node.wire.checkpoint_responses import ExportResponse, RemovalResponse, RetainedCheckpointRow
 from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Stop
 from agiledart_node.wire.effects import Progressed
-from agiledart_node.wire.responses import TAKEOVER, StopResponse
+from agiledart_node.wire.recovery_responses import TAKEOVER
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """Valid names of a checkpoint, which are also names of files."""
@@ -62,19 +60,8 @@ _POLL_INTERVAL: Final = Duration(SECOND // 40)
 RetainedCheckpoint = tuple[CheckpointInfo, list[Peer]]
 
 
-class RetainedCheckpoints:
+class RetainedCheckpoints(CommandService):
     """Forwards users' requests about checkpoints to the nodes that have them."""
-
-    def __init__(
-        self,
-        context: NodeContext,
-        records: Records,
-        status_queries: StatusQueries,
-        watching: ApplicationWatcher,
-        verifier: CommandVerifier,
-    ) -> None:
-        self._context, self._records, self._verifier = context, records, verifier
-        self._status_queries, self._watching = status_queries, watching
 
     # ---- which nodes keep which checkpoints
 

@@ -18,9 +18,10 @@ from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.limits import KEY_GROUPS, MAX_PARALLELISM
 from agiledart_node.records.summary import Reports, measures_of, statistics_of
+from agiledart_node.wire.application_responses import StageRow
 from agiledart_node.wire.recovery_messages import RecoveryStatus
-from agiledart_node.wire.responses import ScalingMeasurements, ScalingStageRow, StageRow
 from agiledart_node.wire.route_responses import routes_of
+from agiledart_node.wire.scaling_responses import ScalingMeasurements, ScalingStageRow
 from agiledart_scaling.demand import Demand, DemandEdge, EdgeFlow, carried
 from agiledart_scaling.kinds.bandwidth import LinkLoad
 from agiledart_scaling.kinds.skew import GroupLoad, hot_group, hot_text, is_uneven, share_of

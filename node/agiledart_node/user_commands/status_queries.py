@@ -35,6 +35,15 @@ from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of,
 from agiledart_node.user_commands.recovery_facts import recovery_facts
 from agiledart_node.user_commands.scaling_advice import advice, with_decisions, with_scores
 from agiledart_node.user_commands.waiting_causes import WaitingFacts, receivers_of, waiting_causes
+from agiledart_node.wire.application_responses import (
+    ApplicationRow,
+    HistoryRow,
+    ListResponse,
+    RivalRow,
+    StageRow,
+    StatusResponse,
+    WaitingRow,
+)
 from agiledart_node.wire.awaited_input_row import awaited_input_of
 from agiledart_node.wire.change_responses import ChangeRow
 from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
@@ -50,31 +59,20 @@ from agiledart_node.wire.formation_messages import (
     TraceHops,
 )
 from agiledart_node.wire.lease_responses import lease_row
-from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
-from agiledart_node.wire.responses import (
-    TAKEOVER,
-    WAITING,
-    ApplicationRow,
-    EpochRow,
-    HistoryRow,
+from agiledart_node.wire.log_responses import LogRow, LogsResponse
+from agiledart_node.wire.node_responses import (
     HopRow,
     InfoResponse,
     LatencyPositionRow,
-    ListResponse,
-    LogRow,
-    LogsResponse,
     NodeIdentityRow,
     NodeRow,
     NodesResponse,
-    RecoveryRow,
-    RivalRow,
     RouteResponse,
-    ScalingResponse,
-    StageRow,
-    StatusResponse,
-    WaitingRow,
 )
+from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
+from agiledart_node.wire.recovery_responses import TAKEOVER, WAITING, EpochRow, RecoveryRow
 from agiledart_node.wire.route_responses import routes_of
+from agiledart_node.wire.scaling_responses import ScalingResponse
 from agiledart_overlay.wire.effects import Delivered
 from agiledart_overlay.wire.events import RouteMessage
 from agiledart_placement.files.network_file import network_document

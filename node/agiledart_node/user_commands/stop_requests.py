@@ -11,19 +11,16 @@ import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.permissions import Principal
-from agiledart_node.context.node_context import CommandRefused, NodeContext
-from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.hosting.stop_coordinator import NOT_COORDINATOR
 from agiledart_node.records.application import DEPLOYING, STOPPED, ApplicationRecord, advanced
-from agiledart_node.records.command_verifier import CommandVerifier
-from agiledart_node.records.records import Records
 from agiledart_node.records.signed_entries import with_stop, with_stop_request
+from agiledart_node.user_commands.command_service import CommandParts, CommandService
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
-from agiledart_node.user_commands.status_queries import StatusQueries
+from agiledart_node.wire.application_responses import StopResponse
 from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.formation_messages import Acknowledged, RequestStop
-from agiledart_node.wire.responses import StopResponse
 
 _POLL_INTERVAL = Duration(100 * MILLISECOND)
 _TRIES = 3
@@ -33,21 +30,12 @@ _POLLS_PER_SURVEY = 10
 """Polls of the record for one request for figures."""
 
 
-class StopRequests:
+class StopRequests(CommandService):
     """Stops applications at users' requests."""
 
-    def __init__(
-        self,
-        context: NodeContext,
-        records: Records,
-        status_queries: StatusQueries,
-        watching: ApplicationWatcher,
-        verifier: CommandVerifier,
-        retained_checkpoints: RetainedCheckpoints,
-    ) -> None:
+    def __init__(self, parts: CommandParts, retained_checkpoints: RetainedCheckpoints) -> None:
+        super().__init__(parts)
         self._retained_checkpoints = retained_checkpoints
-        self._context, self._records, self._status_queries, self._watching = context, records, status_queries, watching
-        self._verifier = verifier
 
     async def stop(self, request: int, command: Stop, submitter: str, principal: Principal, signed: bytes) -> None:
         """Drain an application, or cut it, and answer when it has ended. Raises CommandRefused."""

@@ -24,7 +24,7 @@ from agiledart_node.user_commands.status_queries import StatusQueries
 from agiledart_node.wire.commands import Tap
 from agiledart_node.wire.effects import ReadTap
 from agiledart_node.wire.formation_messages import QueryTap, TapRow, TapRows
-from agiledart_node.wire.responses import TapResponse, TapSampleRow
+from agiledart_node.wire.log_responses import TapResponse, TapSampleRow
 
 MAX_ROWS = 200
 """Rows of one node in one answer."""

@@ -13,13 +13,10 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.permissions import Principal
-from agiledart_node.context.node_context import CommandRefused, NodeContext
-from agiledart_node.hosting.application_watcher import ApplicationWatcher
+from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.records.application import DEPLOYING, RUNNING, SPECIFICATION_CODEC, ApplicationRecord
-from agiledart_node.records.command_verifier import CommandVerifier
-from agiledart_node.records.records import Records
+from agiledart_node.user_commands.command_service import CommandService
 from agiledart_node.user_commands.non_parallel_stages import refuse_non_parallel
-from agiledart_node.user_commands.status_queries import StatusQueries
 from agiledart_node.wire.change_messages import ChangeAccepted, RequestChange
 from agiledart_node.wire.change_responses import ChangeResponse, ChangeRow
 from agiledart_node.wire.commands import VERB_BY_COMMAND, MoveStage, ScaleStage
@@ -39,19 +36,8 @@ _SEARCH_PAUSE: Final = Duration(SECOND)
 StageGenerations = tuple[tuple[str, int], ...]
 
 
-class UserChangeRequests:
+class UserChangeRequests(CommandService):
     """Forwards users' change requests to coordinators."""
-
-    def __init__(
-        self,
-        context: NodeContext,
-        records: Records,
-        status_queries: StatusQueries,
-        watching: ApplicationWatcher,
-        verifier: CommandVerifier,
-    ) -> None:
-        self._context, self._records, self._verifier = context, records, verifier
-        self._status_queries, self._watching = status_queries, watching
 
     async def change(
         self, request: int, command: ScaleStage | MoveStage, submitter: str, principal: Principal, signed: bytes

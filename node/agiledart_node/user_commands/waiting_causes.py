@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from agiledart_node.records.application import DEPLOYING, MINORITY
+from agiledart_node.wire.application_responses import StageRow, WaitingRow
 from agiledart_node.wire.awaited_input_row import awaited_input_of
-from agiledart_node.wire.responses import EpochRow, RecoveryRow, StageRow, WaitingRow
+from agiledart_node.wire.recovery_responses import EpochRow, RecoveryRow
 
 LEAST_MS: Final = 3_000
 """States that have lasted for less are no causes: every stream waits for moments."""

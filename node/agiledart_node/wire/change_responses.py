@@ -2,8 +2,10 @@
 
 import msgspec
 
+from agiledart_node.wire.response import Response
 
-class ChangeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class ChangeRow(Response, frozen=True):
     """A change of one stage: a new assignment generation with other instances, other nodes or another table of owners.
 
     Args:
@@ -33,7 +35,7 @@ class ChangeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: str = ""
 
 
-class ChangeResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChangeResponse(Response, frozen=True):
     """Response to `scale` and `move`: the changes; `is_unchanged`: no change was needed, and none was started."""
 
     name: str
@@ -42,7 +44,7 @@ class ChangeResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     changes: list[ChangeRow]
 
 
-class EvacuatedApplicationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EvacuatedApplicationRow(Response, frozen=True):
     """An application that has left a node. `seconds`: from the first request about it to the last acknowledgement."""
 
     name: str
@@ -51,7 +53,7 @@ class EvacuatedApplicationRow(msgspec.Struct, frozen=True, forbid_unknown_fields
     seconds: float
 
 
-class DrainResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DrainResponse(Response, frozen=True):
     """Response to `drain`: the present state of the node.
 
     Args:

@@ -1,9 +1,9 @@
 """Response schemas about saved state: task snapshots of epochs, and checkpoints that outlive their runs."""
 
-import msgspec
+from agiledart_node.wire.response import Response
 
 
-class RetainedCheckpointRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RetainedCheckpointRow(Response, frozen=True):
     """A checkpoint that outlives its run.
 
     Args:
@@ -24,7 +24,7 @@ class RetainedCheckpointRow(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     nodes: list[str]
 
 
-class ExportResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExportResponse(Response, frozen=True):
     """Response to `checkpoint export`. The file stays on the asked agent for an hour; `ReadCheckpoint` returns its bytes.
 
     Args:
@@ -42,7 +42,7 @@ class ExportResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
 
 
-class RemovalResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RemovalResponse(Response, frozen=True):
     """Response to `checkpoint remove`: nodes that deleted the checkpoint."""
 
     name: str
@@ -50,7 +50,7 @@ class RemovalResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: list[str]
 
 
-class QuorumRecoveryResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuorumRecoveryResponse(Response, frozen=True):
     """Response to `checkpoint recover`: the application continues without its lost voters, or would with a real run of the command.
 
     Args:
@@ -73,7 +73,7 @@ class QuorumRecoveryResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=
     done: bool
 
 
-class InstanceSnapshotRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class InstanceSnapshotRow(Response, frozen=True):
     """The task snapshot of one instance.
 
     Args:

@@ -4,8 +4,10 @@ from typing import Any
 
 import msgspec
 
+from agiledart_node.wire.response import Response
 
-class AlternativeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class AlternativeRow(Response, frozen=True):
     """Another host of an instance.
 
     Args:
@@ -20,7 +22,7 @@ class AlternativeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forbidden: list[str] = []
 
 
-class PlacedUnitRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlacedUnitRow(Response, frozen=True):
     """Instances that can only move together, most often one.
 
     Args:
@@ -36,7 +38,7 @@ class PlacedUnitRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alternatives: list[AlternativeRow] = []
 
 
-class PlacedStageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlacedStageRow(Response, frozen=True):
     """Measures of a stage that its placement rests on.
 
     Args:
@@ -56,7 +58,7 @@ class PlacedStageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: list[str] = []
 
 
-class PlacedLinkRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlacedLinkRow(Response, frozen=True):
     """Delay of a link that rows cross now, one way. `source`: `measured` (half a round trip) or `estimated` (by coordinates)."""
 
     source_node: str
@@ -85,7 +87,7 @@ class MoveDecisionRow(msgspec.Struct, frozen=True):
     at_ms: int = 0
 
 
-class PlacementResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlacementResponse(Response, frozen=True):
     """Response to `explain placement`: the placement now, and what other hosts would change.
 
     Args:

@@ -53,6 +53,9 @@ def test_compliance_and_a_report_of_another_version(tmp_path: Path, output: str)
         assert document["service_levels"] == {"meters": LEVELS}
         assert [row["gate"] for row in document["gates"]] == ["gw"]
         return
-    assert "service levels of meters:\n  out 90.0% within 2,000 ms, 100.0% within 4,000 ms, 100.0% within 10 s\n" in answer.stdout
+    assert (
+        "service levels of meters:\n  out 90.0% within 2,000 ms, 100.0% within 4,000 ms, 100.0% within 10 s\n"
+        in answer.stdout
+    )
     assert "plain" not in answer.stdout
     assert "The report of gate g2 beside a2 is not readable here: it has another version." in answer.output

@@ -18,10 +18,11 @@ from agiledart_node.records.application import RUNNING
 from agiledart_node.recovery.change_plans import InsufficientNodeCapacity, NodeCapacity, stage_plan_of
 from agiledart_node.recovery.change_requests import plan_for
 from agiledart_node.user_commands.scaling_advice import stage_states, with_decisions, with_scores
+from agiledart_node.wire.application_responses import StageRow
 from agiledart_node.wire.change_messages import ChangeRequest
 from agiledart_node.wire.formation_messages import NodeLoad, Reports
 from agiledart_node.wire.recovery_messages import RecoveryStatus
-from agiledart_node.wire.responses import ScalingMeasurements, ScalingStageRow, StageRow
+from agiledart_node.wire.scaling_responses import ScalingMeasurements, ScalingStageRow
 from agiledart_recovery.wire.names import RunId
 from agiledart_recovery.wire.register_value import ChangeOutcome, RegisterValue, StageChange
 from tests.unit.node import test_change_plans as plans

@@ -8,8 +8,8 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.recovery.run_status import minority_status
 from agiledart_node.user_commands.status_queries import _knows_more, _row_without_coordinator, with_status
+from agiledart_node.wire.application_responses import ApplicationRow
 from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
-from agiledart_node.wire.responses import ApplicationRow
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.names import Voter
 from tests.unit.node.test_node import ME, SCHEDULER, STRANGER

@@ -13,6 +13,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_node.context.node_context import CommandRefused, NotAllowed
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.user_commands.command_service import CommandParts
 from agiledart_node.user_commands.model_sharing import ModelSharing
 from agiledart_node.wire.commands import ShareModel
 from agiledart_node.wire.model_messages import FetchModel, ModelPlaced, ModelResponse, PlaceModel
@@ -46,7 +47,7 @@ class Sharing:
         watching: Any = SimpleNamespace(refresher=SimpleNamespace(refreshed=self.refreshed))
         verifier: Any = SimpleNamespace(identify_requester=lambda *_: (OWNER, "ann"))
         queries: Any = SimpleNamespace(record=self.found)
-        self.sharing = ModelSharing(context, cast("Any", None), queries, watching, verifier)
+        self.sharing = ModelSharing(CommandParts(context, cast("Any", None), queries, watching, verifier))
 
     async def found(self, name: str, principal: Principal, verb: str) -> Any:
         assert (name, principal, verb) == ("rooms", OWNER, "model")
@@ -135,7 +136,7 @@ def test_a_node_verifies_the_users_command_again(
     verifier: Any = SimpleNamespace(requires_signatures=True, identify_requester=lambda *_: (principal, "ann"))
     records: Any = SimpleNamespace(application=application)
     nothing = cast("Any", None)
-    sharing = ModelSharing(context, records, nothing, nothing, verifier)
+    sharing = ModelSharing(CommandParts(context, records, nothing, nothing, verifier))
     asyncio.run(sharing.placed(ASKED, PlaceModel(9, COMMAND, (ASKED,), b"signed")))
     assert effects == ([FetchModel(1, "rooms", b"\xab" * 32, 5_000, (ASKED,))] if fetches else [])
     assert sent[0].request == 9
@@ -152,7 +153,9 @@ def test_a_node_whose_ring_does_not_answer_says_so() -> None:
     context: Any = SimpleNamespace(send=lambda to, message: sent.append(message))
     verifier: Any = SimpleNamespace(requires_signatures=True, identify_requester=lambda *_: (OWNER, "ann"))
     nothing = cast("Any", None)
-    sharing = ModelSharing(context, cast("Any", SimpleNamespace(application=application)), nothing, nothing, verifier)
+    sharing = ModelSharing(
+        CommandParts(context, cast("Any", SimpleNamespace(application=application)), nothing, nothing, verifier)
+    )
     asyncio.run(sharing.placed(ASKED, PlaceModel(9, COMMAND, (ASKED,), b"signed")))
     assert sent == [ModelPlaced(9, "The record of rooms cannot be read: the ring did not answer (timeout).")]
 
@@ -169,7 +172,7 @@ def test_a_node_that_is_new_to_the_application_fetches_its_models() -> None:
     requests = SimpleNamespace(number=lambda: next(numbers), answers=answers)
     context: Any = SimpleNamespace(requests=requests, emit=emitted.append)
     nothing = cast("Any", None)
-    sharing = ModelSharing(context, nothing, nothing, nothing, nothing)
+    sharing = ModelSharing(CommandParts(context, nothing, nothing, nothing, nothing))
     models = tuple(SharedModel(bytes([number]) * 32, 100) for number in range(3))
     asyncio.run(sharing.fetch_models("rooms", models, HOSTS[0]))
     assert emitted == [
@@ -186,7 +189,7 @@ def test_a_command_that_is_not_signed_fetches_nothing() -> None:
     sent: list[Any] = []
     context: Any = SimpleNamespace(send=lambda to, message: sent.append(message), drop=lambda reason: None)
     nothing, verifier = cast("Any", None), cast("Any", SimpleNamespace(identify_requester=refuse))
-    sharing = ModelSharing(context, nothing, nothing, nothing, verifier)
+    sharing = ModelSharing(CommandParts(context, nothing, nothing, nothing, verifier))
     try:
         asyncio.run(sharing.placed(ASKED, PlaceModel(9, COMMAND, (ASKED,))))
     except OperationFailed:  # pragma: no cover  it would leave the sender without an answer

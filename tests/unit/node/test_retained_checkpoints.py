@@ -15,11 +15,12 @@ from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.permission_checks import check
 from agiledart_node.recovery.checkpoint_exporter import snapshots_to_gather
 from agiledart_node.user_commands import checkpoint_list
+from agiledart_node.user_commands.command_service import CommandParts
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.wire.checkpoint_effects import AllowCheckpointFetch
 from agiledart_node.wire.checkpoint_messages import CheckpointInfo, RequestDownload, RetainedCheckpointList
 from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, Stop
-from agiledart_node.wire.responses import CheckpointsResponse
+from agiledart_node.wire.recovery_responses import CheckpointsResponse
 from agiledart_recovery.wire.names import RunId
 from tests.unit.node import test_change_plans as plans
 
@@ -29,7 +30,7 @@ ME, OTHER = b"m" * 32, b"o" * 32
 
 def keeping() -> RetainedCheckpoints:
     nothing = cast("Any", None)
-    return RetainedCheckpoints(nothing, nothing, nothing, nothing, nothing)
+    return RetainedCheckpoints(CommandParts(nothing, nothing, nothing, nothing, nothing))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,10 @@ class Answers:
         monkeypatch.setattr("agiledart_node.user_commands.retained_checkpoints.ask_all_agents", everybody)
         context: Any = SimpleNamespace(names=dict, reply=lambda _, body: self.said.append(body))
         nothing = cast("Any", None)
-        self.context, self.keeping = context, RetainedCheckpoints(context, nothing, nothing, nothing, nothing)
+        self.context, self.keeping = (
+            context,
+            RetainedCheckpoints(CommandParts(context, nothing, nothing, nothing, nothing)),
+        )
         self.said: list[Any] = []
         self.found: ApplicationRecord | None = None
 
@@ -177,7 +181,7 @@ def test_a_retained_file_is_transferred_to_the_agent_with_an_authorised_command(
     )
     verifier: Any = SimpleNamespace(requires_signatures=True, identify_requester=lambda *_: (principal, "somebody"))
     nothing = cast("Any", None)
-    retained = RetainedCheckpoints(context, nothing, nothing, nothing, verifier)
+    retained = RetainedCheckpoints(CommandParts(context, nothing, nothing, nothing, verifier))
     sender = plans.PI[1]
     asyncio.run(retained.remove_or_transfer(sender, RequestDownload(4, ExportCheckpoint("pause"), b"order")))
     assert emitted == ([AllowCheckpointFetch(OF_ANN.digest, sender.node)] if lent else [])

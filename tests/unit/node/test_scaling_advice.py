@@ -13,7 +13,7 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_node.records.summary import measures_of
 from agiledart_node.user_commands.scaling_advice import advice, stage_states
-from agiledart_node.wire.responses import ScalingStageRow
+from agiledart_node.wire.scaling_responses import ScalingStageRow
 from agiledart_scaling.one_pass import ChangeKind, StageState, propose
 from agiledart_scaling.policies.secant import Secant
 

@@ -23,7 +23,7 @@ from agiledart_node.scheduling.messages import Advertisement, Candidate, FindSch
 from agiledart_node.scheduling.planning_slots import PlanningSlots
 from agiledart_node.scheduling.scheduler_lookup import SchedulerLookup, estimated_nodes, walk_length
 from agiledart_node.scheduling.submission_dispatcher import parse_forwarded_response
-from agiledart_node.wire.responses import SubmitResponse
+from agiledart_node.wire.submission_responses import SubmitResponse
 from agiledart_overlay.tables.leaf_set import LeafSet
 
 LIFE = Duration(10 * SECOND)

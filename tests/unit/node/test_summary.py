@@ -7,7 +7,7 @@ import pytest
 
 from agiledart_dataflow.counts.statistics import DuplicateCounts, InstanceStatistics, SourceCounts, StepCounts
 from agiledart_node.records.summary import scalars_of, statistics_of, summary_of
-from agiledart_node.wire.responses import SummaryResponse
+from agiledart_node.wire.summary_response import SummaryResponse
 from tests.simulation.mesh import pipeline
 
 SPECIFICATION = msgspec.msgpack.encode(pipeline())

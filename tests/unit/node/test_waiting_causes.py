@@ -3,7 +3,8 @@
 from typing import Any
 
 from agiledart_node.user_commands.waiting_causes import LEAST_MS, WaitingFacts, waiting_causes
-from agiledart_node.wire.responses import EpochRow, RecoveryRow, StageRow, WaitingRow
+from agiledart_node.wire.application_responses import StageRow, WaitingRow
+from agiledart_node.wire.recovery_responses import EpochRow, RecoveryRow
 
 SOME_MS = 52_000
 
