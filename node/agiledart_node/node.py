@@ -267,7 +267,7 @@ class Node:
         elif isinstance(payload, Join):
             self.parts.joining.delivered(effect, payload)
         elif isinstance(payload, RouteProbe):
-            self.parts.status_queries.probed(effect, payload)
+            self.parts.node_queries.probed(effect, payload)
 
     def _timer_fired(self, event: TimerFired) -> None:
         name = event.name

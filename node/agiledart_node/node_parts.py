@@ -46,9 +46,12 @@ from agiledart_node.user_commands.application_removal import ApplicationRemoval
 from agiledart_node.user_commands.application_sharing import ApplicationSharing
 from agiledart_node.user_commands.audit_queries import AuditQueries
 from agiledart_node.user_commands.command_service import CommandParts
+from agiledart_node.user_commands.explanation_queries import ExplanationQueries
 from agiledart_node.user_commands.feed_commands import FeedCommands
 from agiledart_node.user_commands.log_lists import LogLists
+from agiledart_node.user_commands.log_queries import LogQueries
 from agiledart_node.user_commands.model_sharing import ModelSharing
+from agiledart_node.user_commands.node_queries import NodeQueries
 from agiledart_node.user_commands.recover_command import QuorumRecovery
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.user_commands.secret_provisioning import SecretProvisioning
@@ -111,7 +114,10 @@ class NodeParts:
         surveying.served = lambda: self.schedulers.served
         self.ended_records = EndedRecords(context, records)
         self._connect_recovery()
-        self.status_queries = StatusQueries(context, records, hosting, surveying, watching)
+        self.status_queries = StatusQueries(context, records, hosting, watching)
+        self.explanation_queries = ExplanationQueries(context, self.status_queries, watching)
+        self.log_queries = LogQueries(context, self.status_queries)
+        self.node_queries = NodeQueries(context, hosting, surveying)
         self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
         self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, verifier)
         self.status_queries.on_ended_long_ago = self.application_removal.forget_old

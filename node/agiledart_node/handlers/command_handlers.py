@@ -64,17 +64,19 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
             request, principal
         ),
         commands.Status: lambda request, command, principal: status_queries.status(request, command.name, principal),
-        commands.Nodes: lambda request, command, principal: status_queries.nodes(request, with_network=command.network),
-        commands.TraceRoute: lambda request, command, principal: status_queries.route(request, command.key),
-        commands.Logs: lambda request, command, principal: status_queries.logs(
+        commands.Nodes: lambda request, command, principal: parts.node_queries.nodes(
+            request, with_network=command.network
+        ),
+        commands.TraceRoute: lambda request, command, principal: parts.node_queries.route(request, command.key),
+        commands.Logs: lambda request, command, principal: parts.log_queries.logs(
             request, command.name, command.after, principal
         ),
-        commands.Info: lambda request, command, principal: status_queries.info(request),
-        commands.ExplainRecovery: lambda request, command, principal: status_queries.recovery(
+        commands.Info: lambda request, command, principal: parts.node_queries.info(request),
+        commands.ExplainRecovery: lambda request, command, principal: parts.explanation_queries.recovery(
             request, command.name, principal
         ),
         commands.ExplainPlacement: parts.placement_queries.explain,
-        commands.ExplainScaling: lambda request, command, principal: status_queries.scaling(
+        commands.ExplainScaling: lambda request, command, principal: parts.explanation_queries.scaling(
             request, command.name, command.stage, principal
         ),
     }

@@ -65,7 +65,7 @@ _ANSWERS = (
 def _request_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], Coroutine[Any, None, None]]]:
     """Return handlers of requests that need a conversation of their own."""
     return {
-        formation_messages.QueryLogs: parts.status_queries.local_logs,
+        formation_messages.QueryLogs: parts.log_queries.local_logs,
         formation_messages.QueryTap: parts.tap_requests.answer_agent,
         QueryAudit: parts.audit_queries.answer_agent,
         StoreSecret: parts.secret_provisioning.store,
@@ -109,7 +109,7 @@ def _immediate_handlers(parts: NodeParts) -> dict[type, Callable[[Peer, Any], No
         formation_messages.QueryActive: lambda sender, message: parts.watching.answer_active_query(
             sender, message, is_scheduling=(message.application, message.version) in parts.submissions.deploying
         ),
-        formation_messages.TraceHops: parts.status_queries.traced,
+        formation_messages.TraceHops: parts.node_queries.traced,
         mopa_messages.InstancePosition: parts.mopa_hosting.position_received,
         mopa_messages.QueryNearest: parts.mopa_hosting.nearest,
         mopa_messages.RequestPlace: parts.replacement_service.wishes.asked,

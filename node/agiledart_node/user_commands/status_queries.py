@@ -1,4 +1,4 @@
-"""Answers to users' queries: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
+"""Answers to users' queries about applications: list and status. Their bodies: docs/reference/control-api.md."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,17 +6,12 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.instants import Duration
-from agiledart_kernel.machine import Completed
-from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal, refusal_before_lookup
-from agiledart_node.context.display_names import display_names
 from agiledart_node.context.node_context import CommandRefused, NodeContext, did_you_mean
 from agiledart_node.context.pending_requests import PeerRequest
-from agiledart_node.forming.network_of_loads import network_of_loads
-from agiledart_node.forming.surveyor import Surveyor
 from agiledart_node.hosting.application_host import ApplicationHost
 from agiledart_node.hosting.application_watcher import ApplicationWatcher
 from agiledart_node.hosting.hosted_application import report_copy, report_key
@@ -24,7 +19,6 @@ from agiledart_node.records.application import (
     MINORITY,
     RECOVERING,
     RUNNING,
-    SPECIFICATION_CODEC,
     ApplicationRecord,
     Rival,
     is_old,
@@ -32,8 +26,7 @@ from agiledart_node.records.application import (
 from agiledart_node.records.permission_checks import check, check_unseen
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
-from agiledart_node.user_commands.recovery_facts import recovery_facts
-from agiledart_node.user_commands.scaling_advice import advice, with_decisions, with_scores
+from agiledart_node.user_commands.scaling_advice import with_scores
 from agiledart_node.user_commands.waiting_causes import WaitingFacts, receivers_of, waiting_causes
 from agiledart_node.wire.application_responses import (
     ApplicationRow,
@@ -47,42 +40,13 @@ from agiledart_node.wire.application_responses import (
 from agiledart_node.wire.awaited_input_row import awaited_input_of
 from agiledart_node.wire.change_responses import ChangeRow
 from agiledart_node.wire.checkpoint_responses import InstanceSnapshotRow
-from agiledart_node.wire.effects import ReadLogs
 from agiledart_node.wire.formation_messages import (
-    ROUTED_CODEC,
-    LogLine,
-    LogLines,
-    QueryLogs,
     QueryReports,
     Reports,
-    RouteProbe,
-    TraceHops,
-)
-from agiledart_node.wire.lease_responses import lease_row
-from agiledart_node.wire.log_responses import LogRow, LogsResponse
-from agiledart_node.wire.node_responses import (
-    HopRow,
-    InfoResponse,
-    LatencyPositionRow,
-    NodeIdentityRow,
-    NodeRow,
-    NodesResponse,
-    RouteResponse,
 )
 from agiledart_node.wire.recovery_messages import QueryRecovery, RecoveryStatus
 from agiledart_node.wire.recovery_responses import TAKEOVER, WAITING, EpochRow, RecoveryRow
 from agiledart_node.wire.route_responses import routes_of
-from agiledart_node.wire.scaling_responses import ScalingResponse
-from agiledart_overlay.wire.effects import Delivered
-from agiledart_overlay.wire.events import RouteMessage
-from agiledart_placement.files.network_file import network_document
-from agiledart_scaling.registry import policy_named
-
-MAX_LINES = 1_000
-"""Log lines of one node in one answer."""
-
-MAX_NODES = 256
-"""Nodes in one answer of `nodes`."""
 
 
 class StatusQueries:
@@ -97,11 +61,9 @@ class StatusQueries:
         context: NodeContext,
         records: Records,
         hosting: ApplicationHost,
-        surveying: Surveyor,
         watching: ApplicationWatcher,
     ) -> None:
-        self._context, self._records, self._hosting = context, records, hosting
-        self._surveying, self._watching = surveying, watching
+        self._context, self._records, self._hosting, self._watching = context, records, hosting, watching
         self.on_ended_long_ago: Callable[[list[ApplicationRecord]], None] = lambda _: None
 
     async def record(self, name: str, principal: Principal, verb: str) -> ApplicationRecord:
@@ -206,42 +168,6 @@ class StatusQueries:
                 reported[record.name] = _row_without_coordinator(record, peers)
         return reported
 
-    async def scaling(self, request: int, name: str, stage: str, principal: Principal) -> None:
-        """Answer `explain scaling` with the policy's proposal for each stage of a running application, or for one stage."""
-        record = await self._watching.refresher.refreshed(await self.record(name, principal, "explain"))
-        if not record.nodes or (record.is_final and not record.changes):
-            raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
-        try:
-            plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
-            specification = SPECIFICATION_CODEC.decode(record.specification)
-            chosen = plan.stage_named(stage).name if stage else ""
-        except TopologyError as error:
-            raise CommandRefused(str(error), 2) from None
-        except (msgspec.MsgspecError, RemoteProtocolError):
-            raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
-        policy = self._context.config.scaling_policy
-        if record.is_final:  # its past changes are still shown
-            changes = [row for row in await self.changes(record) if chosen in ("", row.stage)]
-            self._context.reply(
-                request, ScalingResponse(record.name, record.version, record.state, policy, [], changes, [])
-            )
-            return
-        reports, silent = await self.live_reports(record)
-        names = record.names()
-        status = (await self.statuses([record])).get(record.name)
-        rows = advice(plan, specification, reports, policy_named(policy))
-        rows = with_decisions(rows, status.scaling if status is not None else (), record.held)
-        body = ScalingResponse(
-            record.name,
-            record.version,
-            record.state,
-            policy,
-            [row for row in rows if chosen in ("", row.name)],
-            [row for row in await self.changes(record) if chosen in ("", row.stage)],
-            [names[peer.node] for peer in silent],
-        )
-        self._context.reply(request, body)
-
     async def changes(self, record: ApplicationRecord) -> list[ChangeRow]:
         """Return the changes of an application's stages, from its coordinator, or from its record when it has ended.
 
@@ -253,24 +179,6 @@ class StatusQueries:
             return msgspec.convert(list(known), list[ChangeRow])
         except msgspec.ValidationError:
             return []  # from a node of another version
-
-    async def recovery(self, request: int, name: str, principal: Principal) -> None:
-        """Answer `explain recovery` with the facts that decide the cost of a failure."""
-        record = await self._watching.refresher.refreshed(await self.record(name, principal, "explain"))
-        try:
-            plan = msgspec.msgpack.decode(record.plan, type=StagePlan) if record.plan else None
-            specification = SPECIFICATION_CODEC.decode(record.specification)
-        except (msgspec.MsgspecError, RemoteProtocolError):
-            raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
-        if plan is None:
-            raise CommandRefused(f"{name} is {record.state}: it was never planned.")
-        placement = row_of(record).placement
-        status = (await self.statuses([record], snapshots=True)).get(record.name)
-        saved = snapshot_rows(status, plan) if status is not None else []
-        about = recovery_facts(
-            specification, plan, record.delivery, placement, version=record.version, state=record.state, saved=saved
-        )
-        self._context.reply(request, about)
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """Return the figures of a running application; empty when none of its nodes answers."""
@@ -305,187 +213,10 @@ class StatusQueries:
         reports = {**last, **(hosted.aged_reports(self._context.now) if hosted is not None else {})}
         self._context.send(sender, Reports(message.request, reports))
 
-    def _coordinate(self, peer: Peer) -> LatencyPositionRow | None:
-        """Return the position of a node in the latency space."""
-        overlay = self._context.overlay
-        place = overlay.coordinate if peer.node == self._context.me.node else overlay.coordinate_of(peer.node)
-        if place is None:
-            return None
-        point = [round(axis / 1e3, 3) for axis in (place.x, place.y, place.z)]
-        return LatencyPositionRow(point, round(place.height / 1e3, 3), round(place.error / 1e6, 3))
-
-    async def nodes(self, request: int, *, with_network: bool = False) -> None:
-        """Answer `nodes` with this node and the nodes that it knows; with a network of `agiledart place` when requested."""
-        peers = self._context.known()
-        loads = await self._surveying.loads(
-            list(peers[:MAX_NODES]), self._context.config.report_timeout_ns, wants_round_trips=with_network
-        )
-        names = display_names(peers)
-        rows = []
-        for peer in peers[:MAX_NODES]:
-            answer = loads.get(peer.node)
-            row = NodeRow(
-                **_member(peer, names),
-                outside=peer.reach.outside,
-                open=peer.reach.is_open,
-                held_by=[names.get(node, node.short) for node in peer.reach.holders],
-                is_this_node=peer.node == self._context.me.node,
-                rtt_ms=self._rtt_ms(peer),
-                answers=answer is not None,
-                coordinate=self._coordinate(peer),
-            )
-            if answer is not None:
-                load = answer[1]
-                row = msgspec.structs.replace(
-                    row,
-                    instances=load.operators,
-                    capacity=load.capacity,
-                    executors=load.executors,
-                    applications=list(load.applications),
-                    is_leaving=load.is_draining and not load.stays,
-                    is_draining=load.stays,
-                    schedules=load.schedules,
-                    clock_s=self._clock_s(peer),
-                    software=load.software,
-                    specification=load.specification,
-                    labels=list(load.labels),
-                    cores=load.cores or None,
-                    speed=load.speed_permille / 1e3 if load.speed_permille else None,
-                    busy=None if load.busy_permille is None else load.busy_permille / 1e3,
-                    free_memory_mb=load.free_memory_mb,
-                    lease=None if load.lease is None else lease_row(load.lease),
-                )
-            rows.append(row)
-        network = network_of_loads(loads) if with_network else None
-        self._context.reply(
-            request,
-            NodesResponse(
-                rows,
-                len(peers),
-                clocks=list(self._context.clocks.skewed_clocks()),
-                network=None if network is None else network_document(network),
-                notes=[] if network is None else list(network.notes),
-            ),
-        )
-
     def _wrong_clocks(self, others: Sequence[Peer]) -> list[str]:
         """Return the clock differences of this node and these hosts, as texts."""
         nodes = dict.fromkeys((self._context.me.node, *(peer.node for peer in others)))
         return [text for node in nodes if (text := self._context.clocks.describe_difference(node))]
-
-    def _clock_s(self, peer: Peer) -> float | None:
-        off = self._context.clocks.skew_ms(peer.node)
-        return None if off is None else round(off / 1e3, 1)
-
-    def _rtt_ms(self, peer: Peer) -> float | None:
-        rtt = self._context.overlay.rtt_ns(peer.node)
-        return round(rtt / 1e6, 3) if rtt else None
-
-    def key_of(self, text: str) -> NodeId:
-        """Return the key that a user means: `name:TEXT`, the name of a known node, or hex digits."""
-        kind, colon, rest = text.partition(":")
-        if colon and kind == "name":
-            return key_of_name("name", rest)
-        if colon and kind == "application":
-            return key_of_name("application", rest)
-        for peer in self._context.known():
-            if peer.name == text:
-                return peer.node
-        try:
-            return NodeId.from_hex(text.lower())
-        except ValueError:
-            raise CommandRefused(
-                f"invalid key {text!r}: give 1 to 32 hex digits, name:TEXT, application:NAME, or the name of a node "
-                f"({', '.join(sorted(peer.name for peer in self._context.known() if peer.name)[:20])}).",
-                2,
-            ) from None
-
-    async def route(self, request: int, text: str) -> None:
-        """Answer `route` with the hops to the root of a key."""
-        key = self.key_of(text)
-        began, number = self._context.now, self._context.requests.number()
-        self._context.deliver_to_overlay(RouteMessage(key, ROUTED_CODEC.encode(RouteProbe(number))))
-        answers = await self._context.requests.answers(
-            {number: None}, Duration(3 * self._context.config.report_timeout_ns)
-        )
-        hops = answers.get(number)
-        if not isinstance(hops, TraceHops):
-            raise CommandRefused(f"The root of {key.short}… did not answer the route probe. Try again.")
-        names = display_names((*hops.path, *self._context.known()))
-        rows = [HopRow(**_member(peer, names), rtt_from_here_ms=self._rtt_ms(peer)) for peer in hops.path]
-        duration_ms = round((self._context.now - began) / 1e6, 3)
-        self._context.reply(request, RouteResponse(key.hex, len(rows) - 1, rows, duration_ms))
-
-    def probed(self, effect: Delivered, probe: RouteProbe) -> None:
-        """Report the path of a probe to its source, as root of the key."""
-        self._context.send(effect.source, TraceHops(probe.request, effect.path))
-
-    def traced(self, sender: Peer, message: TraceHops) -> None:
-        """Take the answer of a key's root."""
-        path = message.path
-        if path and path[0].node == self._context.me.node and path[-1].node == sender.node:
-            self._context.requests.resolve(message.request, message)
-
-    async def logs(self, request: int, name: str, after: dict[str, int], principal: Principal) -> None:
-        """Answer `logs` with the lines of all hosts, in the order of their wall times."""
-        record = await self.record(name, principal, "logs")
-        hosts = record.hosts()
-        names = display_names(hosts)
-        answers = await self._context.requests.ask_all(
-            hosts,
-            lambda number, peer: QueryLogs(number, name, max(0, after.get(names[peer.node], 0))),
-            LogLines,
-            Duration(self._context.config.report_timeout_ns),
-        )
-        rows, silent, reached = [], [], dict(after)
-        for peer, answer in answers:
-            node = names[peer.node]
-            if answer is None:
-                silent.append(node)
-                continue
-            for line in answer.lines:
-                rows.append(LogRow(node, line.number, line.at_ms, line.step, line.text))
-                reached[node] = max(reached.get(node, 0), line.number)
-        rows.sort(key=lambda row: (row.at_ms, row.node, row.number))
-        self._context.reply(request, LogsResponse(name, record.state, rows, reached, silent))
-
-    async def local_logs(self, sender: Peer, message: QueryLogs) -> None:
-        """Answer another agent with the log lines kept here."""
-        number = self._context.requests.number()
-        effect = ReadLogs(number, message.application, message.after, MAX_LINES)
-        answers = await self._context.ask_driver(number, effect, self._context.config.report_timeout_ns)
-        answer = answers.get(number)
-        lines: tuple[LogLine, ...] = ()
-        if isinstance(answer, Completed) and isinstance(answer.result, tuple | list):
-            lines = tuple(line for line in answer.result if isinstance(line, LogLine))[:MAX_LINES]
-        self._context.send(sender, LogLines(message.request, lines))
-
-    async def info(self, request: int) -> None:
-        """Answer `info` with what this node knows about itself; the driver adds its own figures."""
-        context = self._context
-        known = context.known()
-        body = InfoResponse(
-            **_member(context.me, display_names(known)),
-            joined=context.overlay.joined,
-            is_leaving=context.is_leaving,
-            is_draining=context.is_draining,
-            known_nodes=len(known),
-            instances=self._hosting.operators,
-            capacity=context.config.capacity,
-            executors=context.config.executors,
-            applications=list(self._hosting.applications),
-            overlay=msgspec.to_builtins(context.overlay.statistics()),
-            ignored_messages=dict(sorted(context.dropped.items())),
-        )
-        context.reply(request, body)
-
-
-def _member(peer: Peer, names: dict[NodeId, str]) -> dict[str, Any]:
-    """Return the first fields of a row about a node."""
-    name = names.get(peer.node, peer.name)
-    return msgspec.structs.asdict(
-        NodeIdentityRow(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host)
-    )
 
 
 def _knows_more(status: RecoveryStatus, other: RecoveryStatus) -> bool:
