@@ -59,11 +59,11 @@ def slow_link(moves: str) -> None:
     best = f"a{BEST}"
     with PlacingLab(moves) as lab:
         lab.hosts.link(BEST, SINK, delay=0.014)  # the best by more than the 5 % from which a move pays
-        watch = lab.submit(420)
+        watch = lab.submit(520)
         _wait(lambda: len(watch.rows) > 10, 60)
         first = lab.host()
         if moves in ("on", "mopa"):
-            moved = _wait(lambda: lab.host() == best, 150 if moves == "on" else 300)
+            moved = _wait(lambda: lab.host() == best, 240 if moves == "on" else 300)
         else:
             moved = lab.cli("move", "placed", "work", best).returncode == 0
             lab.cli("move", "placed", "work", "auto")

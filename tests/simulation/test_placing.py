@@ -124,7 +124,7 @@ def forgets_to_wait(patch: pytest.MonkeyPatch) -> None:
     """A move that failed delays nothing."""
 
     def finished(self: MoveController, *, is_done: bool) -> None:
-        self._is_moving, self._seen = False, {}
+        self._moving, self._seen = None, {}
 
     patch.setattr(MoveController, "finished", finished)
 
@@ -159,9 +159,9 @@ def trades_one_broken_constraint_for_another(patch: pytest.MonkeyPatch) -> None:
     """A proposal counts as allowed where the sum of broken constraints falls; the change's own checks are off."""
     best = MoveEvaluator.best_of
 
-    def any_host(self: MoveEvaluator, unit: Any) -> Any:
+    def any_host(self: MoveEvaluator, unit: Any, left: Any = ()) -> Any:
         cleared = tuple(replace(other, forbidden=()) for other in unit.alternatives)
-        return best(self, replace(unit, alternatives=cleared))
+        return best(self, replace(unit, alternatives=cleared), left)
 
     patch.setattr(MoveEvaluator, "best_of", any_host)
     patch.setattr(change_plans, "broken_rule", lambda *_: "")

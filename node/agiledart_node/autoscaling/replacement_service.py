@@ -10,7 +10,7 @@ Source: spec of placement §10.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -36,6 +36,7 @@ from agiledart_node.live_placement.move_controller import (
     SmoothedFigures,
 )
 from agiledart_node.live_placement.move_evaluator import MoveEvaluator
+from agiledart_node.live_placement.placement_explanation import MovableUnit
 from agiledart_node.live_placement.plan_solver import PlanSolver
 from agiledart_node.live_placement.run_problem import RunProblem, run_problem
 from agiledart_node.live_placement.wish_proposals import wish_proposals
@@ -47,7 +48,6 @@ from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.wire.change_messages import MOVE as MOVE_WISH
 from agiledart_node.wire.change_messages import ChangeRequest
 from agiledart_placement.files.network_file import NetworkDescription
-from agiledart_placement.problem.network_view import FigureSource, TableNetwork
 from agiledart_placement.problem.objective import Objective
 from agiledart_placement.problem.problem import SLOTS
 from agiledart_placement.problem.request import StreamLoad
@@ -115,7 +115,6 @@ class ReplacementService:
         self._context, self._records, self._recovery_service = context, records, recovery_service
         self._requests, self._surveying, self._solver = requests, surveying, solver
         self._runs: dict[RunId, _PlacedRun] = {}
-        self._delays = SmoothedFigures()
         self._is_looking = False
         self.moves: dict[tuple[str, str], int] = {}
         """Moves started here, by (application, reason): see `MoveProposal.reason`, and `wish` of hosts."""
@@ -188,7 +187,7 @@ class ReplacementService:
                 peers.setdefault(peer.node, peer)
         timeout = self._context.config.report_timeout_ns
         loads = await self._surveying.loads(list(peers.values())[:MAX_HOSTS], timeout, wants_round_trips=True)
-        network = self._smoothed(network_of_loads(loads, keeps_unknown=True))
+        network = network_of_loads(loads, keeps_unknown=True)
         for run, coordinator in coordinated.items():
             placed = self._runs.get(run)
             if placed is None:
@@ -214,19 +213,6 @@ class ReplacementService:
     def _mode(self, record: ApplicationRecord) -> str:
         """Return the user's signed word about moves, else this agent's setting."""
         return moves_of(record.signed_command) or self._context.config.placement_moves
-
-    def _smoothed(self, network: NetworkDescription) -> NetworkDescription:
-        """Return the network with moving averages of its measured delays."""
-        links = network.view.links()
-        measured = {pair: figures for pair, figures in links.items() if figures.source is FigureSource.MEASURED}
-        names = {(a, b): f"{a.hex}-{b.hex}" for a, b in measured if a < b}
-        averages = self._delays.update({name: links[pair].delay_ms for pair, name in names.items()})
-        smooth = dict(links) | {
-            (a, b): replace(figures, delay_ms=averages[names[min(a, b), max(a, b)]])
-            for (a, b), figures in measured.items()
-        }
-        positions = {node: place for node in network.hosts if (place := network.view.position(node)) is not None}
-        return replace(network, view=TableNetwork(smooth, positions))
 
     async def _look_at(
         self,
@@ -272,7 +258,7 @@ class ReplacementService:
         proposals = (
             wish_proposals(evaluator, explanation, wishes)
             if placed.controller.mode == MOPA
-            else [p for unit in explanation.units if (p := evaluator.best_of(unit)) is not None]
+            else self._best_moves(placed.controller, evaluator, explanation.units)
         )
         if placed.controller.mode != MOPA and not choice.is_inline and explanation.units:
             planned = await self._planned(choice, evaluator, explanation.value, record.placed_by_user)
@@ -284,6 +270,17 @@ class ReplacementService:
         self._note(placed, decision)
         if decision.action == MOVE and decision.proposal is not None:
             await self._move(run, placed, decision.proposal, decision.why)
+
+    def _best_moves(
+        self, controller: MoveController, evaluator: MoveEvaluator, units: Iterable[MovableUnit]
+    ) -> list[MoveProposal]:
+        """Return the best move of each unit that has one."""
+        now, moves = self._context.now, []
+        for unit in units:
+            left = controller.left_nodes(now, evaluator.name_of(unit.instances[0]))
+            if (move := evaluator.best_of(unit, left)) is not None:
+                moves.append(move)
+        return moves
 
     async def _planned(
         self, choice: PlacementChoice, evaluator: MoveEvaluator, value: float, held: Collection[str]
@@ -327,7 +324,7 @@ class ReplacementService:
     async def _move(self, run: RunId, placed: _PlacedRun, proposal: MoveProposal, why: str) -> None:
         moves = ((proposal.instance, proposal.node, proposal.node_name), *proposal.others)
         wishes = [ChangeRequest(MOVE_WISH, instance, node=node) for instance, node, _ in moves]
-        placed.controller.started(self._context.now)
+        placed.controller.started(self._context.now, proposal)
         failure = ""
         try:
             changes = await self._requests.request(run, wishes, f"{BY_PLACEMENT}{why}"[:LONGEST_REASON])
@@ -375,7 +372,7 @@ def _wish_figures(wishes: Mapping[tuple[int, int], Sequence[Peer]]) -> dict[str,
 
 
 def _with_averages(problem: RunProblem, figures: Mapping[str, float]) -> RunProblem:
-    """Return the problem with averages of rates and times; delays are averages already."""
+    """Return the problem with averages of rates and times; nodes average their round trips themselves."""
     description = problem.measured.description
     loads = tuple(StreamLoad(figures[f"rate {n}"], figures[f"bytes {n}"]) for n in range(len(description.loads)))
     stages = tuple(replace(stage, execution_ms=figures[f"time {stage.stage}"]) for stage in description.stages)

@@ -1,8 +1,9 @@
 """Decisions about moves of a run's instances: a machine without I/O, one for each run, at its coordinator.
 
-A move must end a broken constraint, or gain 5 % of the objective and more, within 600 s, than it costs. A run has at most one move
-a minute, and two in ten minutes; further ones only end broken constraints. A move that was dropped or rolled back delays the next
-one by 1, 2, 4 … 32 looks. A stage that a user has moved stays.
+A move must end a broken constraint, or gain 5 % of the objective and more, within 600 s, than it costs. An instance does not return
+within 600 s to a node that it left: a link that turns slow and fast again would draw it to and fro. A run rests a minute after a
+move, then two, four, eight while moves follow each other within 600 s. A move that ends a broken constraint only waits the minute.
+A move that was dropped or rolled back delays the next one by 1, 2, 4 … 32 looks. A stage that a user has moved stays.
 
 Source: spec of placement §10, "Moves".
 """
@@ -23,14 +24,14 @@ LOOK_NS: Final = 30 * SECOND
 """Time from one look to the next."""
 
 REST_NS: Final = 60 * SECOND
-"""Least time from the start of one move to the start of the next."""
+"""Least time from the start of one move to the start of the next; it doubles with each move within `HORIZON_S`. Each was to pay
+within this time, so many of them show that the network changes faster than moves can pay."""
+
+_JITTER_NS: Final = SECOND
+"""By how much less than a rest two looks may lie apart that stand for it: their surveys take some milliseconds, more or less."""
 
 HORIZON_S: Final = 600.0
-"""Time within which a move must gain more than it costs."""
-
-MAX_MOVES: Final = 2
-"""Moves of a run within `HORIZON_S`; further ones only to end a broken constraint. Each was to pay within this time, so more of
-them show that the network changes faster than moves can pay."""
+"""Time within which a move must gain more than it costs, and an instance does not return to a node that it left."""
 
 LEAST_GAIN: Final = 0.05
 """Least gain, as a share of the objective."""
@@ -44,6 +45,9 @@ _WEIGHT: Final = 0.3
 """Weight of a new figure in its moving average."""
 
 _EPSILON: Final = 1e-12
+
+_MOVES_KEPT: Final = 10
+"""More than rests leave time for within `HORIZON_S`; moves that end broken constraints come at most each minute."""
 
 
 class SmoothedFigures:
@@ -73,6 +77,7 @@ class MoveProposal:
         ends_violation: fewer constraints would be broken.
         gained: gain within `HORIZON_S`; cost: of the move, in the same unit; None: only the share counts.
         others: further moves of a plan in the same barrier: (instance, node, its name).
+        origins: node of each moving instance now, in the order of `targets`.
     """
 
     instance: str
@@ -85,6 +90,12 @@ class MoveProposal:
     gained: float | None = None
     cost: float | None = None
     others: tuple[tuple[str, NodeId, str], ...] = ()
+    origins: tuple[NodeId, ...] = ()
+
+    @property
+    def targets(self) -> tuple[tuple[str, NodeId], ...]:
+        """Each moving instance with its new node."""
+        return ((self.instance, self.node), *((instance, node) for instance, node, _ in self.others))
 
     @property
     def share(self) -> float:
@@ -123,9 +134,11 @@ class MoveController:
         self.mode = mode
         self._seen: Mapping[str, float] = {}
         self._started_ns: int | None = None
-        self._done_ns: deque[int] = deque(maxlen=MAX_MOVES)
+        self._done_ns: deque[int] = deque(maxlen=_MOVES_KEPT)
         """Starts of the last moves that took place."""
-        self._is_moving = False
+        self._left_ns: dict[tuple[str, NodeId], int] = {}
+        """Departures of instances from nodes within `HORIZON_S`, by time."""
+        self._moving: MoveProposal | None = None
         self._looks_to_wait = self._next_delay = 0
         self.moves = 0
         """Moves started so far."""
@@ -168,10 +181,10 @@ class MoveController:
         if self.mode == OFF:
             return MoveDecision(NOTHING, "moves = off")
         free = [proposal for proposal in proposals if not any(stage in held for stage in proposal.stages)]
-        worthwhile = [proposal for proposal in free if not refusal(proposal)]
+        worthwhile = [proposal for proposal in free if not refusal(proposal) and not self._returns(now_ns, proposal)]
         if not worthwhile:
             self._seen = dict(figures)
-            return MoveDecision(NOTHING, _why_none(proposals, free), max(free, key=_rank, default=None))
+            return MoveDecision(NOTHING, self._why_none(now_ns, proposals, free), max(free, key=_rank, default=None))
         best = max(worthwhile, key=_rank)
         # The figures are not marked as seen: a move that is owed is looked at again, however little changes.
         self._seen = {}
@@ -180,7 +193,7 @@ class MoveController:
             return MoveDecision(ADVISE, f"it would {_gain_text(best)}", best)
         if obstacle:
             return MoveDecision(ADVISE, f"it would {_gain_text(best)}, waits: {obstacle}", best)
-        if self._is_moving:
+        if self._moving is not None:
             return MoveDecision(NOTHING, "its own move is under way", best)
         if rest := self._rest(now_ns, best):
             return MoveDecision(ADVISE, f"it would {_gain_text(best)}, waits: {rest}", best)
@@ -192,25 +205,53 @@ class MoveController:
             )
         return MoveDecision(MOVE, f"it {_gain_text(best, 's')}", best)
 
+    def left_nodes(self, now_ns: int, instance: str) -> frozenset[NodeId]:
+        """Return the nodes that an instance left so lately that it does not return to them."""
+        return frozenset(
+            node
+            for (name, node), left in self._left_ns.items()
+            if name == instance and now_ns - left < HORIZON_S * SECOND
+        )
+
+    def _returns(self, now_ns: int, proposal: MoveProposal) -> bool:
+        if proposal.ends_violation:
+            return False
+        return any(node in self.left_nodes(now_ns, instance) for instance, node in proposal.targets)
+
+    def _why_none(self, now_ns: int, proposals: Sequence[MoveProposal], free: Sequence[MoveProposal]) -> str:
+        if not proposals:
+            return "nothing may move"
+        if not free:
+            return "a user has moved all that may move"
+        best = max(free, key=_rank)
+        return refusal(best) or f"{best.text} would return within {HORIZON_S / 60:.0f} minutes"
+
     def _rest(self, now_ns: int, best: MoveProposal) -> str:
         """Return why a move must wait because of those before it; empty: it need not."""
-        if self._started_ns is not None and now_ns - self._started_ns < REST_NS:
-            return "one move a minute"
-        is_full = len(self._done_ns) == MAX_MOVES and now_ns - self._done_ns[0] < HORIZON_S * SECOND
-        return f"{MAX_MOVES} moves in {HORIZON_S / 60:.0f} minutes" if is_full and not best.ends_violation else ""
+        if self._started_ns is None:
+            return ""
+        lately = sum(now_ns - done < HORIZON_S * SECOND for done in self._done_ns)
+        rest = REST_NS if best.ends_violation else REST_NS << max(0, lately - 1)
+        if now_ns - self._started_ns >= rest - _JITTER_NS:
+            return ""
+        return "one move a minute" if rest == REST_NS else f"{rest // REST_NS} minutes after {lately} moves"
 
-    def started(self, now_ns: int) -> None:
+    def started(self, now_ns: int, proposal: MoveProposal) -> None:
         """Note that a move was started."""
-        self._started_ns, self._is_moving = now_ns, True
+        self._started_ns, self._moving = now_ns, proposal
         self.moves += 1
 
     def finished(self, *, is_done: bool) -> None:
         """Note that the move was refused, dropped or rolled back, or is done."""
-        self._is_moving = False
+        moved, self._moving = self._moving, None
         self._seen = {}
         if is_done:
-            if self._started_ns is not None:
+            if self._started_ns is not None and moved is not None:
                 self._done_ns.append(self._started_ns)
+                left = zip(moved.targets, moved.origins, strict=False)
+                now_left = {(instance, origin): self._started_ns for (instance, _), origin in left}
+                oldest = self._started_ns - int(HORIZON_S) * SECOND
+                self._left_ns = {key: at for key, at in self._left_ns.items() if at > oldest} | now_left
             self._next_delay = self._looks_to_wait = 0
         else:
             self._next_delay = min(MAX_DELAY_LOOKS, max(1, 2 * self._next_delay))
@@ -236,11 +277,3 @@ def _gain_text(proposal: MoveProposal, ending: str = "") -> str:
     if proposal.ends_violation:
         return f"end{ending} a broken constraint"
     return f"gain{ending} {proposal.share:.0%} of {proposal.value:.4g}"
-
-
-def _why_none(proposals: Sequence[MoveProposal], free: Sequence[MoveProposal]) -> str:
-    if not proposals:
-        return "nothing may move"
-    if not free:
-        return "a user has moved all that may move"
-    return refusal(max(free, key=_rank))

@@ -40,15 +40,24 @@ class MoveEvaluator:
     value: RegisterValue
     objective: Objective
 
-    def best_of(self, unit: MovableUnit) -> MoveProposal | None:
-        """Return the best allowed move of a unit; None: there is none."""
+    def name_of(self, copy: tuple[int, int]) -> str:
+        """Return the name of an instance as orders have it: `STAGE`, or `STAGE.N` where the stage has several."""
+        stage = self.problem.plan.stages[copy[0]]
+        return stage.name if stage.parallelism == 1 else f"{stage.name}.{copy[1]}"
+
+    def best_of(self, unit: MovableUnit, left: Collection[NodeId] = ()) -> MoveProposal | None:
+        """Return the best allowed move of a unit; None: there is none.
+
+        Args:
+            left: nodes that the unit left lately; others go before them, unless only one of these ends a broken constraint.
+        """
         allowed = [other for other in unit.alternatives if not other.forbidden]
         if not allowed:
             return None
-        best = min(allowed, key=lambda other: (min(0.0, other.excess_change), -other.gain))
+        best = min(allowed, key=lambda other: (min(0.0, other.excess_change), other.node in left, -other.gain))
         gained, cost = self._balance(best.gain, best.node, unit.instances)
         return MoveProposal(
-            self._name(unit.instances[0]),
+            self.name_of(unit.instances[0]),
             tuple(self.problem.plan.stages[stage].name for stage, _ in unit.instances),
             best.node,
             self.problem.network.hosts[best.node].name,
@@ -57,6 +66,7 @@ class MoveEvaluator:
             best.excess_change < -_EPSILON,
             gained,
             cost,
+            origins=(unit.node,),
         )
 
     def plan(self, nodes: Instances, before: float, after: float) -> MoveProposal | None:
@@ -75,7 +85,7 @@ class MoveEvaluator:
         gain = minimised(name, before) - minimised(name, after)
         gained, cost = self._balance(gain, nodes[moving[0]], moving)
         hosts = problem.network.hosts
-        first, *others = ((self._name(copy), nodes[copy], hosts[nodes[copy]].name) for copy in moving)
+        first, *others = ((self.name_of(copy), nodes[copy], hosts[nodes[copy]].name) for copy in moving)
         return MoveProposal(
             first[0],
             tuple(dict.fromkeys(problem.plan.stages[stage].name for stage, _ in moving)),
@@ -87,6 +97,7 @@ class MoveEvaluator:
             gained,
             cost,
             tuple(others),
+            tuple(problem.now[copy] for copy in moving),
         )
 
     def _fits(self, nodes: Instances, moving: Collection[tuple[int, int]]) -> bool:
@@ -99,10 +110,6 @@ class MoveEvaluator:
 
     def _excess(self, nodes: Instances) -> float:
         return evaluate(self.problem.request, nodes, self.objective).excess
-
-    def _name(self, copy: tuple[int, int]) -> str:
-        stage = self.problem.plan.stages[copy[0]]
-        return stage.name if stage.parallelism == 1 else f"{stage.name}.{copy[1]}"
 
     def _balance(
         self, gain: float, target: NodeId, instances: Collection[tuple[int, int]]

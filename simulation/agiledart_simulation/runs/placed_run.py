@@ -134,7 +134,7 @@ class PlacedRun:
         return ""
 
     def _moved(self, plan: Plan) -> list[tuple[tuple[int, int], Peer]]:
-        """Return the instances that a plan puts elsewhere, with tsuccessor new host."""
+        """Return the instances that a plan puts elsewhere, with their new hosts."""
         moved = []
         for stage in stage_plan_of(self.value).stages:
             before = self.value.plan.stage(str(stage.index))
