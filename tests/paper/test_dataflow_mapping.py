@@ -1,6 +1,7 @@
 """[AgileDART] §IV-A: operators on the nodes of the JOIN path; the oracles of the spec of the dataflow graph,
 section 10."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -127,3 +128,27 @@ def test_rule_3_prefers_the_leaf_set_and_its_least_loaded_node() -> None:
     assert place(n2=2, n21=1, n22=1) == (leaves[0], ())
     assert place(n2=2, n21=2, n22=2) == (neighbours[0], ())
     assert place(n2=2, n21=2, n22=2, n31=3, n32=2) == (path[1], ("same application", "balance"))
+
+
+def test_machines_with_more_cores_overflow_later_and_take_more_overflow() -> None:
+    """Places stand for the logical nodes of [AgileDART] §IV, ⌊log₂ cores⌋ of a machine."""
+    path, leaf = ids("1", "2", "3"), ids("21", "22", "23")
+    busy = {"candidates": leaf, "operators": 2}
+    request = PlacementRequest(
+        (StageDemand(0, "source", 1, path[0]), StageDemand(1, "o", 1), StageDemand(2, "sink", 1, path[2])),
+        ((0, 1), (1, 2)),
+        (path,),
+        {
+            path[0]: HostState(path[0]),
+            path[1]: HostState(path[1], **busy),
+            path[2]: HostState(path[2], candidates=leaf, operators=2),
+            leaf[0]: HostState(leaf[0], operators=1),
+            leaf[1]: HostState(leaf[1], operators=1, places=2),
+            leaf[2]: HostState(leaf[2], operators=2, places=3),
+        },
+    )
+    assert AlongPath().place(request).nodes[1, 0] == leaf[1], (
+        "1 operator with one more on two places; equal at three: the nearer"
+    )
+    strong = dict(request.hosts) | {path[1]: HostState(path[1], places=2, **busy)}
+    assert AlongPath().place(replace(request, hosts=strong)).nodes[1, 0] == path[1], "its share is four"

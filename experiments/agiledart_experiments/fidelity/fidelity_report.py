@@ -166,7 +166,7 @@ def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> 
 
 
 def _belongs(panel: Panel, row: Row) -> bool:
-    return all(column in row and row[column] in values for column, values in panel.where.items())
+    return all(row.get(column) in values for column, values in panel.where.items())
 
 
 def _curves(panel: Panel, rows: list[Row]) -> Iterable[Curve]:

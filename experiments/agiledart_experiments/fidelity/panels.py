@@ -81,7 +81,7 @@ AGILEDART = (
         "operators",
         ("share_of_nodes",),
         ("applications",),
-        {"applications": (250, 500)},
+        {"applications": (250, 500), "cores": (None,)},
         SIMULATOR,
     ),
     Panel(
@@ -91,7 +91,7 @@ AGILEDART = (
         "operators",
         ("share_of_nodes",),
         ("applications",),
-        {"applications": (750, 1_000)},
+        {"applications": (750, 1_000), "cores": (None,)},
         SIMULATOR,
     ),
     Panel(

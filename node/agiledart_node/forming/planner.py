@@ -15,6 +15,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_node.context.display_names import display_names
 from agiledart_node.context.node_context import CommandRefused, NodeContext
+from agiledart_node.forming.balanced_shares import balanced_shares, places_of
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.forming.deployer import Deployment
 from agiledart_node.forming.join_protocol import Paths
@@ -176,6 +177,7 @@ class Planner:
         full: dict[NodeId, bool],
         strategy: str,
     ) -> Placement:
+        places = places_of(loads)
         hosts = {
             node: HostState(
                 node,
@@ -189,6 +191,7 @@ class Planner:
                 neighbours=tuple(peer.node for peer in load.neighbours),
                 zone=peer.zone,
                 host=peer.host,
+                places=places[node],
             )
             for node, (peer, load) in sorted(loads.items())
         }
@@ -246,7 +249,7 @@ class Planner:
             submission.signed,
             record.owner_key,
             limits,
-            reasons_of(placement, loads, len(blueprint.stages), self._context.config.max_ops_balanced),
+            reasons_of(placement, loads, len(blueprint.stages), self.balanced_shares(loads)),
             signed_entries_for(record, submission.principal.key),
             goes_on=submission.origin is not None,
         )
@@ -256,7 +259,7 @@ class Planner:
 
         Nodes of pinned stages have no alternative and no limit.
         """
-        balance = self._context.config.max_ops_balanced
+        shares = self.balanced_shares(loads)
         choice = self.choice_of(submission.signed)
         strategy = choice.strategy if choice.is_inline else STRATEGIES[0]
         if placement.is_planned or "balance" in placement.relaxed or not strategy_named(strategy).keeps_balance:
@@ -265,8 +268,12 @@ class Planner:
         planned: dict[NodeId, int] = {}
         for node in placement.nodes.values():
             planned[node] = planned.get(node, 0) + 1
-        fits = (node for node, more in planned.items() if loads[node][1].operators + more <= balance)
-        return {node: balance for node in fits if node not in pinned}
+        fits = (node for node, more in planned.items() if loads[node][1].operators + more <= shares[node])
+        return {node: shares[node] for node in fits if node not in pinned}
+
+    def balanced_shares(self, loads: Loads) -> dict[NodeId, int]:
+        """Return the instances of all applications from which on each node counts as full."""
+        return balanced_shares(loads, self._context.config.max_ops_balanced)
 
 
 def _traits(loads: Loads) -> list[NodeTraits]:

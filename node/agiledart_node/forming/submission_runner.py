@@ -139,7 +139,7 @@ class SubmissionRunner:
         placement = await self.planning.place(blueprint, pinned, paths, loads, {}, choice)
         names_by_id = display_names(tuple(peer for peer, _ in loads.values()))
         hosts = [[names_by_id[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
-        reasons = reasons_of(placement, loads, len(blueprint.stages), self._context.config.max_ops_balanced)
+        reasons = reasons_of(placement, loads, len(blueprint.stages), self.planning.balanced_shares(loads))
         return DryRunResponse(
             name=blueprint.name,
             dry_run=True,

@@ -44,7 +44,10 @@ def data_paths_of(
 
 
 def reasons_of(
-    placement: Placement, loads: Mapping[NodeId, tuple[Peer, NodeLoad]], stages: int, max_ops_balanced: int
+    placement: Placement,
+    loads: Mapping[NodeId, tuple[Peer, NodeLoad]],
+    stages: int,
+    balanced_shares: Mapping[NodeId, int],
 ) -> tuple[str, ...]:
     """Return for each stage why its instances are not on the node of its path; empty where they are and no planner was asked.
 
@@ -52,7 +55,7 @@ def reasons_of(
         placement: of all instances.
         loads: reports of the nodes, from before this placement.
         stages: their number.
-        max_ops_balanced: instances of all applications from which on others are preferred, as in the placement request.
+        balanced_shares: instances of all applications from which on other nodes are preferred.
     """
     reasons: list[dict[str, bool]] = [{} for _ in range(stages)]
     names_by_id = display_names(tuple(peer for peer, _ in loads.values()))
@@ -60,7 +63,8 @@ def reasons_of(
         held, capacity = (loads[home][1].operators, loads[home][1].capacity) if home in loads else (0, 0)
         own = sum(node == home for node in placement.nodes.values())
         name = names_by_id.get(home, home.short)
-        reasons[stage][_sentence(why, name, NodeUse(held, own, capacity, max_ops_balanced))] = True
+        use = NodeUse(held, own, capacity, balanced_shares.get(home, 0))
+        reasons[stage][_sentence(why, name, use)] = True
     return tuple("; ".join(why) or placement.reasons.get(stage, "") for stage, why in enumerate(reasons))
 
 

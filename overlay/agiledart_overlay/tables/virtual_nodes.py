@@ -10,6 +10,9 @@ from collections.abc import Iterable
 
 from agiledart_kernel.peer import Peer
 
+MOST_NODES = 3
+"""Nodes of the ring for which one machine counts at most, so that not too much is lost with it."""
+
 UNIT_CORES = 1
 UNIT_MEMORY_MB = 512
 UNIT_BANDWIDTH_MBIT = 10
@@ -27,6 +30,16 @@ def virtual_nodes(cores: int, memory_mb: int | None = None, bandwidth_mbit: int 
     if bandwidth_mbit is not None:
         shares = min(shares, bandwidth_mbit // UNIT_BANDWIDTH_MBIT)
     return max(1, shares.bit_length() - 1)
+
+
+def ring_places(cores: int, agents: int = 1) -> int:
+    """Return for how many nodes of the ring each of a machine's agents counts: at least 1, at most `MOST_NODES`.
+
+    Args:
+        cores: of the machine, as far as its agents count them as their own; 0: not known.
+        agents: of the machine; each of them is a node of the ring already.
+    """
+    return max(1, min(MOST_NODES, virtual_nodes(cores)) // agents)
 
 
 def on_distinct_hosts(own_host: str, ranked: Iterable[Peer], count: int) -> tuple[Peer, ...]:

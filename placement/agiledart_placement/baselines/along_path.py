@@ -132,7 +132,9 @@ class AlongPath:
             with_capacity = [node for node in pool if ledger.has_capacity(node, stage, level)]
             if with_capacity:
                 ledger.relax(level)
-                return min(with_capacity, key=ledger.operators)  # equal counts: the nearer one, which comes first
+                return min(
+                    with_capacity, key=ledger.load_with_one_more
+                )  # equal loads: the nearer one, which comes first
         raise no_capacity(stage, index, request)
 
 
@@ -151,7 +153,8 @@ def _steps_at_ends(
     """
     if len(path) != 2:
         return {}
-    at_source, at_sink = (max(0, END_STEPS - request.hosts[node].operators) for node in path)
+    ends = [request.hosts[node] for node in path]
+    at_source, at_sink = (max(0, END_STEPS * end.places - end.operators) for end in ends)
     last = stages[len(stages) - min(at_sink, len(stages)) :]
     first = alone[: min(at_source, len(stages) - len(last))]
     return {stage.stage: path[0] for stage in first} | {stage.stage: path[1] for stage in last}

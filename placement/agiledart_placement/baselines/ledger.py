@@ -93,6 +93,13 @@ class Ledger:
         """Return the number of instances that the node holds now."""
         return self._held.get(node, 0)
 
+    def load_with_one_more(self, node: NodeId) -> float:
+        """Return the instances that the node would hold with one more, for each node of the ring for which it counts."""
+        return (self.operators(node) + 1) / self._request.hosts[node].places
+
+    def _balanced_share(self, node: NodeId) -> int:
+        return self._request.max_ops_balanced * self._request.hosts[node].places
+
     def has_capacity(self, node: NodeId, stage: StageDemand, level: int) -> bool:
         """Return whether the node may take one more instance at this level of relaxation."""
         return self.obstacle(node, stage, level) is None
@@ -101,7 +108,7 @@ class Ledger:
         """Return why the node may not take one more instance at this level of relaxation; None: it may."""
         if hard := self._hard_obstacle(node, stage):
             return hard
-        if level < UNBALANCED and self._held[node] >= self._request.max_ops_balanced:
+        if level < UNBALANCED and self._held[node] >= self._balanced_share(node):
             return Obstacle.BALANCE
         return Obstacle.SHARED if level < SHARED and self._taken[node] else None
 
@@ -112,7 +119,7 @@ class Ledger:
         """
         if hard := self._hard_obstacle(node, stage):
             return hard
-        is_busy = self._request.hosts[node].operators >= self._request.max_ops_balanced
+        is_busy = self._request.hosts[node].operators >= self._balanced_share(node)
         return Obstacle.BALANCE if is_busy else None
 
     def _hard_obstacle(self, node: NodeId, stage: StageDemand) -> Obstacle | None:

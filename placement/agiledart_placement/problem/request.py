@@ -99,6 +99,7 @@ class HostState:
         neighbours: overflow targets when all candidates are full: its neighbourhood set, cheapest first.
         name: for messages and ties; empty: nodes are ordered by id.
         zone, host: failure zone, and machine when several nodes run on one.
+        places: nodes of the ring for which it counts: its balanced share is so many times as large.
         resources, used: resource → capacity, and the part of it that others hold. A resource that is missing is 0.
         speed: relative to a reference processor.
         availability: share of the time that the node works, 0 to 1.
@@ -117,6 +118,7 @@ class HostState:
     name: str = ""
     zone: str = ""
     host: str = ""
+    places: int = 1
     resources: Mapping[str, float] = field(default_factory=dict)
     used: Mapping[str, float] = field(default_factory=dict)
     speed: float = 1.0
@@ -140,7 +142,7 @@ class PlacementRequest:
         edges: (upstream stage, downstream stage).
         paths: recorded routes, source node first and sink node last; a path of length 1: source and sink are one node.
         hosts: state of the nodes on the paths and of their candidates; a node that is missing is not used.
-        max_ops_balanced: operator instances of all applications above which a node counts as full.
+        max_ops_balanced: operator instances of all applications above which a node of one place counts as full.
         loads: load of each edge, in their order; empty: one row of one byte per second on each.
         network: links of the nodes; None: nothing is known of them.
         headroom: share of every capacity that must stay free.

@@ -4,6 +4,7 @@
 application, one at a time.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,7 @@ class RunOptions:
         interval_ns: time between two submissions; 0: all at once.
         service_ns: time that a scheduler takes to plan one application, one after the other; 0: none, and several at once.
         single_master: one scheduler takes everything.
+        cores: of the nodes, in turn.
     """
 
     seed: int = 1
@@ -39,6 +41,7 @@ class RunOptions:
     interval_ns: int = 0
     service_ns: int = 0
     single_master: bool = False
+    cores: tuple[int, ...] = (1,)
 
     def config(self) -> NodeConfig:
         """Return the settings of all nodes."""
@@ -66,6 +69,7 @@ class RunFigures:
         mapped: nodes by how many operators the mapping put there; `hosted`: sources and sinks included.
         queued_s, running_s: of each application that runs, in the order of submission: in the pending queue, and in all.
         relaxed: placements that had to give up a rule.
+        by_cores: mapped operators per node, by the cores of the node.
         events: of the virtual world.
     """
 
@@ -84,6 +88,7 @@ class RunFigures:
     queued_s: tuple[float, ...]
     running_s: tuple[float, ...]
     relaxed: int
+    by_cores: dict[int, float]
     events: int
 
     @property
@@ -125,6 +130,7 @@ def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | No
         network,
         zones=options.zones,
         observations=scheduling.observe,
+        cores=options.cores,
     )
     scheduling.ring = ring
     ring.assemble()
@@ -166,5 +172,14 @@ def _figures(ring: NodeRing, workload: Workload, scheduling: SchedulingObservati
         queued_s=tuple(body["queued_seconds"] for body, _ in responses),
         running_s=tuple(took / SECOND for _, took in responses),
         relaxed=sum(bool(body["relaxed"]) for body, _ in responses),
+        by_cores=_operators_by_cores(ring, workload),
         events=events,
     )
+
+
+def _operators_by_cores(ring: NodeRing, workload: Workload) -> dict[int, float]:
+    held = workload.operators_of_nodes()
+    return {
+        cores: round(sum(count for node, count in held.items() if ring.cores[node] == cores) / nodes, 4)
+        for cores, nodes in sorted(Counter(ring.cores.values()).items())
+    }

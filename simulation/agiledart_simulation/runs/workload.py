@@ -7,6 +7,7 @@ Source: [AgileDART] (10,000 nodes, 20 zones, applications of ten operators on av
 dataflow graph §5 (2 to 18 operators, 1 to 3 sources).
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -209,15 +210,16 @@ class Workload:
 
     def operators_per_node(self, *, pinned: bool = False) -> dict[int, int]:
         """Return how many nodes host so many operators; with `pinned`, sources and sinks count, too."""
+        return dict(sorted(Counter(self.operators_of_nodes(pinned=pinned).values()).items()))
+
+    def operators_of_nodes(self, *, pinned: bool = False) -> dict[NodeId, int]:
+        """Return the number of operators that each node hosts; with `pinned`, sources and sinks count, too."""
         held = dict.fromkeys(self.ring.ids, 0)
         for (node, _, _), parts in self.ring.running.items():
             for part in parts:
                 for placed in part.instances:
                     held[node] += pinned or self._is_operator(part.application, placed.stage)
-        histogram: dict[int, int] = {}
-        for count in held.values():
-            histogram[count] = histogram.get(count, 0) + 1
-        return dict(sorted(histogram.items()))
+        return held
 
     def _is_operator(self, application: str, stage: int) -> bool:
         specification = self.applications[int(application.rpartition("-")[2]) - 1].specification

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
@@ -57,6 +58,7 @@ class NodeRing:
         checks_wire: encode and decode every message.
         start_ns: time that starting instances takes.
         observations: receives everything that a node reports.
+        cores: of the nodes, in turn.
 
     Attributes:
         answers, answered_at: by request: the reply or refusal, and when it came.
@@ -80,6 +82,7 @@ class NodeRing:
         queue: str = "heap",
         latency: Latency | None = None,
         observations: Callable[[NodeId, Observation], None] | None = None,
+        cores: Sequence[int] = (1,),
     ) -> None:
         self.config, self.start_ns, self.observations = config, start_ns, observations
         codec: Codec[Any] | None = NODE_CODEC if checks_wire else None
@@ -88,6 +91,8 @@ class NodeRing:
         )
         self.ids = simulated_ids(seed, count)
         self.names = {node: f"a{index + 1}" for index, node in enumerate(self.ids)}
+        self.cores = {node: cores[index % len(cores)] for index, node in enumerate(self.ids)}
+        self._configs = {count: replace(config, cores=count) for count in cores}
         self.zones = {node: f"zone-{index % zones}" if zones else "" for index, node in enumerate(self.ids)}
         self.by_name = {name: node for node, name in self.names.items()}
         self.answers: dict[int, Replied | RefusedRequest] = {}
@@ -100,10 +105,11 @@ class NodeRing:
         self._request = 0
 
     def _make(self, peer: Peer, random: RandomStream) -> Node:
+        config = self._configs[self.cores[peer.node]]
         if self.observations is None:
-            return Node(peer, self.config, random)
+            return Node(peer, config, random)
         report = self.observations
-        return Node(peer, self.config, random, lambda observation: report(peer.node, observation))
+        return Node(peer, config, random, lambda observation: report(peer.node, observation))
 
     # ---- nodes
 

@@ -135,7 +135,7 @@ def test_ids_are_distinct() -> None:
 def test_operators_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operators_per_node, "SMALL", (60, 2, (2, 4)))
     report = find("operators-per-node").run(Settings(3))
-    assert [row["applications"] for row in report.rows] == [2, 4]
+    assert [(row["applications"], row["cores"]) for row in report.rows] == [(2, None), (4, None), (4, "1, 4, 8")]
     assert all(row["cpu_seconds"] > 0 for row in report.rows)
     assert 0 < report.rows[0]["operators"] < report.rows[1]["operators"]
     assert all(row["refused"] == 0 for row in report.rows)
