@@ -131,6 +131,9 @@ class AttemptEntry:
         key = (run.app, run.version)
         if key not in self._run_host.runs:
             part, models, peer = await fetch_bundle(self._context, run, attempt, plan, self._hosting.objection_to_part)
+            if models:
+                self._run_host.machine.report_entering(run, attempt, "fetch")  # else its coordinator gives this host up
+                self._run_host.flush()
             await self.fetch_models(run.app, models, peer)
             self._run_host.runs.setdefault(key, HostedRun(part, part.attempt - 1))
             self._run_host.keep(key, "part", encode(part))

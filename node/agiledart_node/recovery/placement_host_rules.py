@@ -8,6 +8,7 @@ from typing import Final
 
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused, NodeContext
 from agiledart_node.records.stage_rules import NodeTraits, broken_rule, has_rules, partners
@@ -31,6 +32,8 @@ class PlacementHostRules:
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._plans: dict[bytes, StagePlan | None] = {}
+        self._asked: dict[NodeId, int] = {}  # node without known labels → the round in which it was asked last
+        self._rounds = 0
 
     def fit(
         self, value: RegisterValue, assignment: Assignment, host: Peer, hosts: Mapping[InstanceId, Peer]
@@ -77,7 +80,15 @@ class PlacementHostRules:
         if any(stage.rules.labels for plan in plans for stage in plan.stages):
             unknown = self._context.labels.unknown(self._context.nearest_of(self._context.overlay.known_peers()))
             if unknown:
-                await ask(unknown[:MAX_ASKED])
+                await ask(self._next_asked(unknown))
+
+    def _next_asked(self, unknown: list[Peer]) -> list[Peer]:
+        """Return the nodes that were not asked for longest, so that silent ones do not keep the others from their turn."""
+        self._rounds += 1
+        asked = {peer.node: self._asked.get(peer.node, 0) for peer in unknown}
+        chosen = sorted(unknown, key=lambda peer: asked[peer.node])[:MAX_ASKED]
+        self._asked = asked | {peer.node: self._rounds for peer in chosen}
+        return chosen
 
     def _ruled_plan(self, value: RegisterValue) -> StagePlan | None:
         """Return the stages of a run with rules; None: it has none, or another version wrote it."""

@@ -25,8 +25,9 @@ from agiledart_node.wire.shared_model import MAX_SHARED_MODELS, SharedModel
 FETCH_NS: Final = 300 * SECOND
 """Timeout for one node to fetch a file: the largest one over 2 Mbit/s."""
 
-JOINING_NS: Final = Duration(10 * SECOND)
-"""Longest time for which the start on a new node waits for models."""
+JOINING_NS: Final = Duration(8 * SECOND)
+"""Longest time for which the start on a new node waits for models: less than its coordinator waits for news of it
+(`RecoveryConfig.reset_timeout_ns`)."""
 
 MAX_APPLICATIONS: Final = 256
 """Applications of which this node remembers models."""
@@ -48,15 +49,29 @@ class ModelSharing(CommandService):
     async def fetch_models(self, application: str, models: tuple[SharedModel, ...], peer: Peer) -> None:
         """Fetch the models of another host, on a node that is new to the application.
 
-        A model that does not come in time is missing here: rows that name it are refused, and the application runs.
+        The application does not wait for a model that comes late: until then rows that name it are refused.
         """
         requests = {self._context.requests.number(): model for model in models}
         for number, model in requests.items():
             self._context.emit(FetchModel(number, application, model.digest, model.size, (peer,)))
-        answers = await self._context.requests.answers(dict.fromkeys(requests), JOINING_NS) if requests else {}
+        if not requests:
+            return
+        late = await self._note_fetched(application, requests, JOINING_NS)
+        if late and not self._context.requests.is_full:
+            self._context.requests.begin(self._note_late(application, late))
+
+    async def _note_late(self, application: str, requests: dict[int, SharedModel]) -> None:
+        await self._note_fetched(application, requests, Duration(FETCH_NS))
+
+    async def _note_fetched(
+        self, application: str, requests: dict[int, SharedModel], timeout: Duration
+    ) -> dict[int, SharedModel]:
+        """Note the models that come within a time. Return the requests without an answer."""
+        answers = await self._context.requests.answers(dict.fromkeys(requests), timeout)
         for number, model in requests.items():
             if isinstance(answers.get(number), Completed):
                 self._note(application, model)
+        return {number: model for number, model in requests.items() if number not in answers}
 
     def _note(self, application: str, model: SharedModel) -> None:
         known = self._shared.setdefault(application, {})

@@ -7,17 +7,21 @@ from typing import Any, cast
 import pytest
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.instants import SECOND, Duration
+from agiledart_kernel.machine import Completed, Failed, SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
+from agiledart_kernel.randomness import RandomStream
 from agiledart_node.context.node_context import CommandRefused, NotAllowed
+from agiledart_node.context.pending_requests import PendingRequests
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.user_commands.command_service import CommandParts
-from agiledart_node.user_commands.model_sharing import ModelSharing
+from agiledart_node.user_commands.model_sharing import JOINING_NS, ModelSharing
 from agiledart_node.wire.commands import ShareModel
 from agiledart_node.wire.model_messages import FetchModel, ModelPlaced, ModelResponse, PlaceModel
 from agiledart_node.wire.shared_model import SharedModel
+from agiledart_recovery.recovery_config import RecoveryConfig
 
 ASKED = Peer(NodeId(100), 1, "asked")
 HOSTS = tuple(Peer(NodeId(number), 1, f"a{number}") for number in range(1, 8))
@@ -169,7 +173,7 @@ def test_a_node_that_is_new_to_the_application_fetches_its_models() -> None:
         return {first: Completed(first), second: Failed(second, "no node gave the model")}
 
     numbers = iter(range(1, 100))
-    requests = SimpleNamespace(number=lambda: next(numbers), answers=answers)
+    requests = SimpleNamespace(number=lambda: next(numbers), answers=answers, is_full=True)
     context: Any = SimpleNamespace(requests=requests, emit=emitted.append)
     nothing = cast("Any", None)
     sharing = ModelSharing(CommandParts(context, nothing, nothing, nothing, nothing))
@@ -180,6 +184,35 @@ def test_a_node_that_is_new_to_the_application_fetches_its_models() -> None:
     ]
     assert sharing.models_of("rooms") == models[:1]
     assert sharing.models_of("halls") == ()
+
+
+def test_a_model_that_comes_late_is_passed_on_to_later_nodes() -> None:
+    requests = PendingRequests(RandomStream(1), Duration(SECOND), 8)
+    context: Any = SimpleNamespace(requests=requests, emit=requests.effects.append)
+    nothing, entered = cast("Any", None), list[str]()
+    sharing = ModelSharing(CommandParts(context, nothing, nothing, nothing, nothing))
+    models = (SharedModel(b"a" * 32, 100), SharedModel(b"b" * 32, 100))
+
+    async def enter() -> None:
+        await sharing.fetch_models("rooms", models, HOSTS[0])
+        entered.append("rooms")
+
+    requests.begin(enter())
+    first, second, timer = requests.effects
+    assert isinstance(first, FetchModel)
+    assert isinstance(second, FetchModel)
+    assert isinstance(timer, SetTimer)
+    requests.resolve(first.request, Completed(first.request))
+    requests.now = timer.at
+    requests.timer(cast("Any", timer.name))
+    assert (entered, sharing.models_of("rooms")) == (["rooms"], models[:1])
+    requests.resolve(second.request, Completed(second.request))
+    assert sharing.models_of("rooms") == models
+    assert requests.count == 0
+
+
+def test_a_new_node_waits_less_for_models_than_its_coordinator_waits_for_it() -> None:
+    assert RecoveryConfig().reset_timeout_ns > JOINING_NS
 
 
 def test_a_command_that_is_not_signed_fetches_nothing() -> None:

@@ -1,5 +1,6 @@
 """Rules about nodes bind the hosts that take lost instances over: labels and zones strictly, rules about two stages if they can."""
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,7 @@ from agiledart_dataflow.plan.placement_rules import PlacementRules
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_labels import MAX_NODES, NodeLabels
-from agiledart_node.recovery.placement_host_rules import PlacementHostRules
+from agiledart_node.recovery.placement_host_rules import MAX_ASKED, PlacementHostRules
 from agiledart_recovery.attempts.replanning import forbidding_rule, next_plan
 from agiledart_recovery.wire.register_value import RegisterValue
 from tests.unit.node.test_stage_rules import running as running_with_state
@@ -104,3 +105,21 @@ def test_labels_of_so_many_nodes_are_remembered() -> None:
     for peer in peers:
         known.report(peer, ("gpu",))
     assert known.unknown(peers) == [peers[0]]
+
+
+def test_nodes_that_report_no_labels_do_not_keep_others_from_their_turn() -> None:
+    now = running(1, busy=PlacementRules(labels=("gpu",)))
+    peers = [Peer(NodeId(1_000 + number), 1, f"n{number}") for number in range(MAX_ASKED + 4)]
+    asked: list[list[str]] = []
+
+    async def ask(nodes: list[Peer]) -> None:
+        asked.append([peer.name for peer in nodes])
+
+    known = rules({})
+    context: Any = known._context
+    context.overlay, context.nearest_of = SimpleNamespace(known_peers=lambda: peers), list
+    machine = cast("Any", SimpleNamespace(coordinators={"app": SimpleNamespace(known=now)}))
+    for _ in range(2):
+        asyncio.run(known.learn(machine, ask))
+    assert asked[0] == [peer.name for peer in peers[:MAX_ASKED]]
+    assert asked[1][:4] == [peer.name for peer in peers[MAX_ASKED:]], "the others come first in the second round"
