@@ -289,13 +289,6 @@ def _refuse_pinned(stage: Stage) -> None:
         )
 
 
-def immovable_stages(value: RegisterValue, node: NodeId) -> list[str]:
-    """Return the names of stages with an instance that must stay on a node: sources, sinks, and pinned stages."""
-    plan = stage_plan_of(value)
-    on = {int(assignment.instance.stage) for assignment in value.plan.at(node)}
-    return [stage.name for stage in plan.stages if stage.index in on and (stage.kind != "operator" or stage.at)]
-
-
 def drained(value: RegisterValue, node: NodeId, capacities: Sequence[NodeCapacity], reason: str) -> Plan | None:
     """Return the plan without the instances on a node that may move, all in one barrier; None when there are none.
 
