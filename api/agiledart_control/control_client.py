@@ -17,8 +17,8 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteP
 from agiledart_kernel.frames import FrameKind, FrameReader, decode_close_reason, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.text import harmless, harmless_lines
-from agiledart_node.wire.commands import (
-    Command,
+from agiledart_node.wire.commands import Command
+from agiledart_node.wire.control_messages import (
     ControlAnswer,
     ControlMessage,
     ControlProgress,

@@ -27,7 +27,8 @@ from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.permissions import Principal
-from agiledart_node.wire.commands import ControlAnswer, ControlRequest, ListApplications
+from agiledart_node.wire.commands import ListApplications
+from agiledart_node.wire.control_messages import ControlAnswer, ControlRequest
 from tests.adversary.findings import probe, twin
 from tests.unit.agent.test_metrics_server import Port, run
 from tests.unit.agent.test_relay_service import Relay, play

@@ -12,7 +12,8 @@ from agiledart_agent.fragments.fragment_messages import FragmentDescriptor
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.permissions import Principal
-from agiledart_node.wire.commands import ControlMessage, ControlRefusal, ControlRequest, Submit
+from agiledart_node.wire.commands import Submit
+from agiledart_node.wire.control_messages import ControlMessage, ControlRefusal, ControlRequest
 from agiledart_overlay.records.record_store import Record, RecordStore
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId

@@ -19,7 +19,8 @@ from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
 from agiledart_kernel.signed_commands import sign_command
 from agiledart_node.records.command_verifier import command_terms
-from agiledart_node.wire.commands import Command, ControlRequest, CreateToken, Nodes, ShutDownAgent, Stop, Submit, Tap
+from agiledart_node.wire.commands import Command, CreateToken, Nodes, ShutDownAgent, Stop, Submit, Tap
+from agiledart_node.wire.control_messages import ControlRequest
 from agiledart_transport.certificates import make_credentials, public_bytes
 from agiledart_transport.tls_contexts import client_context
 from tests.simulation.mesh import pipeline

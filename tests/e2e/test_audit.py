@@ -10,16 +10,8 @@ import pytest
 
 from agiledart_agent.control.control_api import CONTROL
 from agiledart_kernel.frames import FrameKind, frame
-from agiledart_node.wire.commands import (
-    Command,
-    ControlRequest,
-    CreateToken,
-    Forget,
-    Nodes,
-    SetBan,
-    ShareApplication,
-    Stop,
-)
+from agiledart_node.wire.commands import Command, CreateToken, Forget, Nodes, SetBan, ShareApplication, Stop
+from agiledart_node.wire.control_messages import ControlRequest
 from agiledart_transport.certificates import public_bytes
 from tests.e2e.attacks import Key, Target, _member, _order
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for

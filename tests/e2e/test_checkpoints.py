@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.checkpoints.checkpoint_file import verify
-from agiledart_node.wire.commands import Checkpoints, Status
+from agiledart_node.wire.checkpoint_commands import Checkpoints
+from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 from tests.e2e.plug import FINAL, Job, undisturbed
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from agiledart_control.errors import CommandRefusedError, NoAgentError
-from agiledart_node.wire.commands import Checkpoints, Status
+from agiledart_node.wire.checkpoint_commands import Checkpoints
+from agiledart_node.wire.commands import Status
 from tests.data import TAXI_SAMPLE, data_path
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 from tests.e2e.plug import FINAL, pull_the_plug

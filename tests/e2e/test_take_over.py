@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_node.wire.commands import Checkpoints
+from agiledart_node.wire.checkpoint_commands import Checkpoints
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, wait_for
 from tests.e2e.plug import Job, check, pull_the_plug, undisturbed
 

@@ -59,15 +59,8 @@ from agiledart_node.records.sink_directory import SINK_CODEC, SINKS, SinkRecord,
 from agiledart_node.registering.token_uses import TOKENS, USES, USES_CODEC, TokenUse, TokenUses, decoded_uses, uses_key
 from agiledart_node.wire.audit_messages import AuditFilter, QueryAudit
 from agiledart_node.wire.ban_messages import BanDigest, BanNews
-from agiledart_node.wire.commands import (
-    Command,
-    ControlRequest,
-    RenewUserMembership,
-    SetBan,
-    SetSecret,
-    ShareApplication,
-    Stop,
-)
+from agiledart_node.wire.commands import Command, RenewUserMembership, SetBan, SetSecret, ShareApplication, Stop
+from agiledart_node.wire.control_messages import ControlRequest
 from agiledart_node.wire.formation_messages import RequestStop
 from agiledart_node.wire.renewal_messages import RenewalReply, RequestRenewal
 from agiledart_node.wire.secret_messages import QuerySecrets, SecretStored, StoreSecret

@@ -45,7 +45,7 @@ from agiledart_node.wire.checkpoint_effects import (
     SnapshotLocation,
 )
 from agiledart_node.wire.checkpoint_messages import CheckpointInfo
-from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, ReadCheckpoint, UploadCheckpoint
+from agiledart_node.wire.transfer_commands import MAX_UPLOAD_CHUNK_BYTES, ReadCheckpoint, UploadCheckpoint
 from agiledart_recovery.wire.names import RunId
 from agiledart_sink_log.plain_files import open_plain, plain_size
 

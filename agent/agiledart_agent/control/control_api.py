@@ -26,15 +26,13 @@ from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.permissions import Principal, refusal_before_lookup
 from agiledart_node.records.permission_checks import why_not
-from agiledart_node.wire.commands import (
-    VERB_BY_COMMAND,
+from agiledart_node.wire.commands import VERB_BY_COMMAND, Submit, named_application
+from agiledart_node.wire.control_messages import (
     ControlAnswer,
     ControlMessage,
     ControlProgress,
     ControlRefusal,
     ControlRequest,
-    Submit,
-    named_application,
 )
 
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)

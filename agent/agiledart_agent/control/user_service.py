@@ -42,19 +42,17 @@ from agiledart_node.records.signatures import VerifyCommand
 from agiledart_node.wire.audit_messages import AuditLine, ReadAudit
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
-    ControlRequest,
     CreateToken,
     Info,
     Nodes,
-    ReadCheckpoint,
     RenewUserMembership,
     ShutDownAgent,
     Status,
-    UploadCheckpoint,
-    UploadModel,
 )
+from agiledart_node.wire.control_messages import ControlRequest
 from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import UserRequest
+from agiledart_node.wire.transfer_commands import ReadCheckpoint, UploadCheckpoint, UploadModel
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, kind_of
 
 

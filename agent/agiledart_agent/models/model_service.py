@@ -15,8 +15,8 @@ from agiledart_agent.state_files.uploads import Uploads, opened
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.peer import Peer
-from agiledart_node.wire.commands import UploadModel
 from agiledart_node.wire.model_messages import FetchModel
+from agiledart_node.wire.transfer_commands import UploadModel
 from agiledart_recovery.wire.names import RunId
 
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol, TypeVar
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.commands import UploadCheckpoint, UploadModel
+from agiledart_node.wire.transfer_commands import UploadCheckpoint, UploadModel
 
 MAX_UPLOADS: Final = 4
 """Uploads at one time; a new one takes the place of the oldest."""

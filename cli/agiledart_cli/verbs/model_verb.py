@@ -13,7 +13,8 @@ from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, system_text
 from agiledart_kernel.limits import MAX_MODEL_BYTES
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, ShareModel, UploadModel
+from agiledart_node.wire.commands import ShareModel
+from agiledart_node.wire.transfer_commands import MAX_UPLOAD_CHUNK_BYTES, UploadModel
 
 SHARE_SECONDS = 1_800.0
 

@@ -9,15 +9,8 @@ from agiledart_cli.web.page_submission import PageSubmissions
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import NoAgentError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_node.wire.commands import (
-    Checkpoints,
-    Command,
-    ExplainRecovery,
-    ExplainScaling,
-    Logs,
-    Stop,
-    Tap,
-)
+from agiledart_node.wire.checkpoint_commands import Checkpoints
+from agiledart_node.wire.commands import Command, ExplainRecovery, ExplainScaling, Logs, Stop, Tap
 
 STOP_SECONDS = 600.0
 """Longest silence of an agent that drains an application."""

@@ -26,7 +26,7 @@ from agiledart_node.records.command_verifier import placement_of
 from agiledart_node.records.data_paths import reasons_of
 from agiledart_node.records.signed_entries import signed_entries_for
 from agiledart_node.records.stage_rules import NodeTraits, has_rules, ruled_demand, unfulfilled
-from agiledart_node.wire.commands import CheckpointOrigin
+from agiledart_node.wire.checkpoint_commands import CheckpointOrigin
 from agiledart_node.wire.formation_messages import NodeLoad
 from agiledart_placement.files.network_file import NetworkDescription
 from agiledart_placement.problem.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand

@@ -7,7 +7,7 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_node.context.node_context import CommandRefused, NotAllowed
 from agiledart_node.node_parts import NodeParts
 from agiledart_node.user_commands.checkpoint_list import checkpoints
-from agiledart_node.wire import commands, lease_messages
+from agiledart_node.wire import checkpoint_commands, commands, lease_messages
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import UserRequest
 
@@ -22,9 +22,9 @@ def _change_commands(parts: NodeParts) -> dict[type, Callable[..., Handling]]:
         commands.ScaleStage: parts.user_change_requests.change,
         commands.MoveStage: parts.user_change_requests.change,
         commands.DrainNode: parts.drain_requests.drain,
-        commands.ExportCheckpoint: parts.retained_checkpoints.export_or_remove,
-        commands.RemoveCheckpoint: parts.retained_checkpoints.export_or_remove,
-        commands.RecoverRun: parts.quorum_recovery.recover,
+        checkpoint_commands.ExportCheckpoint: parts.retained_checkpoints.export_or_remove,
+        checkpoint_commands.RemoveCheckpoint: parts.retained_checkpoints.export_or_remove,
+        checkpoint_commands.RecoverRun: parts.quorum_recovery.recover,
         lease_messages.OrderGate: parts.gate_reports.order,
     }
 
@@ -57,7 +57,7 @@ def _queries(parts: NodeParts) -> dict[type, Callable[[int, Any, Any], Handling]
         commands.Tokens: lambda request, command, principal: parts.registering.tokens(request),
         commands.ListBans: lambda request, command, principal: parts.banning.bans(request),
         commands.Audit: lambda request, command, principal: parts.audit_queries.audit(request, command),
-        commands.Checkpoints: lambda request, command, principal: checkpoints(
+        checkpoint_commands.Checkpoints: lambda request, command, principal: checkpoints(
             parts.context, status_queries, parts.retained_checkpoints, request, command, principal
         ),
         commands.ListApplications: lambda request, command, principal: status_queries.list_applications(

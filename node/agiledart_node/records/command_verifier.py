@@ -34,17 +34,15 @@ from agiledart_node.records.signed_entries import (
     without_forged_entries,
     without_unproven_rights,
 )
+from agiledart_node.wire.checkpoint_commands import ExportCheckpoint, RecoverRun, RemoveCheckpoint
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Command,
     CreateFeed,
     CreateToken,
     DrainNode,
-    ExportCheckpoint,
     Forget,
     MoveStage,
-    RecoverRun,
-    RemoveCheckpoint,
     RemoveFeed,
     ScaleStage,
     SetBan,

@@ -21,7 +21,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused, NodeContext
-from agiledart_node.wire.commands import ImportedSnapshot
+from agiledart_node.wire.checkpoint_commands import ImportedSnapshot
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import BootstrapRegister, CreateVoter, VoterCreated
 from agiledart_recovery.limits import MAX_PLAN_BYTES

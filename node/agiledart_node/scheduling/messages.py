@@ -15,7 +15,8 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Principal
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
-from agiledart_node.wire.commands import CheckpointOrigin, RequestedParallelism
+from agiledart_node.wire.checkpoint_commands import CheckpointOrigin
+from agiledart_node.wire.commands import RequestedParallelism
 
 MAX_ADVERTISEMENTS_PER_MESSAGE = 64
 """Advertisements in one message."""

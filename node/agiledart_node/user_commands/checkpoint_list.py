@@ -12,7 +12,7 @@ from agiledart_node.context.node_context import CommandRefused, NodeContext, Not
 from agiledart_node.records.application import RUNNING, ApplicationRecord
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
 from agiledart_node.user_commands.status_queries import StatusQueries, row_of, snapshot_rows, with_status
-from agiledart_node.wire.commands import Checkpoints
+from agiledart_node.wire.checkpoint_commands import Checkpoints
 from agiledart_node.wire.recovery_messages import RecoveryStatus
 from agiledart_node.wire.recovery_responses import CheckpointsResponse
 

@@ -23,8 +23,8 @@ from agiledart_node.records.records import Records
 from agiledart_node.recovery.quorum_loss_report import missing_reports, recovery_notes, voters_named
 from agiledart_node.recovery.recovery_service import RecoveryService
 from agiledart_node.user_commands.all_agents import MAX_AGENTS, ask_all_agents
+from agiledart_node.wire.checkpoint_commands import RecoverRun
 from agiledart_node.wire.checkpoint_responses import QuorumRecoveryResponse
-from agiledart_node.wire.commands import RecoverRun
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.quorum_recovery_messages import (
     QueryRegister,

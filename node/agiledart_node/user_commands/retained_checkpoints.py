@@ -23,6 +23,7 @@ from agiledart_node.records.signed_entries import with_stop
 from agiledart_node.user_commands.all_agents import MAX_AGENTS, ask_all_agents
 from agiledart_node.user_commands.command_service import CommandService
 from agiledart_node.wire.application_responses import StopResponse
+from agiledart_node.wire.checkpoint_commands import ExportCheckpoint, RemoveCheckpoint
 from agiledart_node.wire.checkpoint_effects import (
     AllowCheckpointFetch,
     DropCheckpoint,
@@ -40,7 +41,7 @@ from agiledart_node.wire.checkpoint_messages import (
     RetainedCheckpointList,
 )
 from agiledart_node.wire.checkpoint_responses import ExportResponse, RemovalResponse, RetainedCheckpointRow
-from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Stop
+from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.recovery_responses import TAKEOVER
 

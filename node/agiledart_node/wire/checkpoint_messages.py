@@ -15,7 +15,8 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.name_patterns import ApplicationName, CheckpointName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
-from agiledart_node.wire.commands import ExportCheckpoint, RemoveCheckpoint, Stop
+from agiledart_node.wire.checkpoint_commands import ExportCheckpoint, RemoveCheckpoint
+from agiledart_node.wire.commands import Stop
 from agiledart_recovery.wire.names import RunId
 
 MAX_RETAINED = 64

@@ -12,42 +12,19 @@ import msgspec
 
 from agiledart_kernel.grants import NO_QUOTA, Quota
 from agiledart_kernel.machine import Message
-from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
+from agiledart_node.wire.checkpoint_commands import (
+    CheckpointOrigin,
+    Checkpoints,
+    ExportCheckpoint,
+    RecoverRun,
+    RemoveCheckpoint,
+)
 from agiledart_node.wire.lease_messages import NoteLease, OrderGate, RenewHostLease, ReportGate, ShowProvisioning
 from agiledart_node.wire.renewal_messages import Chain, TokenRecordBytes
+from agiledart_node.wire.transfer_commands import ReadCheckpoint, UploadCheckpoint, UploadModel
 
 RequestedParallelism = int | tuple[int, int]
 """Requested number of instances of a stage: a number, or the limits between which the stage may scale."""
-
-
-class ImportedSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A task snapshot out of a checkpoint, from which a run starts.
-
-    Args:
-        stage: of the new plan; `index`: of the instance that saved it.
-        digest, length: of its bytes.
-    """
-
-    stage: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
-    index: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
-    digest: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-    length: Annotated[int, msgspec.Meta(ge=0)]
-
-
-class CheckpointOrigin(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The checkpoint from which a run starts; its file is on the asked agent.
-
-    Args:
-        kind: `whole`: the whole state of the same topology; `steps`: the state of steps with the same names.
-        about: application and checkpoint, for people.
-        digest: of the file.
-        snapshots: snapshots to import, by stage and instance; those of one instance oldest first.
-    """
-
-    kind: Annotated[str, msgspec.Meta(max_length=16)]
-    about: Annotated[str, msgspec.Meta(max_length=256)]
-    digest: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-    snapshots: Annotated[tuple[ImportedSnapshot, ...], msgspec.Meta(max_length=2_048)]
 
 
 class Submit(Message, frozen=True, gc=False, tag=200):
@@ -191,84 +168,6 @@ class ExplainRecovery(Message, frozen=True, gc=False, tag=226):
     """Explain the costs of a failure for an application: the properties of its steps that decide them."""
 
     name: str
-
-
-class Checkpoints(Message, frozen=True, gc=False, tag=227):
-    """Show the saved state of an application with epochs. `take`: begin an epoch now, and answer after its commit."""
-
-    name: str
-    take: bool = False
-
-
-class ExportCheckpoint(Message, frozen=True, gc=False, tag=231):
-    """Export a checkpoint as one file on the asked agent.
-
-    `name`: a retained checkpoint, or a running application whose newest epoch is exported.
-    """
-
-    name: Annotated[str, msgspec.Meta(max_length=64)]
-
-
-class RemoveCheckpoint(Message, frozen=True, gc=False, tag=232):
-    """Delete a retained checkpoint. `name`: its name, or the hash of its file (64 hex digits) where several have the name."""
-
-    name: Annotated[str, msgspec.Meta(max_length=64)]
-
-
-class RecoverRun(Message, frozen=True, gc=False, tag=235):
-    """Continue an application after the permanent loss of the majority of its voters.
-
-    Args:
-        lost_voters: names or ids of the lost voters.
-        check: only report the consequences.
-    """
-
-    name: Annotated[str, msgspec.Meta(max_length=64)]
-    lost_voters: Annotated[
-        tuple[Annotated[str, msgspec.Meta(max_length=256)], ...], msgspec.Meta(min_length=1, max_length=16)
-    ]
-    check: bool = False
-
-
-class ReadCheckpoint(Message, frozen=True, gc=False, tag=233):
-    """Read bytes of a checkpoint's file on the asked agent, from `offset` on.
-
-    `name`: of its application; `digest`: of the file, 64 hex digits.
-    """
-
-    name: Annotated[str, msgspec.Meta(max_length=64)]
-    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
-    offset: Annotated[int, msgspec.Meta(ge=0)]
-
-
-MAX_UPLOAD_CHUNK_BYTES = 1 << 20
-"""Largest piece of a checkpoint's file in one `UploadCheckpoint` or one answer to `ReadCheckpoint`."""
-
-
-class UploadCheckpoint(Message, frozen=True, gc=False, tag=234):
-    """Upload a checkpoint's file to the asked agent, piece by piece; the agent verifies the whole file after the last piece.
-
-    `name`: of the application that is to start from it; `digest`, `size`: of the file.
-    """
-
-    name: Annotated[str, msgspec.Meta(max_length=64)]
-    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
-    size: Annotated[int, msgspec.Meta(ge=1)]
-    offset: Annotated[int, msgspec.Meta(ge=0)]
-    data: Annotated[bytes, msgspec.Meta(max_length=MAX_UPLOAD_CHUNK_BYTES)]
-
-
-class UploadModel(Message, frozen=True, gc=False, tag=246):
-    """Upload a model's file to the asked agent, piece by piece; the agent verifies the hash after the last piece.
-
-    `name`: of the application that is to use it; `digest`, `size`: of the file.
-    """
-
-    name: Annotated[str, msgspec.Meta(max_length=64)]
-    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
-    size: Annotated[int, msgspec.Meta(ge=1)]
-    offset: Annotated[int, msgspec.Meta(ge=0)]
-    data: Annotated[bytes, msgspec.Meta(max_length=MAX_UPLOAD_CHUNK_BYTES)]
 
 
 class ShareModel(Message, frozen=True, gc=False, tag=247):
@@ -442,46 +341,6 @@ class Feeds(Message, frozen=True, gc=False, tag=238):
     """List the feeds of all nodes."""
 
 
-class ControlProgress(Message, frozen=True, gc=False, tag=220):
-    """A line of progress for a waiting user."""
-
-    request: int
-    text: str
-
-
-class ControlAnswer(Message, frozen=True, gc=False, tag=221):
-    """The result of a request: a JSON document."""
-
-    request: int
-    body: bytes
-
-
-class ControlRefusal(Message, frozen=True, gc=False, tag=222):
-    """The reason why a request failed, the advice, and the exit code for a command line (1 failed, 2 usage).
-
-    Args:
-        reason: one of `permissions.REFUSALS` when the requester lacks a permission; else empty.
-    """
-
-    request: int
-    text: str
-    exit_code: int = 1
-    reason: str = ""
-
-
-class ControlRequest(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
-    """One numbered command of a control connection; the client chooses the numbers.
-
-    Args:
-        signed_command: the command signed by the requester's key (`kernel/signed_commands.py`), required for every change. At the
-            Unix socket the agent signs for its user.
-    """
-
-    request: int
-    command: "Command"
-    signed_command: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNED_COMMAND_BYTES)] = b""
-
-
 Command = (
     Submit
     | ListApplications
@@ -526,7 +385,6 @@ Command = (
     | OrderGate
     | ShowProvisioning
 )
-ControlMessage = ControlRequest | ControlProgress | ControlAnswer | ControlRefusal
 
 VERB_BY_COMMAND: dict[type, str] = {
     Submit: "submit",

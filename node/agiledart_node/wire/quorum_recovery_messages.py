@@ -13,7 +13,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES
-from agiledart_node.wire.commands import RecoverRun
+from agiledart_node.wire.checkpoint_commands import RecoverRun
 from agiledart_recovery.limits import MAX_VOTERS
 from agiledart_recovery.wire.register_status import RegisterStatus
 

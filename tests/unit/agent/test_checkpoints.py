@@ -31,7 +31,7 @@ from agiledart_node.wire.checkpoint_effects import (
     SnapshotLocation,
 )
 from agiledart_node.wire.checkpoint_messages import CheckpointInfo
-from agiledart_node.wire.commands import ReadCheckpoint, UploadCheckpoint
+from agiledart_node.wire.transfer_commands import ReadCheckpoint, UploadCheckpoint
 from agiledart_recovery.wire.names import RunId
 
 RUN = RunId("taxi", 3)

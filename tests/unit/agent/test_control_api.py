@@ -13,23 +13,17 @@ from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.permissions import Principal
 from agiledart_node.records.command_verifier import CHECK, command_terms
+from agiledart_node.wire.checkpoint_commands import Checkpoints, ExportCheckpoint, RecoverRun, RemoveCheckpoint
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Audit,
-    Checkpoints,
     Command,
-    ControlAnswer,
-    ControlMessage,
-    ControlProgress,
-    ControlRefusal,
-    ControlRequest,
     CreateFeed,
     CreateToken,
     DrainNode,
     ExplainPlacement,
     ExplainRecovery,
     ExplainScaling,
-    ExportCheckpoint,
     Feeds,
     Forget,
     Info,
@@ -38,9 +32,6 @@ from agiledart_node.wire.commands import (
     Logs,
     MoveStage,
     Nodes,
-    ReadCheckpoint,
-    RecoverRun,
-    RemoveCheckpoint,
     RemoveFeed,
     RenewUserMembership,
     ScaleStage,
@@ -56,10 +47,16 @@ from agiledart_node.wire.commands import (
     Tap,
     Tokens,
     TraceRoute,
-    UploadCheckpoint,
-    UploadModel,
+)
+from agiledart_node.wire.control_messages import (
+    ControlAnswer,
+    ControlMessage,
+    ControlProgress,
+    ControlRefusal,
+    ControlRequest,
 )
 from agiledart_node.wire.lease_messages import NoteLease, OrderGate, RenewHostLease, ReportGate, ShowProvisioning
+from agiledart_node.wire.transfer_commands import ReadCheckpoint, UploadCheckpoint, UploadModel
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), TraceRoute("0"), Logs("x"), Info(),

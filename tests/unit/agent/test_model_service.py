@@ -17,8 +17,8 @@ from agiledart_kernel.limits import MAX_MODEL_BYTES
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.wire.commands import UploadModel
 from agiledart_node.wire.model_messages import FetchModel
+from agiledart_node.wire.transfer_commands import UploadModel
 from agiledart_recovery.wire.names import RunId
 
 DATA = bytes(range(256)) * 40

@@ -14,8 +14,8 @@ from agiledart_control.agent_place import AGENT_FILE
 from agiledart_control.control_client import CONTROL
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_node.wire.commands import (
-    Command,
+from agiledart_node.wire.commands import Command
+from agiledart_node.wire.control_messages import (
     ControlAnswer,
     ControlMessage,
     ControlProgress,

@@ -16,14 +16,9 @@ from agiledart_control.errors import CommandRefusedError
 from agiledart_control.submission import make_submission
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stages import plan_stages
-from agiledart_node.wire.commands import (
-    Checkpoints,
-    ExportCheckpoint,
-    ReadCheckpoint,
-    RemoveCheckpoint,
-    Submit,
-    UploadCheckpoint,
-)
+from agiledart_node.wire.checkpoint_commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
+from agiledart_node.wire.commands import Submit
+from agiledart_node.wire.transfer_commands import ReadCheckpoint, UploadCheckpoint
 
 EPOCH = {
     "committed": 7,

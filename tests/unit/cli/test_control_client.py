@@ -12,7 +12,8 @@ from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.frames import FrameKind, frame
-from agiledart_node.wire.commands import ControlRefusal, ListApplications, Nodes
+from agiledart_node.wire.commands import ListApplications, Nodes
+from agiledart_node.wire.control_messages import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent, Reply
 
 NOBODY = 2**22 + 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agiledart_cli.main import run_cli
-from agiledart_node.wire.commands import ControlRefusal
+from agiledart_node.wire.control_messages import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent
 
 EVIL = "x\x1b]0;mine\x07\x1b[2J\x9b1m\u202e"

@@ -12,7 +12,8 @@ from agiledart_cli.output import print_message
 from agiledart_cli.verbs import application_view
 from agiledart_control import control_client
 from agiledart_control.agent_place import MESH_FILE, find_agent
-from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, ControlRefusal, Forget, Status, Stop, Submit
+from agiledart_node.wire.commands import WAITING_FOR_CAPACITY, Forget, Status, Stop, Submit
+from agiledart_node.wire.control_messages import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent
 from tests.unit.cli.test_verbs import Ask, ask, project
 

@@ -7,7 +7,7 @@ import pytest
 from agiledart_cli.verbs import model_verb
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_MODEL_BYTES
-from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, UploadModel
+from agiledart_node.wire.transfer_commands import MAX_UPLOAD_CHUNK_BYTES, UploadModel
 
 
 @pytest.mark.parametrize(

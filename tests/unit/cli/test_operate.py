@@ -18,7 +18,8 @@ from agiledart_cli.top.top_sample import Sample, compare
 from agiledart_cli.top.top_view import picture, sorted_steps
 from agiledart_cli.verbs import machine_checks
 from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH
-from agiledart_node.wire.commands import Command, ControlRefusal, Info, ListApplications, Nodes, Status, Tap
+from agiledart_node.wire.commands import Command, Info, ListApplications, Nodes, Status, Tap
+from agiledart_node.wire.control_messages import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent
 
 Out = pytest.CaptureFixture[str]

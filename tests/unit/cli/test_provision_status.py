@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from agiledart_cli.gate.gate_report import figures_of
 from agiledart_cli.verbs.provisioning.provision_verbs import provision
 from agiledart_kernel.instants import SECOND
-from agiledart_node.wire.commands import Command, ControlRefusal, ListApplications, Status
+from agiledart_node.wire.commands import Command, ListApplications, Status
+from agiledart_node.wire.control_messages import ControlRefusal
 from agiledart_provisioning.gate.gate_ledger import GateLedger
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from tests.unit.cli.fake_agent import FakeAgent

@@ -7,7 +7,7 @@ import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_cli.verbs.state import lost_voters
-from agiledart_node.wire.commands import RecoverRun
+from agiledart_node.wire.checkpoint_commands import RecoverRun
 
 NOTES = ["it goes on from epoch 7, as a1 knows from its register", "who has read them sees them twice"]
 FOUND: dict[str, Any] = {

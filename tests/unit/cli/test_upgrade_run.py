@@ -10,15 +10,9 @@ from agiledart_cli.verbs.state.upgrade_run import MAX_STARTS, UpgradeRun, Upgrad
 from agiledart_cli.verbs.state.upgrade_worker import carried_out
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError
-from agiledart_node.wire.commands import (
-    Checkpoints,
-    ControlRefusal,
-    ExportCheckpoint,
-    RemoveCheckpoint,
-    Status,
-    Stop,
-    Submit,
-)
+from agiledart_node.wire.checkpoint_commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
+from agiledart_node.wire.commands import Status, Stop, Submit
+from agiledart_node.wire.control_messages import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent
 
 

@@ -13,7 +13,6 @@ from agiledart import CommandRefusedError, ConfigurationError, NoAgentError
 from agiledart_control.mesh_client import MeshClient
 from agiledart_node.wire.commands import (
     Command,
-    ControlRefusal,
     Forget,
     ListApplications,
     Logs,
@@ -24,6 +23,7 @@ from agiledart_node.wire.commands import (
     Submit,
     Tap,
 )
+from agiledart_node.wire.control_messages import ControlRefusal
 from tests.unit.cli.fake_agent import FakeAgent
 
 CODE = """

@@ -10,7 +10,8 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.signed_commands import sign_command, verify_command
 from agiledart_node.records.command_verifier import CommandVerifier, command_terms
 from agiledart_node.records.signatures import Signatures
-from agiledart_node.wire.commands import Command, RecoverRun, Stop
+from agiledart_node.wire.checkpoint_commands import RecoverRun
+from agiledart_node.wire.commands import Command, Stop
 from agiledart_recovery.wire.names import RunId
 from agiledart_transport.certificates import check_signature
 from tests.keys import Authority, key_of

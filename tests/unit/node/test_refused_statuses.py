@@ -10,7 +10,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.context.node_context import CommandRefused
 from agiledart_node.user_commands import recover_command
 from agiledart_node.user_commands.recover_command import QuorumRecovery
-from agiledart_node.wire.commands import RecoverRun
+from agiledart_node.wire.checkpoint_commands import RecoverRun
 from agiledart_node.wire.quorum_recovery_messages import RegisterReply
 from agiledart_recovery.register.quorum_recovery import QuorumRecoveryCheck
 from agiledart_recovery.wire.names import Ballot, CheckpointId, Stamp

@@ -17,9 +17,10 @@ from agiledart_node.recovery.checkpoint_exporter import snapshots_to_gather
 from agiledart_node.user_commands import checkpoint_list
 from agiledart_node.user_commands.command_service import CommandParts
 from agiledart_node.user_commands.retained_checkpoints import RetainedCheckpoints
+from agiledart_node.wire.checkpoint_commands import Checkpoints, ExportCheckpoint
 from agiledart_node.wire.checkpoint_effects import AllowCheckpointFetch
 from agiledart_node.wire.checkpoint_messages import CheckpointInfo, RequestDownload, RetainedCheckpointList
-from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, Stop
+from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.recovery_responses import CheckpointsResponse
 from agiledart_recovery.wire.names import RunId
 from tests.unit.node import test_change_plans as plans

@@ -16,7 +16,9 @@ from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.text import harmless
-from agiledart_node.wire.commands import MAX_UPLOAD_CHUNK_BYTES, ExportCheckpoint, Submit, UploadCheckpoint
+from agiledart_node.wire.checkpoint_commands import ExportCheckpoint
+from agiledart_node.wire.commands import Submit
+from agiledart_node.wire.transfer_commands import MAX_UPLOAD_CHUNK_BYTES, UploadCheckpoint
 
 
 @contextlib.contextmanager

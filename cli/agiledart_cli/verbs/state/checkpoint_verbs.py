@@ -16,7 +16,7 @@ from agiledart_cli.verbs.state.restoring import restore
 from agiledart_cli.verbs.wait_reporter import of_application, waits_reported
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
+from agiledart_node.wire.checkpoint_commands import Checkpoints, ExportCheckpoint, RemoveCheckpoint
 
 TAKE_SECONDS = 120.0
 """Timeout of the commit of a checkpoint; the agent gives up earlier by itself."""

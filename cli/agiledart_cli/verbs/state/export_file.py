@@ -12,7 +12,7 @@ from agiledart_cli.output import count
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.text import harmless
-from agiledart_node.wire.commands import ReadCheckpoint
+from agiledart_node.wire.transfer_commands import ReadCheckpoint
 
 
 def fetched(client: ControlClient, response: dict[str, Any], path: Path) -> None:

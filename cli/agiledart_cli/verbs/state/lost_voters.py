@@ -12,7 +12,7 @@ from agiledart_cli.verb_connection import connect
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import RecoverRun
+from agiledart_node.wire.checkpoint_commands import RecoverRun
 
 RECOVER_SECONDS = 180.0
 """Timeout of the first value on the new voters; the agent gives up earlier by itself."""

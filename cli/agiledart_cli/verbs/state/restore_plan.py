@@ -22,7 +22,7 @@ from agiledart_dataflow.plan.deployment import STEPS, WHOLE
 from agiledart_dataflow.plan.specification import PATHS, Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_node.wire.commands import ImportedSnapshot
+from agiledart_node.wire.checkpoint_commands import ImportedSnapshot
 
 HARMLESS: Final = (PATHS, "keep", "scale", "if_lost", "on_error", "time_to_live_ms")
 """Options of a step that do not change the meaning of its state."""

@@ -12,9 +12,7 @@ from agiledart_cli.verbs.state.checkpoint_transfer import checkpoint_file, match
 from agiledart_control.submission import SUBMIT_SECONDS, make_submission, name_of
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import (
-    CheckpointOrigin,
-)
+from agiledart_node.wire.checkpoint_commands import CheckpointOrigin
 
 
 @click.command(short_help="Start a topology with the state of a checkpoint.")

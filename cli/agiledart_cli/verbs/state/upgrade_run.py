@@ -26,7 +26,8 @@ from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_control.polling import FINAL_STATES
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
-from agiledart_node.wire.commands import CheckpointOrigin, Checkpoints, RemoveCheckpoint, Status, Stop, Submit
+from agiledart_node.wire.checkpoint_commands import CheckpointOrigin, Checkpoints, RemoveCheckpoint
+from agiledart_node.wire.commands import Status, Stop, Submit
 
 MAX_NAME_LENGTH: Final = 40
 PAUSE_SECONDS: Final = 0.05

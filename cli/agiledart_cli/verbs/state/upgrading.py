@@ -15,7 +15,8 @@ from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_control.polling import FINAL_STATES
 from agiledart_dataflow.plan.delivery import Delivery
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_node.wire.commands import Checkpoints, Nodes, RemoveCheckpoint, Status, Submit
+from agiledart_node.wire.checkpoint_commands import Checkpoints, RemoveCheckpoint
+from agiledart_node.wire.commands import Nodes, Status, Submit
 
 TAKE_SECONDS = 120.0
 """Timeout of the commit of a checkpoint; the agent gives up earlier by itself."""
