@@ -20,12 +20,14 @@ from agiledart_node.live_placement import (
     run_problem,
     wish_proposals,
 )
-from agiledart_node.live_placement.move_controller import MOPA, MoveController
+from agiledart_node.live_placement.move_controller import MOPA, ON, MoveController
 from agiledart_node.live_placement.move_evaluator import MoveEvaluator
 from agiledart_node.recovery import change_plans
 from agiledart_node.recovery.change_plans import stage_plan_of
 from agiledart_node.recovery.change_requests import ChangeRequests
 from agiledart_placement.evaluation.evaluator import evaluate
+from agiledart_recovery.wire.names import RunId
+from agiledart_recovery.wire.register_value import ChangeOutcome, Plan
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.placed_run import PlacedRun
 from agiledart_simulation.runs.placing_run import PlacingRun
@@ -87,6 +89,63 @@ def test_hosts_wish_their_instances_to_the_nodes_of_least_usage(seed: int) -> No
         ]
         best = min(usage([hosts[0], *middle, hosts[-1]]) for middle in product(*allowed))
         assert usage(hosts) <= best * 1.01, run.id.app
+
+
+class WatchedPlacing(PlacingRun):
+    """A run without faults whose moves all take place; it keeps who moved when."""
+
+    def __init__(self, seed: int) -> None:
+        self.moved: list[tuple[int, RunId, str]] = []
+        super().__init__(replace(draw(seed, 25, "placing"), steps=0, kinds=("slow",)))
+
+    def _change_ends(self, placed: PlacedRun, plan: Plan, fate: ChangeOutcome) -> None:
+        if placed.changing is not None and placed.changing[0] is plan:
+            self.moved += [(self.now, placed.id, change.stage) for change in plan.changes]
+        super()._change_ends(placed, plan, ChangeOutcome.DONE)
+
+    def most_moves(self, since: int) -> int:
+        """Return the most moves that one stage made within ten minutes."""
+        moves = [move for move in self.moved if move[0] >= since]
+        within = [
+            sum(stage == other and 0 <= at - first < 600 * SECOND for at, *other in moves) for first, *stage in moves
+        ]
+        return max(within, default=0)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 6, 11, 14])
+def test_a_link_that_flaps_every_20_seconds_moves_a_step_at_most_twice_in_ten_minutes(seed: int) -> None:
+    world = WatchedPlacing(seed)
+    assert world.moves == ON
+    world.run_until(900 * SECOND)
+    numbers = {node.peer.node: number for number, node in enumerate(world.nodes)}
+    hosts = [numbers[run.value.plan.stage(str(n))[0].host.node] for run in world.runs.values() for n in (0, 1)]
+    pair = max(hosts[:2]), min(hosts[:2])
+    assert pair[0] != pair[1], "a link can flap between source and step"
+    fast = world.delays[pair]
+
+    def flap() -> None:
+        is_fast = world.delays[pair] == fast
+        world.delays[pair] = world._measured[pair] = 10 * fast if is_fast else fast
+        world.at(world.now + 20 * SECOND, flap)
+
+    flap()
+    world.run_until(2_400 * SECOND)
+    assert not world.violations
+    assert world.most_moves(900 * SECOND) <= 2
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_runs_that_want_one_good_node_settle_within_ten_minutes_and_no_node_holds_more_than_it_can(seed: int) -> None:
+    """All links are slow but those of one node, which has room for some of the runs' steps."""
+    world = WatchedPlacing(seed)
+    for pair in world.delays:
+        world.delays[pair] = world._measured[pair] = 2.0 if 0 in pair else 40.0
+    world.run_until(1_500 * SECOND)
+    assert not world.violations
+    assert all(world._held(node) <= node.capacity for node in world.nodes)
+    assert world.moved
+    assert world.most_moves(0) <= 2
+    assert world.most_moves(600 * SECOND) == 0
 
 
 def acts_on_stale_capacities(patch: pytest.MonkeyPatch) -> None:
