@@ -40,6 +40,7 @@ class PageProcess:
         self._state_dir, self._idle_seconds = state_dir, idle_seconds
         self._secret = ""
         self._process: asyncio.subprocess.Process | None = None
+        self._is_closed = False
         self._visit = asyncio.Lock()
 
     @property
@@ -60,13 +61,18 @@ class PageProcess:
         """Return the address of the page's server, without the secret; empty when the process cannot be started."""
         async with self._visit:
             for _ in range(2):  # the process may be ending just now
+                if self._is_closed:
+                    break
                 if (port := await self._ask()) is not None:
                     return f"http://127.0.0.1:{port}/"
                 await self._end()
             return ""
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process. A visit that waits for its answer ends with it."""
+        self._is_closed = True
+        if self._process is not None:
+            _kill(self._process)
         async with self._visit:
             await self._end()
 
@@ -94,6 +100,10 @@ class PageProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            process.kill()
+        _kill(process)
         await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        process.kill()

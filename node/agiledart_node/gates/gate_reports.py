@@ -82,11 +82,13 @@ class GateReports:
             raise CommandRefused(
                 f"{MAX_GATES} gates report to this agent already. Use another agent for {command.gate}."
             )
-        orders = known.orders if known is not None else []
-        self._gates[command.gate] = _Gate(command, self._context.now)
+        waiting = known.orders if known is not None else []
+        self._gates[command.gate] = _Gate(command, self._context.now, waiting)
         gates = await self._fresh_gates()
         others = sorted(name for name, _ in gates if name != command.gate)
         leads = await self._holds_zone(command, set(gates))
+        orders = list(waiting)
+        waiting.clear()  # not before the answer leaves: a report that fails on its way takes no order along
         self._context.reply(request, GateOrdersResponse(leads, others, orders))
 
     async def _fresh_gates(self) -> list[tuple[str, Peer]]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agiledart_agent.control import page_process
 from agiledart_agent.control.page_process import ADDRESS_FILE, PageProcess
 from tests.unit.connectors.reading import until
 
@@ -68,6 +69,21 @@ def test_a_killed_process_is_replaced_at_the_next_visit(tmp_path: Path) -> None:
         os.kill(process.pid, 9)
         await gone(process)
         assert await process.visit()
+
+    run(test, tmp_path, 60)
+
+
+def test_an_agent_that_ends_does_not_wait_for_a_process_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_process, "isolated_command", lambda program: ["sh", "-c", "exec sleep 100", "--"])
+
+    async def test(process: PageProcess) -> None:
+        visit = asyncio.ensure_future(process.visit())
+        await asyncio.to_thread(until, lambda: process.pid is not None)
+        await asyncio.wait_for(process.close(), 10)
+        assert await visit == ""
+        assert await process.visit() == "", "a closed agent starts none"
 
     run(test, tmp_path, 60)
 

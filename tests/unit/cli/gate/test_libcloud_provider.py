@@ -127,6 +127,14 @@ def test_a_machine_that_has_switched_itself_off_is_deleted_but_a_new_one_is_not(
     world.driver.state = "stopped"
     assert len(asyncio.run(world.provider.hosts("agiledart-net-"))) == 1
     world.now += 700 * SECOND
+
+    def busy(call: str) -> None:
+        if call == "destroy_node":
+            raise ConnectionResetError("a task runs on this machine")
+
+    world.driver.before = busy
+    assert len(asyncio.run(world.provider.hosts("agiledart-net-"))) == 1, "it still costs, so the gate still sees it"
+    world.driver.before = lambda call: None
     assert asyncio.run(world.provider.hosts("agiledart-net-")) == ()
     assert world.cloud.running() == []
 
