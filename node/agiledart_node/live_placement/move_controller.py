@@ -28,7 +28,7 @@ REST_NS: Final = 60 * SECOND
 within this time, so many of them show that the network changes faster than moves can pay."""
 
 _JITTER_NS: Final = SECOND
-"""By how much less than a rest two looks may lie apart that stand for it: their surveys take some milliseconds, more or less."""
+"""Tolerance of a rest. Looks follow each other each 30 s, but their surveys take some milliseconds, more or less."""
 
 HORIZON_S: Final = 600.0
 """Time within which a move must gain more than it costs, and an instance does not return to a node that it left."""
