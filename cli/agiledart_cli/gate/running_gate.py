@@ -19,25 +19,7 @@ from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, SetTimer, TimerFired
 from agiledart_kernel.randomness import RandomStream
-from agiledart_provisioning.gate.gate_messages import (
-    AdoptHost,
-    BanNode,
-    Decision,
-    DrainLeased,
-    DrainRefused,
-    HostAdopted,
-    LeaseHost,
-    LedgerRead,
-    ListHosts,
-    ReleaseHost,
-    ReleaseWanted,
-    RenewHost,
-    ScaleStageTo,
-    SetPaused,
-    StageSeen,
-    ViewSeen,
-    WriteEntry,
-)
+from agiledart_provisioning.gate import gate_messages as messages
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.lease_entry import LeaseEntry, LeaseState
 from agiledart_provisioning.gate.lease_gate import LeaseGate
@@ -119,7 +101,7 @@ class RunningGate:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case WriteEntry(request, entry):
+            case messages.WriteEntry(request, entry):
                 try:
                     self._disk.write(entry)
                 except OSError as error:
@@ -129,23 +111,23 @@ class RunningGate:
             case SetTimer(name, when):
                 delay = max(0, when - self._wall()) / 1e9
                 asyncio.get_running_loop().call_later(delay, self.step, TimerFired(name))
-            case LeaseHost():
+            case messages.LeaseHost():
                 self._spawn(self._calls.lease(effect))
-            case ListHosts(asked_ns):
+            case messages.ListHosts(asked_ns):
                 self._spawn(self._calls.list_hosts(asked_ns))
-            case ReleaseHost(_, host_id):
+            case messages.ReleaseHost(_, host_id):
                 self._spawn(self._calls.release(host_id))
-            case DrainLeased(lease_id, node, undo):
+            case messages.DrainLeased(lease_id, node, undo):
                 self._spawn(self._drain(lease_id, node, undo=undo))
-            case RenewHost(lease_id, node):
+            case messages.RenewHost(lease_id, node):
                 self._spawn(self._renew(lease_id, node))
-            case AdoptHost(lease_id, node):
+            case messages.AdoptHost(lease_id, node):
                 self._spawn(self._adopt(lease_id, node))
-            case ScaleStageTo(name, number):
+            case messages.ScaleStageTo(name, number):
                 self._spawn(self._scale(name, number))
-            case BanNode(node, reason):
+            case messages.BanNode(node, reason):
                 self._spawn(self._ban(node, reason))
-            case Decision(action, lease_id, why):
+            case messages.Decision(action, lease_id, why):
                 self._decided(action, lease_id, why)
 
     def _decided(self, action: str, lease_id: str, why: str) -> None:
@@ -199,7 +181,7 @@ class RunningGate:
         finally:
             self._draining.discard(node)
         if why:
-            self.step(DrainRefused(lease_id, why))
+            self.step(messages.DrainRefused(lease_id, why))
 
     async def _renew(self, lease_id: str, node: str) -> None:
         if (entry := self.machine.ledger.entries.get(lease_id)) is not None:
@@ -208,7 +190,7 @@ class RunningGate:
     async def _adopt(self, lease_id: str, node: str) -> None:
         record = next((entry for entry in self._records if entry.lease_id == lease_id), None)
         if record is not None and await asyncio.to_thread(self._mesh.renew, lease_id, node, record):
-            self.step(HostAdopted(record))
+            self.step(messages.HostAdopted(record))
 
     async def _scale(self, name: str, number: int | None) -> None:
         why = await asyncio.to_thread(self._mesh.scale, name, number)
@@ -277,22 +259,22 @@ class RunningGate:
         self._print(f"{admin} orders: {order} {host}".rstrip())
         if order in ("pause", "resume"):
             self._write(partial(self._disk.set_paused, order == "pause"))
-            self.step(SetPaused(order == "pause"))
+            self.step(messages.SetPaused(order == "pause"))
             return
         live = self.machine.ledger.live()
         wanted = [entry for entry in live if host in ("", entry.lease_id, entry.node, entry.host_id, entry.host_name)]
         if not wanted:
             self._print(f"nothing to release: {f'no live lease has the host {host}' if host else 'no lease is live'}")
         for entry in wanted:
-            self.step(ReleaseWanted(entry.lease_id))
+            self.step(messages.ReleaseWanted(entry.lease_id))
 
     # ---- the run
 
     async def run(self, end: "asyncio.Future[None]", *, releases: bool) -> None:
         """Run until `end`; then, with `releases`, until every host has ended."""
-        self.step(LedgerRead(self._disk.entries()))
+        self.step(messages.LedgerRead(self._disk.entries()))
         if self._disk.is_paused:
-            self.step(SetPaused(True))
+            self.step(messages.SetPaused(True))
         pause = min(VIEW_SECONDS, self._settings.round_ns / SECOND / 2)
         is_releasing = False
         while True:
@@ -301,8 +283,8 @@ class RunningGate:
                 if not releases or not self.machine.ledger.live():
                     break
                 is_releasing = True
-                self.step(SetPaused(True))
-                self.step(ReleaseWanted())
+                self.step(messages.SetPaused(True))
+                self.step(messages.ReleaseWanted())
             if is_releasing and not self.machine.ledger.live():
                 break
             waiting: set[asyncio.Future[Any]] = {asyncio.ensure_future(asyncio.sleep(pause))}
@@ -326,8 +308,8 @@ def _policy(file: GateFile, settings: GateSettings) -> ProvisioningPolicy:
     return policy_named(file.policy, bounds)
 
 
-def _seen(view: MeshView, stages: tuple[StageSeen, ...]) -> ViewSeen:
-    return ViewSeen(
+def _seen(view: MeshView, stages: tuple[messages.StageSeen, ...]) -> messages.ViewSeen:
+    return messages.ViewSeen(
         view.nodes,
         view.waiting,
         leads=view.leads,

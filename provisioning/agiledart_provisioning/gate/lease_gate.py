@@ -8,29 +8,8 @@ from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, SetTimer, TimerFired
 from agiledart_kernel.randomness import RandomStream
 from agiledart_provisioning.actions import ActionKind
+from agiledart_provisioning.gate import gate_messages as messages
 from agiledart_provisioning.gate.gate_ledger import GateLedger
-from agiledart_provisioning.gate.gate_messages import (
-    AdoptHost,
-    BanNode,
-    CallFailure,
-    DrainLeased,
-    DrainRefused,
-    HostAdopted,
-    HostsListed,
-    LeaseAnswered,
-    LeaseCallFailed,
-    LeaseHost,
-    LedgerRead,
-    ListFailed,
-    ListHosts,
-    NodeSeen,
-    ProviderHost,
-    ReleaseAnswered,
-    ReleaseWanted,
-    RenewHost,
-    SetPaused,
-    ViewSeen,
-)
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.host_comparison import compared
 from agiledart_provisioning.gate.lease_actions import (
@@ -68,24 +47,24 @@ class LeaseGate(LeaseActions):
         super().__init__(gate, f"agiledart-{network[:8]}-", settings)
         self.is_paused = False
         self._policy, self._random, self._releases_early = policy, random, releases_early
-        self._view, self._viewed_at = ViewSeen((), leads=False), 0
+        self._view, self._viewed_at = messages.ViewSeen((), leads=False), 0
         self._last_obstacle = ""
         self._listing_since, self._listed_at = 0, 0
         self._handlers: dict[type[Event], Callable[..., None]] = {
-            LedgerRead: self._on_ledger,
+            messages.LedgerRead: self._on_ledger,
             TimerFired: self._on_timer,
             Completed: self._on_written,
             Failed: self._on_write_failed,
-            ViewSeen: self._on_view,
-            LeaseAnswered: self._on_answer,
-            LeaseCallFailed: self._on_call_failed,
-            HostsListed: self._on_list,
-            ListFailed: self._on_list_failed,
-            ReleaseAnswered: self._on_released,
-            DrainRefused: self._on_drain_refused,
-            HostAdopted: self._on_adopted,
-            SetPaused: self._on_paused,
-            ReleaseWanted: self._on_release_wanted,
+            messages.ViewSeen: self._on_view,
+            messages.LeaseAnswered: self._on_answer,
+            messages.LeaseCallFailed: self._on_call_failed,
+            messages.HostsListed: self._on_list,
+            messages.ListFailed: self._on_list_failed,
+            messages.ReleaseAnswered: self._on_released,
+            messages.DrainRefused: self._on_drain_refused,
+            messages.HostAdopted: self._on_adopted,
+            messages.SetPaused: self._on_paused,
+            messages.ReleaseWanted: self._on_release_wanted,
         }
 
     def step(self, event: Event, now: int) -> list[Effect]:
@@ -94,7 +73,7 @@ class LeaseGate(LeaseActions):
         effects, self._effects = self._effects, []
         return effects
 
-    def _on_ledger(self, event: LedgerRead, now: int) -> None:
+    def _on_ledger(self, event: messages.LedgerRead, now: int) -> None:
         """Begin: an entry `asked` counts as a call whose answer was lost."""
         self.ledger = GateLedger(self.settings, event.entries)
         for entry in self.ledger.live():
@@ -182,32 +161,32 @@ class LeaseGate(LeaseActions):
             by_second=settings.by_second,
         )  # fmt: skip
         self._decide("lease", lease_id, why)
-        self._write(entry, LeaseHost(lease_id, host_name, settings.offer))
+        self._write(entry, messages.LeaseHost(lease_id, host_name, settings.offer))
 
-    def _on_paused(self, event: SetPaused, now: int) -> None:
+    def _on_paused(self, event: messages.SetPaused, now: int) -> None:
         self.is_paused = event.is_paused
         self._decide("pause" if event.is_paused else "resume", "", "an admin asked for it")
 
     # ---- answers of the provider
 
-    def _on_answer(self, event: LeaseAnswered, now: int) -> None:
+    def _on_answer(self, event: messages.LeaseAnswered, now: int) -> None:
         entry = self.ledger.entries.get(event.lease_id)
         if entry is not None and entry.state is LeaseState.ASKED:
             self._take_host(entry, event.host, now)
 
-    def _take_host(self, entry: LeaseEntry, host: ProviderHost, now: int) -> None:
+    def _take_host(self, entry: LeaseEntry, host: messages.ProviderHost, now: int) -> None:
         self._memory.lost_since.pop(entry.lease_id, None)
         began = changed(entry, began_ns=host.created_ns, host_id=host.host_id, state=LeaseState.STARTING)
         self._write(changed(began, units=max(1, self._started(began, now))))
 
-    def _on_call_failed(self, event: LeaseCallFailed, now: int) -> None:
+    def _on_call_failed(self, event: messages.LeaseCallFailed, now: int) -> None:
         entry = self.ledger.entries.get(event.lease_id)
         if entry is None or entry.state is not LeaseState.ASKED:
             return
         self._fail(now)
         pause = f"no lease for {(self._no_lease_before - now) // SECOND} s; machines that are there go on"
         self._decide("failed", entry.lease_id, f"{event.failure.value}: {event.reason}; {pause}")
-        if event.failure is CallFailure.LOST:
+        if event.failure is messages.CallFailure.LOST:
             self._memory.lost_since[entry.lease_id] = now
         else:
             self._write(over(entry, LeaseState.FAILED, now, event.reason, units=0))
@@ -217,7 +196,7 @@ class LeaseGate(LeaseActions):
         self._listing_since = now
         if self.settings.mode == "advise" and not self.ledger.live():
             return
-        self._effects.append(ListHosts(now))
+        self._effects.append(messages.ListHosts(now))
 
     def _is_unsettled(self) -> bool:
         states = (LeaseState.ASKED, LeaseState.RELEASING)
@@ -231,10 +210,10 @@ class LeaseGate(LeaseActions):
             )
         )
 
-    def _on_list_failed(self, event: ListFailed, now: int) -> None:
+    def _on_list_failed(self, event: messages.ListFailed, now: int) -> None:
         self._decide("provider unreachable", "", event.reason)
 
-    def _on_list(self, event: HostsListed, now: int) -> None:
+    def _on_list(self, event: messages.HostsListed, now: int) -> None:
         self._listed_at = now
         hosts = {node.lease_id: node.host_id for node in self._view.nodes if node.lease_id and node.host_id}
         own = self.prefix + self.name
@@ -266,7 +245,7 @@ class LeaseGate(LeaseActions):
         self._memory.lost_since.pop(entry.lease_id, None)
         node = self._node_of(entry)
         if node is not None and node.host_id:
-            self._take_host(entry, ProviderHost(node.host_id, entry.host_name, entry.began_ns), now)
+            self._take_host(entry, messages.ProviderHost(node.host_id, entry.host_name, entry.began_ns), now)
             return
         if not is_payable or not self._view.waiting or self.is_paused:
             self._write(over(entry, LeaseState.FAILED, now, "its call was lost, and it is not needed now", units=0))
@@ -274,7 +253,8 @@ class LeaseGate(LeaseActions):
         self._memory.repeated.add(entry.lease_id)
         self._decide("repeat", entry.lease_id, "no host of that name is listed")
         self._write(
-            changed(entry, began_ns=now, why=entry.why), LeaseHost(entry.lease_id, entry.host_name, entry.offer)
+            changed(entry, began_ns=now, why=entry.why),
+            messages.LeaseHost(entry.lease_id, entry.host_name, entry.offer),
         )
 
     def _on_absent(self, entry: LeaseEntry, asked_ns: int, now: int) -> None:
@@ -302,7 +282,7 @@ class LeaseGate(LeaseActions):
             self._fail(now)
             self._write(over(entry, LeaseState.FAILED, now, "its host has vanished"))
 
-    def _release_double(self, entry: LeaseEntry, host: ProviderHost, now: int) -> None:
+    def _release_double(self, entry: LeaseEntry, host: messages.ProviderHost, now: int) -> None:
         """Release a second host of a lease. When the ledger has the wrong one of them, it gets the right one first."""
         if self._is_drained_first(host):
             return
@@ -312,21 +292,21 @@ class LeaseGate(LeaseActions):
             self._write(changed(entry, host_id=joined.host_id))
         self._write_release(host, now, "it is a double")
 
-    def _is_drained_first(self, host: ProviderHost) -> bool:
+    def _is_drained_first(self, host: messages.ProviderHost) -> bool:
         """Return whether a host without a lease has work; then it is drained, and the next list releases it."""
         node = next((node for node in self._view.nodes if node.host_id == host.host_id), None)
         if node is None or (node.is_empty and not node.instances):
             return False
-        self._effects.append(DrainLeased(node.lease_id, node.node))
+        self._effects.append(messages.DrainLeased(node.lease_id, node.node))
         return True
 
-    def _release_orphan(self, host: ProviderHost, now: int) -> None:
+    def _release_orphan(self, host: messages.ProviderHost, now: int) -> None:
         if self._is_drained_first(host):
             return
         self._decide("orphan", host.host_name, "it has no live lease")
         self._write_release(host, now, "it is an orphan")
 
-    def _on_released(self, event: ReleaseAnswered, now: int) -> None:
+    def _on_released(self, event: messages.ReleaseAnswered, now: int) -> None:
         entry = self.ledger.by_host(event.host_id)
         if entry is not None and entry.state is LeaseState.RELEASING:
             self._memory.missing_since.pop(entry.lease_id, None)
@@ -334,10 +314,10 @@ class LeaseGate(LeaseActions):
 
     # ---- nodes
 
-    def _node_of(self, entry: LeaseEntry) -> NodeSeen | None:
+    def _node_of(self, entry: LeaseEntry) -> messages.NodeSeen | None:
         return next((node for node in self._view.nodes if node.lease_id == entry.lease_id), None)
 
-    def _on_view(self, event: ViewSeen, now: int) -> None:
+    def _on_view(self, event: messages.ViewSeen, now: int) -> None:
         self._view, self._viewed_at = event, now
         for record in event.records:
             self._hand_over(record, now)
@@ -352,7 +332,7 @@ class LeaseGate(LeaseActions):
         if event.leads and self.settings.mode == "act":
             self._adopt(event, now)
 
-    def _on_node(self, entry: LeaseEntry, node: NodeSeen, now: int) -> None:
+    def _on_node(self, entry: LeaseEntry, node: messages.NodeSeen, now: int) -> None:
         if entry.state is LeaseState.STARTING:
             self._failures, self._no_lease_before = 0, now + self.settings.after_join_ns
             self._decide("joined", entry.lease_id, node.node)
@@ -360,9 +340,9 @@ class LeaseGate(LeaseActions):
         elif entry.state is LeaseState.DRAINING and node.is_empty and not node.instances and self._may_go(entry, now):
             self._release(entry, now, entry.why)
             return
-        self._effects.append(RenewHost(entry.lease_id, node.node))
+        self._effects.append(messages.RenewHost(entry.lease_id, node.node))
 
-    def _revive(self, node: NodeSeen, now: int) -> None:
+    def _revive(self, node: messages.NodeSeen, now: int) -> None:
         """Open a lease again that was given up as lost, when its node is there after all and the limits permit it."""
         entry = self.ledger.entries.get(node.lease_id)
         if (
@@ -380,18 +360,18 @@ class LeaseGate(LeaseActions):
         )
         self._write(changed(again, units=max(entry.units, self._started(again, now))))
 
-    def _check_token(self, node: NodeSeen, now: int) -> None:
+    def _check_token(self, node: messages.NodeSeen, now: int) -> None:
         """Ban a node that joined with the token of a lease and shows another one; end that lease's host."""
         entry = self.ledger.entries.get(node.token_lease)
         if entry is None or node.lease_id == node.token_lease:
             return
         reason = f"it joined with the token of {node.token_lease} and shows {node.lease_id or 'no lease'}"
         self._decide("ban", entry.lease_id, f"{node.node}: {reason}")
-        self._effects.append(BanNode(node.node, reason))
+        self._effects.append(messages.BanNode(node.node, reason))
         if entry.state in LIVE_STATES:
             self._release(entry, now, reason)
 
-    def _adopt(self, event: ViewSeen, now: int) -> None:
+    def _adopt(self, event: messages.ViewSeen, now: int) -> None:
         """Ask hosts of silent gates, as far as this gate's own limits reach. The others end themselves."""
         records = {record.lease_id: record for record in event.records if not record.state.is_over}
         asked = units = 0
@@ -405,7 +385,7 @@ class LeaseGate(LeaseActions):
             if now - node.renewed_ns < self.settings.gone_ns or self._is_too_much(asked + 1, units + unbooked, now):
                 continue
             asked, units = asked + 1, units + unbooked
-            self._effects.append(AdoptHost(node.lease_id, node.node))
+            self._effects.append(messages.AdoptHost(node.lease_id, node.node))
 
     def _is_too_much(self, asked: int, unbooked: int, now: int) -> bool:
         """Return whether so many adopted hosts, with so many units that their former gates have not booked, exceed a limit."""
@@ -417,7 +397,7 @@ class LeaseGate(LeaseActions):
         """Return the units that have begun since the record's gate booked its last one."""
         return max(0, self._started(record, now) - record.units)
 
-    def _on_adopted(self, event: HostAdopted, now: int) -> None:
+    def _on_adopted(self, event: messages.HostAdopted, now: int) -> None:
         """Take over a host. Host and node are those that are seen, since the record may be older than they are."""
         entry = event.entry
         node = self._node_of(entry)
@@ -434,7 +414,7 @@ class LeaseGate(LeaseActions):
         adopted = changed(entry, gate=self.name, first_unit=first_unit, units=units, term=entry.term + 1)
         self._write(changed(adopted, state=LeaseState.JOINED, why=f"{entry.gate} is gone"))
 
-    def _on_drain_refused(self, event: DrainRefused, now: int) -> None:
+    def _on_drain_refused(self, event: messages.DrainRefused, now: int) -> None:
         entry = self.ledger.entries.get(event.lease_id)
         if entry is not None and entry.state is LeaseState.DRAINING:
             self._memory.stays_until[entry.lease_id] = entry.paid_until_ns
@@ -442,7 +422,7 @@ class LeaseGate(LeaseActions):
             self._decide("stays", entry.lease_id, event.reason)
             self._write(changed(entry, state=LeaseState.JOINED, why=event.reason))
 
-    def _on_release_wanted(self, event: ReleaseWanted, now: int) -> None:
+    def _on_release_wanted(self, event: messages.ReleaseWanted, now: int) -> None:
         for entry in self.ledger.live():
             if event.lease_id in ("", entry.lease_id):
                 self._memory.forced.add(entry.lease_id)

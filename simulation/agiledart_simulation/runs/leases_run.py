@@ -9,28 +9,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Completed, Effect, Event, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_provisioning.gate.gate_messages import (
-    AdoptHost,
-    BanNode,
-    CallFailure,
-    Decision,
-    DrainLeased,
-    DrainRefused,
-    HostAdopted,
-    HostsListed,
-    LeaseAnswered,
-    LeaseCallFailed,
-    LeaseHost,
-    LedgerRead,
-    ListFailed,
-    ListHosts,
-    ReleaseAnswered,
-    ReleaseHost,
-    ReleaseWanted,
-    RenewHost,
-    ViewSeen,
-    WriteEntry,
-)
+from agiledart_provisioning.gate import gate_messages as messages
 from agiledart_provisioning.gate.gate_settings import GateSettings
 from agiledart_provisioning.gate.lease_entry import DAY_NS, LeaseEntry
 from agiledart_provisioning.gate.lease_gate import LeaseGate
@@ -153,7 +132,7 @@ class LeasesRun:
         random = RandomStream(self.scenario.seed, gate.name, gate.starts)
         policy = Hosts(ProvisioningSettings(window_s=self.settings.window_ns / SECOND))
         gate.machine = LeaseGate(gate.name, NETWORK, self.settings, policy, random)
-        self._step(gate, LedgerRead(tuple(gate.disk.values())))
+        self._step(gate, messages.LedgerRead(tuple(gate.disk.values())))
 
     def _kill(self, gate: GateProcess, why: str) -> None:
         self._count(why)
@@ -187,30 +166,30 @@ class LeasesRun:
 
     def _carry_out(self, gate: GateProcess, effect: Effect) -> None:
         match effect:
-            case WriteEntry():
+            case messages.WriteEntry():
                 self.at(self.now + 5 * MILLISECOND, partial(self._written, gate, gate.starts, effect))
             case SetTimer(name, when):
                 self._answer(gate, when - self.now, TimerFired(name))
-            case LeaseHost(lease_id, host_name, _):
+            case messages.LeaseHost(lease_id, host_name, _):
                 self._lease(gate, lease_id, host_name)
-            case ListHosts(asked_ns):
+            case messages.ListHosts(asked_ns):
                 self._list(gate, asked_ns)
-            case ReleaseHost(lease_id, host_id):
+            case messages.ReleaseHost(lease_id, host_id):
                 self._release(gate, lease_id, host_id)
-            case DrainLeased(lease_id, name, undo):
+            case messages.DrainLeased(lease_id, name, undo):
                 self._drain(gate, lease_id, name, undo=undo)
-            case RenewHost(lease_id, name):
+            case messages.RenewHost(lease_id, name):
                 node = self.network.nodes.get(name)
                 if node is not None and node.gate == gate.name:
                     node.renewed_ns, node.is_accepted = self.now, True
-            case AdoptHost(lease_id, name):
+            case messages.AdoptHost(lease_id, name):
                 self._adopt(gate, lease_id, name)
-            case BanNode(name, _):
+            case messages.BanNode(name, _):
                 self.network.nodes[name].is_banned = True
-            case Decision(action, _, _):
+            case messages.Decision(action, _, _):
                 self._count(action)
 
-    def _written(self, gate: GateProcess, start: int, effect: WriteEntry) -> None:
+    def _written(self, gate: GateProcess, start: int, effect: messages.WriteEntry) -> None:
         entry = effect.entry
         if gate.starts != start or gate.machine is None:
             return
@@ -240,8 +219,8 @@ class LeasesRun:
             return
         if fault in ("quota", "payment"):
             self._count(fault)
-            failure = CallFailure.QUOTA if fault == "quota" else CallFailure.PAYMENT
-            self._answer(gate, took, LeaseCallFailed(lease_id, failure, fault))
+            failure = messages.CallFailure.QUOTA if fault == "quota" else messages.CallFailure.PAYMENT
+            self._answer(gate, took, messages.LeaseCallFailed(lease_id, failure, fault))
             return
         late_ns = (
             int(self.random.between(5, 75) * SECOND) if fault == "listed-late" or self.random.uniform() < 0.1 else 0
@@ -265,13 +244,17 @@ class LeasesRun:
         else:
             self.checker.note_answer(gate.name, host.host_id)
             for _ in range(2 if fault == "twice" else 1):
-                self._answer(gate, took * (9 if fault == "slow" else 1), LeaseAnswered(lease_id, described(host)))
+                self._answer(
+                    gate, took * (9 if fault == "slow" else 1), messages.LeaseAnswered(lease_id, described(host))
+                )
             if fault in ("twice", "slow"):
                 self._count(fault)
 
     def _lose(self, gate: GateProcess, lease_id: str, host_name: str) -> None:
         self.checker.note_lost(host_name, self.now)
-        self._answer(gate, 30 * SECOND, LeaseCallFailed(lease_id, CallFailure.LOST, "no answer in time"))
+        self._answer(
+            gate, 30 * SECOND, messages.LeaseCallFailed(lease_id, messages.CallFailure.LOST, "no answer in time")
+        )
 
     def _boot(self, gate: GateProcess, host: CloudHost, fault: str) -> None:
         if fault == "never-joins" or (fault == "listed-late" and self.random.uniform() < 0.5):
@@ -321,11 +304,11 @@ class LeasesRun:
 
     def _list(self, gate: GateProcess, asked_ns: int) -> None:
         if self.now < gate.cloud_cut_until:
-            self._answer(gate, 30 * SECOND, ListFailed("no route to host"))
+            self._answer(gate, 30 * SECOND, messages.ListFailed("no route to host"))
             return
         hosts = self.cloud.listed(f"agiledart-{NETWORK[:8]}-", self.now)
         self.checker.note_list(gate.name, hosts, asked_ns)
-        self._answer(gate, int(self.random.between(1, 4) * SECOND), HostsListed(asked_ns, hosts))
+        self._answer(gate, int(self.random.between(1, 4) * SECOND), messages.HostsListed(asked_ns, hosts))
 
     def _release(self, gate: GateProcess, lease_id: str, host_id: str) -> None:
         entry = gate.disk.get(lease_id)
@@ -344,7 +327,7 @@ class LeasesRun:
         if self.random.uniform() < 0.2:
             self._count("release-answer-lost")
         else:
-            self._answer(gate, int(self.random.between(1, 5) * SECOND), ReleaseAnswered(host_id))
+            self._answer(gate, int(self.random.between(1, 5) * SECOND), messages.ReleaseAnswered(host_id))
 
     # ---- nodes
 
@@ -355,12 +338,12 @@ class LeasesRun:
         node = self._reachable(gate, name)
         if node is None:
             if not undo:
-                self._answer(gate, SECOND, DrainRefused(lease_id, "it does not answer"))
+                self._answer(gate, SECOND, messages.DrainRefused(lease_id, "it does not answer"))
             return
         others = [other for other in self.network.side_of(gate.number) if other is not node and not other.is_draining]
         if not undo and sum(other.capacity - other.instances for other in others) < node.instances:
             self._count("drain-refused")
-            self._answer(gate, SECOND, DrainRefused(lease_id, "no node has free capacity"))
+            self._answer(gate, SECOND, messages.DrainRefused(lease_id, "no node has free capacity"))
             return
         node.is_draining = not undo
 
@@ -370,7 +353,7 @@ class LeasesRun:
         if node is None or self.now - node.renewed_ns < self.settings.gone_ns or lease_id not in self.records:
             return
         node.gate, node.renewed_ns, node.is_accepted = gate.name, self.now, True
-        self._answer(gate, 20 * MILLISECOND, HostAdopted(self.records[lease_id]))
+        self._answer(gate, 20 * MILLISECOND, messages.HostAdopted(self.records[lease_id]))
 
     def _view(self) -> None:
         for _ in range(3):
@@ -388,7 +371,7 @@ class LeasesRun:
                 records = tuple(record for record in self.records.values() if record.term == 1)
             self._step(
                 gate,
-                ViewSeen(
+                messages.ViewSeen(
                     self.network.seen(gate.number),
                     ("an application waits for capacity",) if self.network.waiting() else (),
                     leads=visible[0] is gate,
@@ -489,7 +472,7 @@ class LeasesRun:
             self.complain("L9: work still waits for capacity")
         self.is_over = True
         for gate in self.gates:
-            self._step(gate, ReleaseWanted())
+            self._step(gate, messages.ReleaseWanted())
         while not self.violations and self.cloud.running() and self.now - began < 8 * self.settings.btu_ns:
             self.run_until(self.now + MINUTE)
         rested = self.now - began
