@@ -28,6 +28,16 @@ def cpu_seconds(root: int) -> float:
     return spent / _TICKS
 
 
+def cpu_by_kind(root: int) -> dict[str, float]:
+    """Return the CPU time of a tree of processes so far, summed by kind of process, in seconds."""
+    spent: dict[str, float] = {}
+    for pid in tree(root):
+        if fields := _stat(pid):
+            name = kind(pid)
+            spent[name] = spent.get(name, 0.0) + sum(int(field) for field in fields[11:15]) / _TICKS
+    return spent
+
+
 def rss_mb(pid: int) -> float:
     """Resident memory; 0 for a process that is gone."""
     with contextlib.suppress(OSError):
@@ -47,6 +57,7 @@ def kind(pid: int) -> str:
     for name, sign in (
         ("jvm", b"org.apache.spark.deploy.SparkSubmit"),
         ("planner", b"python_streaming_source_runner"),
+        ("planner", b"pyspark.sql.worker."),
         ("workers", b"pyspark.daemon"),
         ("executors", b"agiledart_executor.programs."),
         ("agents", b"agiledart_cli.main agent"),

@@ -1,6 +1,6 @@
 """Cost of reading a sink log with Spark, compared with Parquet files of the same rows: stored as rows, and by columns.
 
-    python -m benchmarks.spark_read [--rows 2000000] [--repeat 5] [--idle 20] [-o json]
+    python -m benchmarks.spark_read [--rows 2000000] [--repeat 5] [--idle 20] [--only batch,two] [-o json]
 
 All kinds run in one session, one after the other in an order that changes from round to round. Rounds are left out until
 Parquet's figure changes by less than 5 %, because Java compiles what runs often. A stream counts from its second micro-batch to
@@ -45,7 +45,7 @@ from agiledart_sink_log.layout import AUTO, NEVER, log_directory
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.row_form import encoded, row_form
 from agiledart_sink_log.segment_rewriter import full_segments
-from benchmarks.processes import cpu_seconds, rss_by_kind
+from benchmarks.processes import cpu_by_kind, cpu_seconds, rss_by_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,12 +80,18 @@ class Bench:
     reader: dict[str, str]
     runs: int = 0
     taken: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    parts: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
     def time(self, name: str, work: Callable[[], tuple[int, float, float]]) -> None:
-        """Run the action; record rows per second, by the clock and by CPU time of all processes."""
+        """Run the action; record rows per second, by the clock and by CPU time, and the CPU time of each kind of process."""
+        before = cpu_by_kind(os.getpid())
         rows, seconds, spent = work()
         self.taken.setdefault(name, []).append(
             {"rows_per_s": rows / seconds, "rows_per_cpu_s": rows / max(spent, 0.01)}
+        )
+        after = cpu_by_kind(os.getpid())
+        self.parts.setdefault(name, []).append(
+            {part: (cpu - before.get(part, 0.0)) / self.rows * 1e9 for part, cpu in after.items()}
         )
         sys.stderr.write(f"  {name:22} {rows / seconds:12,.0f} rows/s {rows / max(spent, 0.01):12,.0f} rows/CPU-s\n")
 
@@ -202,11 +208,12 @@ def warm_up(bench: Bench, work: "list[tuple[str, Callable[[], tuple[int, float, 
         sys.stderr.write(f"round {number} (left out)\n")
         for kind, action in work:
             bench.time(kind, action)
-        now = bench.taken["batch parquet"][-1]["rows_per_cpu_s"]
+        now = bench.taken.get("batch parquet", [*bench.taken.values()][-1])[-1]["rows_per_cpu_s"]
         if abs(now - last) < STEADY * now:
             break
         last = now
     bench.taken.clear()
+    bench.parts.clear()
     return number
 
 
@@ -319,8 +326,28 @@ def summary(bench: Bench) -> dict[str, Any]:
 
     pairs = [(f"{kind} {form}", f"{kind} parquet") for kind in ("batch", "stream") for form in ("columns", "rows")]
     pairs.append(("two fields columns", "two fields parquet"))
+    pairs = [(kind, other) for kind, other in pairs if kind in bench.taken and other in bench.taken]
     ratios = {f"{kind} / {other}": {m: ratio(kind, other, m) for m in MEASURES} for kind, other in pairs}
-    return {"figures": spreads, "ratios": ratios}
+    parts = {
+        name: {
+            part: round(statistics.median(sample.get(part, 0.0) for sample in samples))
+            for part in sorted({part for sample in samples for part in sample})
+        }
+        for name, samples in bench.parts.items()
+    }
+    return {"figures": spreads, "ratios": ratios, "cpu_ns_a_row": parts}
+
+
+def besides(bench: Bench, token: str, seconds: float) -> dict[str, Any]:
+    """Return what is measured besides reading: transport, a condition, writing, and an idle query for so many seconds."""
+    identity, addresses = identity_from_token(token)
+    with SinkLogClient(addresses, identity) as client:
+        document: dict[str, Any] = {"transport": transport(bench, client)}
+    document["filter"] = filtered(bench)
+    document["writing_rows_per_cpu_s"] = writing(bench.folder)
+    triggers = ("", "1 second") if seconds else ()
+    document["idle"] = {trigger or "as soon as possible": idle(bench, seconds, trigger) for trigger in triggers}
+    return document
 
 
 def main() -> int:
@@ -332,6 +359,9 @@ def main() -> int:
         "--warm", type=int, default=12, help="most rounds that are left out until Parquet's figure is steady"
     )
     parser.add_argument("--idle", type=float, default=20.0, help="seconds for which an idle query is watched")
+    parser.add_argument(
+        "--only", default="", help="kinds that begin so, such as batch,two; without what is measured besides"
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="adb-", dir="/tmp") as name, Mesh(1) as mesh:
@@ -356,7 +386,8 @@ def main() -> int:
         while list(full_segments(agent.folder)):
             time.sleep(0.5)
         write_parquet(spark, reader, folder / "parquet")
-        work = kinds(bench)
+        only = tuple(given.only.split(","))
+        work = [(kind, action) for kind, action in kinds(bench) if kind.startswith(only)]
         document: dict[str, Any] = {"rows": rows, "repeat": given.repeat, "cores": os.cpu_count()}
         document["load_before"] = os.getloadavg()
         document["warm_rounds"] = warm_up(bench, work, given.warm)
@@ -365,18 +396,12 @@ def main() -> int:
             for kind, action in [*work[number % len(work) :], *work[: number % len(work)]]:
                 bench.time(kind, action)
         document |= summary(bench)
-        identity, addresses = identity_from_token(text)
-        with SinkLogClient(addresses, identity) as client:
-            document["transport"] = transport(bench, client)
-        document["filter"] = filtered(bench)
-        document["writing_rows_per_cpu_s"] = writing(folder)
+        document["memory_after_reading_mb"] = rss_by_kind(os.getpid())
+        if not given.only:
+            document |= besides(bench, text, given.idle)
         document["bytes_a_row"] = {
             sink: round(_size(agent.folder, sink) / rows, 1) for sink in (ROWS_SINK, COLUMNS_SINK)
         }
-        document["memory_after_reading_mb"] = rss_by_kind(os.getpid())
-        document["idle"] = (
-            {t or "as soon as possible": idle(bench, given.idle, t) for t in ("", "1 second")} if given.idle else {}
-        )
         document["load_after"] = os.getloadavg()
         spark.stop()
     if given.output == "json":
@@ -392,9 +417,12 @@ def _print_table(document: Mapping[str, Any]) -> None:
         sys.stdout.write(f"{name:18} {rate['median']:12,} rows/s  ({rate['min']:,} to {rate['max']:,})\n")
     for name, ratio in document["ratios"].items():
         sys.stdout.write(f"{name:36} {ratio['rows_per_s']:6.2f}   by CPU time {ratio['rows_per_cpu_s']:6.2f}\n")
+    for name, parts in document["cpu_ns_a_row"].items():
+        sys.stdout.write(f"{name:18} CPU, ns a row: {parts}\n")
     for name in ("transport", "filter", "writing_rows_per_cpu_s", "bytes_a_row", "load_before", "load_after"):
-        sys.stdout.write(f"{name}: {document[name]}\n")
-    for name, figures in document["idle"].items():
+        if name in document:
+            sys.stdout.write(f"{name}: {document[name]}\n")
+    for name, figures in document.get("idle", {}).items():
         sys.stdout.write(f"idle, {name}: {figures}\n")
 
 

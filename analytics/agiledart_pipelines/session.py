@@ -6,12 +6,13 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from agiledart.spark import connected, first_cause, jvm_settings, kept_folder
-from agiledart.spark_start import hold_server, need_connect, stop_server
+from agiledart.spark_start import hold_server, is_server_kept, need_connect, stop_server
 from agiledart_analytics.job_run import spark_errors
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.project import DEFAULT_DATABASE, RUNNING, PipelineProject
@@ -28,6 +29,33 @@ RETRIES: Final = 5
 """Repeated requests to a server that does not answer: 17 s, as each waits four times longer than the last, from 50 ms on."""
 
 _SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectService$"
+
+
+@contextlib.contextmanager
+def open_session(project: PipelineProject, *, short: bool, keep: bool = False) -> "Any":
+    """Open a session of a project: on the Spark that was kept for it, if there is one, since only one can open the catalog.
+
+    The JVM of a killed process is ended first, and a kept server on which its update still runs. Two updates on the same
+    checkpoints would repeat rows. The caller holds the project's lock.
+
+    Args:
+        short: start fast rather than run fast.
+        keep: leave Spark running for the next session.
+    """
+    end_orphan(project)
+    folder = _server_folder(project)
+    if project.read_document(RUNNING) is not None:
+        if is_server_kept(folder):
+            stop_server(folder)
+        project.write_document(RUNNING, None)
+    chosen = kept_pipeline_session if keep or is_server_kept(folder) else partial(pipeline_session, short=short)
+    with chosen(project) as session:
+        yield session
+
+
+def has_kept_spark(project: PipelineProject) -> bool:
+    """Return whether Spark was left running for a project."""
+    return is_server_kept(_server_folder(project))
 
 
 @contextlib.contextmanager
@@ -58,7 +86,6 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
         **project.configuration,
     }
     os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = str(uuid.uuid4())
-    end_orphan(project)
     try:
         context = SparkContext(conf=SparkConf().setAll(list(settings.items())))
         ClassicSession(context)  # kept by pyspark, so that it is not collected
@@ -93,17 +120,11 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
 def kept_pipeline_session(project: PipelineProject) -> "Any":
     """Use the Spark server of a project that stays between commands, and start it if there is none.
 
-    A server on which a killed process left an update is stopped first: two updates on the same checkpoints would repeat rows.
-
     Raises `OperationFailed` where pyspark has no such server.
     """
     from pyspark.sql import SparkSession
 
-    folder = kept_folder() / f"pipeline-{crc32(str(project.root).encode()):08x}"
-    if project.read_document(RUNNING) is not None:
-        stop_server(folder)
-        project.write_document(RUNNING, None)
-    used = hold_server(folder)
+    used = hold_server(_server_folder(project))
     settings = {**_catalog(project, jvm_settings(log_file=str(project.state / "spark.log"))), **project.configuration}
     master = settings.pop("spark.master")
     try:
@@ -117,6 +138,10 @@ def kept_pipeline_session(project: PipelineProject) -> "Any":
                 session.stop()
     finally:
         used.close()
+
+
+def _server_folder(project: PipelineProject) -> Path:
+    return kept_folder() / f"pipeline-{crc32(str(project.root).encode()):08x}"
 
 
 def end_orphan(project: PipelineProject) -> None:

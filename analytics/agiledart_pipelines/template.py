@@ -19,6 +19,9 @@ libraries:
 configuration:
   spark.sql.shuffle.partitions: "2"
   spark.sql.session.timeZone: UTC
+  # A division by zero and a text that is no number are null, which expect() counts as failed. With "true" one such
+  # row ends the update.
+  spark.sql.ansi.enabled: "false"
 """
 
 _LOGS: Final = """# Options of format("agiledart"): docs/how-to/spark.md lists them.

@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,11 @@ SHORT_WORK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 IDLE_SECONDS: Final = 1_800.0
 """Time after which a server that no session uses ends."""
+
+STOP_SECONDS: Final = 20.0
+"""Longest time for a stopped server to end by itself."""
+
+_LOOK_SECONDS: Final = 0.05
 
 _QUIET: Final = "-Xlog:disable"
 _CONNECT_PACKAGES: Final = ("grpc", "grpc_status", "zstandard")
@@ -153,11 +159,41 @@ def watch_server(folder: Path, idle_seconds: float, look_seconds: float = 5.0) -
 
 
 def stop_server(folder: Path) -> bool:
-    """Stop the server whose files are in a folder, and return whether one was stopped."""
+    """Stop the server whose files are in a folder, wait for its end, and return whether one was stopped.
+
+    A server that still ends holds the catalog of its project and writes to its tables.
+    """
     from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
 
     with Discovery(str(folder / "server.json")) as discovery:
-        return bool(LocalConnectServer(discovery).stop())
+        server = LocalConnectServer(discovery)
+        is_stopped = bool(server.stop())
+        if is_stopped and server.pid is not None:
+            _wait_for_end(server.pid, STOP_SECONDS)
+    return is_stopped
+
+
+def is_server_kept(folder: Path) -> bool:
+    """Return whether a server whose files are in a folder runs; one that does not answer any more is stopped."""
+    if not (folder / "server.json").exists():
+        return False
+    from pyspark.sql.connect.local_server import Discovery, LocalConnectServer
+
+    with Discovery(str(folder / "server.json")) as discovery:
+        if LocalConnectServer(discovery).is_reusable():
+            return True
+    stop_server(folder)
+    return False
+
+
+def _wait_for_end(pid: int, seconds: float) -> None:
+    """Wait for the end of a process; kill it after so long."""
+    deadline = time.monotonic() + seconds
+    while _is_alive(pid):
+        if time.monotonic() >= deadline:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
 
 
 def _try_lock(file: IO[str]) -> bool:
@@ -175,7 +211,14 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Return whether a process has ended and only its parent has not noticed."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return False
 
 
 def _start_times(folder: Path) -> Mapping[str, float]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-    from agiledart_sink_log.client import ReceivedBatch
+    from agiledart_sink_log.client import ReceivedBatch, ReceivedRows
     from pyspark_agiledart.connection import LogClient
 
 FETCH_BYTES: Final = 4 << 20
@@ -149,8 +149,9 @@ def _read_range(
         raise ConfigurationError(f"The log {planned.sink}: {error}" if options.is_several else str(error)) from None
     at = planned.start
     while at < planned.end:
+        fetcher = _RangeFetcher(client, options, reader, planned, at, located.node)
         try:
-            batches = list(_RangeFetcher(client, options, reader, planned, at, located.node).batches())
+            answer = fetcher.fetch()
         except SinkLogError as error:
             is_missing_range = error.reason == TRIMMED or (error.reason == DAMAGED and not options.fail_on_loss)
             if not is_missing_range or error.first_kept <= at:
@@ -159,7 +160,8 @@ def _read_range(
             _lose(options, planned.key, at, gone)
             at = gone
             continue
-        for batch, rows in batches:
+        # One after the other: a batch goes on to Spark while it lies in the processor's caches.
+        for batch, rows in fetcher.batches(answer):
             at += rows
             if batch is not None:
                 yield batch, at
@@ -188,11 +190,11 @@ class _RangeFetcher:
         self._waiting: list[Any] = []
         self._stored_ms: list[tuple[int, int]] = []
 
-    def batches(self) -> Iterator[tuple["pyarrow.RecordBatch | None", int]]:
-        """Yield (rows, number of rows read); None for rows that the agent left out."""
+    def fetch(self) -> "ReceivedRows":
+        """Return the agent's answer. Raises `SinkLogError`."""
         planned, options, reader = self._planned, self._options, self._reader
         times = (reader.stored_at_column,) if options.metadata else ()
-        answer = self._client.fetch_parts(
+        return self._client.fetch_parts(
             planned.sink,
             planned.partition,
             self._at,
@@ -203,12 +205,15 @@ class _RangeFetcher:
             wait_ms=options.wait_ms,
             uncommitted=options.latest,
         )
+
+    def batches(self, answer: "ReceivedRows") -> Iterator[tuple["pyarrow.RecordBatch | None", int]]:
+        """Yield (rows, number of rows read) of an answer; None for rows that the agent left out."""
         for stored in answer.batches:
             yield from self._read(stored)
         yield from self._joined()
         if self._position == self._at:
             raise OperationFailed(
-                f"The log {planned.key} now ends at row {answer.end}, but rows up to {planned.end} were "
+                f"The log {self._planned.key} now ends at row {answer.end}, but rows up to {self._planned.end} were "
                 f"planned: it was begun anew or cut. {_REMEDY}"
             )
 

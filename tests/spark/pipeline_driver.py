@@ -18,7 +18,7 @@ from agiledart_pipelines.file_merging import merge_small_files
 from agiledart_pipelines.logs import time_field_of
 from agiledart_pipelines.project import DEFAULT_DATABASE, open_project
 from agiledart_pipelines.runner import PipelineRunner
-from agiledart_pipelines.session import pipeline_session
+from agiledart_pipelines.session import open_session
 
 
 def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
@@ -50,7 +50,7 @@ def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
 def main(folder: str) -> None:
     project = open_project(Path(folder))
     os.chdir(project.root)
-    with project.locked(), pipeline_session(project, short=True) as session:
+    with project.locked(), open_session(project, short=True) as session:
         runner = PipelineRunner(session, project, wall_clock=time.time)
         for line in sys.stdin:
             verb, *arguments = json.loads(line)

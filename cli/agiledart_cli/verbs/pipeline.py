@@ -375,24 +375,24 @@ def _day(text: str) -> date:
 
 
 def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool, keep: bool = False) -> T:
-    """Return the result of work on a project, in a session of its own and under the project's lock."""
+    """Return the result of work on a project, under its lock and in a session of its own, or on the Spark that was kept for it."""
     from agiledart.spark import starting_message
     from agiledart_pipelines.project import open_project
+    from agiledart_pipelines.session import has_kept_spark
 
     project = open_project(Path(folder))
 
     def done() -> T:
         from agiledart_pipelines.runner import PipelineRunner
-        from agiledart_pipelines.session import kept_pipeline_session, pipeline_session
+        from agiledart_pipelines.session import open_session
 
-        chosen = kept_pipeline_session(project) if keep else pipeline_session(project, short=short)
-        with project.locked(), chosen as session:
+        with project.locked(), open_session(project, short=short, keep=keep) as session:
             print_message(f"Spark started after {time.monotonic() - began:.1f} s; updating {project.name} …")
             with contextlib.closing(PipelineRunner(session, project, print_message, time.time)) as runner:
                 return work(runner)
 
     _need_packages(project)
-    print_message(starting_message(short=short, keep=keep))
+    print_message(starting_message(short=short, keep=keep or has_kept_spark(project)))
     began = time.monotonic()
     return interruptible(done)
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart.spark_start import adopt_archive, need_connect, note_start, starting_message, watch_server
+from agiledart.spark_start import _wait_for_end, adopt_archive, need_connect, note_start, starting_message, watch_server
 from agiledart_kernel.errors import OperationFailed
 
 
@@ -67,3 +68,15 @@ def test_a_server_ends_once_no_session_uses_it(tmp_path: Path, monkeypatch: pyte
     used.close()
     watcher.join(20)
     assert stopped == [tmp_path]
+
+
+@pytest.mark.parametrize("ignores_the_end", [False, True])
+def test_a_process_that_is_told_to_stop_has_ended_afterwards(ignores_the_end: bool) -> None:
+    code = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)" if ignores_the_end else "import sys"
+    waits = [sys.executable, "-c", f"{code}; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        _wait_for_end(process.pid, 0.2)
+        assert process.wait(0) == -(signal.SIGKILL if ignores_the_end else signal.SIGTERM)

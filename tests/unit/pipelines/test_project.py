@@ -1,5 +1,6 @@
 """A project on disk: files of a new one, and messages about faults in it."""
 
+import contextlib
 import multiprocessing
 import signal
 import subprocess
@@ -11,8 +12,8 @@ import pytest
 from agiledart_cli.main import run_cli
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.logs import log_options, time_field_of
-from agiledart_pipelines.project import open_project
-from agiledart_pipelines.session import JVM, end_orphan
+from agiledart_pipelines.project import RUNNING, open_project
+from agiledart_pipelines.session import JVM, end_orphan, open_session
 from agiledart_pipelines.template import PLAIN, write_project
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed (extra [pipeline])")
@@ -141,6 +142,41 @@ def test_the_jvm_of_a_killed_process_is_ended_and_no_other(folder: Path) -> None
         project.write_document(JVM, {"pid": other.pid})  # it has ended
         end_orphan(project)
         assert project.read_document(JVM) is None
+
+
+class Servers:
+    """Servers that stay, without Spark."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_kept = False
+        self.stopped: list[Path] = []
+        module = "agiledart_pipelines.session."
+        monkeypatch.setattr(f"{module}is_server_kept", lambda folder: self.is_kept)
+        monkeypatch.setattr(f"{module}stop_server", self.stop)
+        monkeypatch.setattr(f"{module}pipeline_session", lambda project, *, short: contextlib.nullcontext("own"))
+        monkeypatch.setattr(f"{module}kept_pipeline_session", lambda project: contextlib.nullcontext("kept"))
+
+    def stop(self, folder: Path) -> None:
+        self.is_kept = False
+        self.stopped.append(folder)
+
+
+def test_a_session_uses_the_spark_that_was_kept_unless_an_update_still_runs_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, servers = open_project(folder), Servers(monkeypatch)
+
+    def opened(keep: bool = False) -> str:
+        with project.locked(), open_session(project, short=True, keep=keep) as session:
+            return str(session)
+
+    assert (opened(), opened(keep=True)) == ("own", "kept")
+    servers.is_kept = True
+    assert opened() == "kept"
+    project.write_document(RUNNING, {"pid": 1})  # of a process that was killed
+    assert opened() == "own"
+    assert len(servers.stopped) == 1
+    assert project.read_document(RUNNING) is None
 
 
 @pytest.mark.parametrize(
