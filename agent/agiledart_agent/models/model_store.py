@@ -3,8 +3,9 @@
     models/.passing/DIGEST    uploaded by a user: deleted after `PASSING_SECONDS`, or for a newer one
     models/APP/DIGEST         of an application whose executors may read it; only the agent writes there
 
-Bounds: `MAX_PASSING` files in passing, `MAX_OF_APPLICATION` for an application, whose oldest goes for a newer one, and
-none that would take more than half of the free space.
+Bounds: `MAX_PASSING` files in passing, `MAX_OF_APPLICATION` for an application, whose oldest goes for a newer one, those of
+`MAX_APPLICATIONS`, and none that would take more than half of the free space. An application needs a file until the row that names
+it has come: from then on its state holds the model.
 """
 
 import contextlib
@@ -26,6 +27,9 @@ from agiledart_sink_log.plain_files import open_plain
 MAX_PASSING: Final = 4
 PASSING_SECONDS: Final = 3_600.0
 MAX_OF_APPLICATION: Final = MAX_SHARED_MODELS
+MAX_APPLICATIONS: Final = 64
+"""Applications whose models are here; those without a new one for longest go."""
+
 FREE_SHARE: Final = 0.5
 
 
@@ -93,6 +97,12 @@ class ModelStore:
         sync_folder(folder)
         for old in _by_age(folder)[:-MAX_OF_APPLICATION]:
             old.unlink(missing_ok=True)
+        with_models = [place for place in _by_age(folder.parent) if _by_age(place)]
+        for former in with_models[:-MAX_APPLICATIONS]:
+            for old in _by_age(
+                former
+            ):  # the folder stays: a running executor may read this one, and no later one of its name
+                old.unlink(missing_ok=True)
 
     def _sweep(self) -> None:
         """Delete files in passing that are old, or too many."""
@@ -118,6 +128,6 @@ def digest_of(path: Path) -> bytes:
 
 
 def _by_age(folder: Path) -> list[Path]:
-    """Return the complete files of a folder, oldest first."""
+    """Return the complete files of a folder, or its folders, the one that changed first before the others."""
     files = [path for path in folder.iterdir() if not path.name.startswith(".")]
     return sorted(files, key=lambda path: (path.lstat().st_mtime_ns, path.name))

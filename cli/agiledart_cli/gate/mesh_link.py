@@ -135,6 +135,7 @@ class MeshLink:
         }
         self._ids = {row["name"]: row["node_id"] for row in rows}
         self._keys = {row["name"]: row["key"] for row in rows}
+        self._busy = {name: samples for name, samples in self._busy.items() if name in self._ids}
         return MeshView(
             tuple(self._seen(row, lease_of_key.get(row["key"], "")) for row in rows),
             (

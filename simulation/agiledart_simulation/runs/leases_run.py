@@ -197,9 +197,8 @@ class LeasesRun:
         known = self.records.get(entry.lease_id)
         if effect.is_public and (known is None or known.term <= entry.term):
             self.records[entry.lease_id] = entry
-        was_cut = self.now < gate.cloud_cut_until + 10 * MINUTE or (
-            gate.starts > 1 and self.now < gate.reachable_since + 10 * MINUTE
-        )
+        was_down = gate.starts > 1 and self.now < gate.reachable_since + 10 * MINUTE
+        was_cut = was_down or self.now < gate.cloud_cut_until + 10 * MINUTE
         self.checker.check_disk(gate.name, gate.disk, was_cut=was_cut, now=self.now)
         self._step(gate, Completed(effect.request))
 
@@ -222,17 +221,16 @@ class LeasesRun:
             failure = messages.CallFailure.QUOTA if fault == "quota" else messages.CallFailure.PAYMENT
             self._answer(gate, took, messages.LeaseCallFailed(lease_id, failure, fault))
             return
-        late_ns = (
-            int(self.random.between(5, 75) * SECOND) if fault == "listed-late" or self.random.uniform() < 0.1 else 0
-        )
-        if late_ns:
+        is_late = fault == "listed-late" or self.random.uniform() < 0.1
+        listed_after_ns = int(self.random.between(5, 75) * SECOND) if is_late else 0
+        if is_late:
             self._count("listed-late")
         token = gate.tokens.setdefault(lease_id, f"{lease_id}/{gate.starts}")
         gate.valid_tokens.setdefault(lease_id, {token})
         if token not in gate.known_tokens:
             gate.known_tokens.add(token)
             gate.valid_tokens[lease_id] = {token}  # the driver revokes those that an earlier process has made
-        host = self.cloud.create(host_name, token, self.now, late_ns)
+        host = self.cloud.create(host_name, token, self.now, listed_after_ns)
         self.at(self.now + self.settings.btu_ns + SELF_END_NS, partial(self._end_itself, host))
         self._boot(gate, host, fault)
         if "before-answer" in gate.dies_at:
@@ -244,17 +242,15 @@ class LeasesRun:
         else:
             self.checker.note_answer(gate.name, host.host_id)
             for _ in range(2 if fault == "twice" else 1):
-                self._answer(
-                    gate, took * (9 if fault == "slow" else 1), messages.LeaseAnswered(lease_id, described(host))
-                )
+                late_ns = took * (9 if fault == "slow" else 1)
+                self._answer(gate, late_ns, messages.LeaseAnswered(lease_id, described(host)))
             if fault in ("twice", "slow"):
                 self._count(fault)
 
     def _lose(self, gate: GateProcess, lease_id: str, host_name: str) -> None:
         self.checker.note_lost(host_name, self.now)
-        self._answer(
-            gate, 30 * SECOND, messages.LeaseCallFailed(lease_id, messages.CallFailure.LOST, "no answer in time")
-        )
+        lost = messages.CallFailure.LOST
+        self._answer(gate, 30 * SECOND, messages.LeaseCallFailed(lease_id, lost, "no answer in time"))
 
     def _boot(self, gate: GateProcess, host: CloudHost, fault: str) -> None:
         if fault == "never-joins" or (fault == "listed-late" and self.random.uniform() < 0.5):

@@ -1,6 +1,7 @@
 """Models' files on agents: uploaded, fetched by their hash from whichever node has them, bounded, never half there."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from hashlib import sha256
@@ -176,6 +177,19 @@ def test_the_oldest_model_goes_for_a_newer_one(tmp_path: Path) -> None:
         assert len(passing) == model_store.MAX_PASSING
 
     play(tmp_path, work, 1)
+
+
+def test_the_models_of_many_applications_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_store, "MAX_APPLICATIONS", 3)
+    store = model_store.ModelStore(tmp_path)
+    store.reserve(1)
+    for number in range(5):
+        path = store.temporary_path()
+        path.write_bytes(DATA)
+        store.place(f"app{number}", DIGEST, path)
+        os.utime(tmp_path / "models" / f"app{number}", (number, number))
+    assert [store.has(f"app{number}", DIGEST) for number in range(5)] == [False, False, True, True, True]
+    assert (tmp_path / "models" / "app0").is_dir(), "a running executor may read this folder, and no other one"
 
 
 def test_executors_read_only_the_file_of_the_hash(tmp_path: Path) -> None:
