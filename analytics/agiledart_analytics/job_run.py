@@ -31,6 +31,9 @@ _SPARKS_ERRORS: Final = ("pyspark.", "py4j.", "grpc.")
 _STREAM_FAILED: Final = re.compile(r"\A\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
 _FRAME: Final = re.compile(r'^ +File "([^"]+)", line (\d+)', re.MULTILINE)
 
+LOST_SPARK: Final = "StatusCode.UNAVAILABLE"
+"""Part of the error of a session whose server has ended."""
+
 _SECOND_QUERIES: Final = (
     "[CONCURRENT_STREAM_LOG_UPDATE",
     "[CONCURRENT_QUERY",
@@ -151,6 +154,11 @@ def sentence_of(text: str) -> str:
         return (
             "Spark does not find the source agiledart: another package called pyspark_… may fail to import. Way out:  "
             "from pyspark_agiledart import DefaultSource; spark.dataSource.register(DefaultSource)"
+        )
+    if LOST_SPARK in text:
+        return (
+            f"Spark does not answer any more ({first_cause(text)}): its process has ended, perhaps for lack of memory. Run the "
+            f"command again; what it had done counts."
         )
     if any(sign in text for sign in _SECOND_QUERIES):
         return (

@@ -21,6 +21,7 @@ DAY: Final = "_day"
 
 _PLACE: Final = ("_log", "_partition")
 _FILE: Final = "_file"
+_ZONE: Final = "spark.sql.session.timeZone"
 
 
 def replace_day(
@@ -100,9 +101,10 @@ def _rows_again(
     """Return the day's rows of the logs, up to where the table has read them."""
     from pyspark.sql import functions as f
 
-    following = day + timedelta(days=1)
-    where = f"{time_field} >= '{day} 00:00:00' AND {time_field} < '{following} 00:00:00'"
+    first, last = utc_days(day, str(session.conf.get(_ZONE)))
+    where = f"{time_field} >= '{first} 00:00:00' AND {time_field} < '{last + timedelta(days=1)} 00:00:00'"
     rows = session.read.format("agiledart").options(**log_options(project.root), where=where).load()
+    rows = rows.where(f.to_date(time_field) == f.lit(day))
     ends = stored.groupBy(*_PLACE).agg(f.max("_offset").alias("_last"))
     known = rows.join(ends, list(_PLACE)).where("_offset <= _last")
     missing = [name for name in stored.columns if name not in (*rows.columns, DAY)]
@@ -112,6 +114,11 @@ def _rows_again(
             f"holds the logs' rows as they are, and {DAY}."
         )
     return known.select(*rows.columns, f.to_date(time_field).alias(DAY)).select(*stored.columns)
+
+
+def utc_days(day: date, zone: str) -> tuple[date, date]:
+    """Return first and last day in UTC that a day of a time zone may have a part of; logs hold times in UTC."""
+    return (day, day) if zone == "UTC" else (day - timedelta(days=1), day + timedelta(days=1))
 
 
 def _check_retention(session: "SparkSession", project: PipelineProject, stored: "DataFrame", day: date) -> None:

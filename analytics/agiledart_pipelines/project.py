@@ -19,6 +19,9 @@ RUNNING: Final = "running"
 """Document of the state folder while an update runs; it stays when its process is killed."""
 
 
+PLACE: Final = "place"
+"""Document of the state folder with the folder of the project when its catalog was made."""
+
 LAST_UPDATE: Final = "last-update"
 """Document of the state folder with the result of the last complete update."""
 
@@ -88,6 +91,20 @@ class PipelineProject:
             file.flush()
             yield
 
+    def check_place(self) -> None:
+        """Refuse a project that was moved or copied with its state: an update would write to the tables at the old place.
+
+        Spark's catalog, its lists of files and its checkpoints name tables by absolute paths. Raises `OperationFailed`.
+        """
+        document = self.read_document(PLACE)
+        if document is None:
+            self.write_document(PLACE, {"root": str(self.root)})
+        elif document["root"] != str(self.root):
+            raise OperationFailed(
+                f"{self.root} was moved or copied from {document['root']}, and Spark's catalog and checkpoints name that place. "
+                f"Move it back, or delete {self.state}: the next update then computes all tables from what the logs still have."
+            )
+
     def read_document(self, name: str) -> Any:
         """Return a JSON document of the state folder; None without it."""
         try:
@@ -113,7 +130,7 @@ class PipelineProject:
 
 def open_project(folder: Path) -> PipelineProject:
     """Return the project of a folder or of one above it. Raises `ConfigurationError`, also for a faulty specification."""
-    folder = folder.absolute()
+    folder = folder.resolve()  # one name of the place, whatever links lead to it: tables name their files by it
     for root in (folder, *folder.parents):
         for name in SPECIFICATIONS:
             if (root / name).is_file():

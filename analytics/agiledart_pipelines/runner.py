@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from agiledart_analytics.job_run import sentence_of, spark_errors, spark_sentence
+from agiledart_analytics.job_run import LOST_SPARK, sentence_of, spark_errors, spark_sentence
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines import file_tables
 from agiledart_pipelines.definitions import PipelineDefinitions, load_definitions
@@ -31,9 +31,6 @@ REFRESH: Final = "refresh"
 ATTEMPTS: Final = 3
 _OVERLOADED: Final = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, which no setting changes; the checkpoints stay good."""
-
-_LOST: Final = "StatusCode.UNAVAILABLE"
-"""Part of the error of a session whose server has ended."""
 
 _FLOW_EVENT: Final = re.compile(r"Flow '?(?P<flow>[^ ']+)'? (?:is|has) (?P<state>[A-Z_]+)")
 _UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?P<flow>[^']+)'")
@@ -166,7 +163,7 @@ class PipelineRunner:
     @staticmethod
     def has_lost_spark(error: BaseException) -> bool:
         """Return whether an update failed because Spark's server does not answer any more."""
-        return _LOST in f"{error} {error.__cause__}"
+        return LOST_SPARK in f"{error} {error.__cause__}"
 
     def close(self) -> None:
         """Stop listening to the session's queries; before the session ends."""

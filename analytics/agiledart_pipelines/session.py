@@ -41,7 +41,10 @@ def open_session(project: PipelineProject, *, short: bool, keep: bool = False) -
     Args:
         short: start fast rather than run fast.
         keep: leave Spark running for the next session.
+
+    Raises `OperationFailed` for a project that was moved or copied, and without Java or a package.
     """
+    project.check_place()
     end_orphan(project)
     folder = _server_folder(project)
     if project.read_document(RUNNING) is not None:

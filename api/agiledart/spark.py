@@ -13,6 +13,7 @@ import pkgutil
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 from zlib import crc32
 
 from agiledart import spark_start
@@ -42,6 +44,11 @@ _USED: Final[list[IO[str]]] = []
 """Marks that this process uses servers that stay; they end with the process."""
 
 _JAVA_SECONDS: Final = 20.0
+CONNECT_SECONDS: Final = 10.0
+CONNECT_PORT: Final = 15_002
+"""Port of a Spark Connect server whose address names none."""
+
+_GRPC_DETAILS: Final = re.compile(r'status = StatusCode\.\w+\s+details = "([^"]*)"')
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _WHAT_TO_DO: Final = (
     "Spark needs Java 17 or newer. Install one (Debian: apt-get install openjdk-17-jre-headless), or let pip bring it:  "
@@ -155,6 +162,7 @@ def spark_session(
 
     if master is not None and master.startswith("sc://"):
         spark_start.need_connect("Spark Connect")
+        _check_server(master)
         remote = SparkSession.builder.remote(master).appName(name)
         for key, value in (config or {}).items():
             remote = remote.config(key, value)
@@ -200,7 +208,12 @@ def jvm_settings(*, log_file: str | None = None, short: bool = False) -> dict[st
 
 
 def first_cause(text: str) -> str:
-    """Return the line of the text of an error of Spark that names its cause: an error of Py4J begins with the name of the call."""
+    """Return the line of the text of an error of Spark that names its cause: an error of Py4J begins with the name of the call.
+
+    An error of gRPC begins with its class; its cause is in the details.
+    """
+    if (details := _GRPC_DETAILS.search(text)) is not None:
+        return details[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
 
@@ -240,6 +253,24 @@ def ship_package(session: "SparkSession") -> Path:
         # The one that Spark finds by itself is not told of files that are added later.
         session.dataSource.register(DefaultSource)
     return archive
+
+
+def _check_server(master: str) -> None:
+    """Check that something listens where a Spark Connect server should; pyspark would try for ten minutes.
+
+    Raises `OperationFailed`.
+    """
+    try:
+        place = urlsplit(master)
+        host, port = place.hostname or "", place.port or CONNECT_PORT
+    except ValueError:
+        raise OperationFailed(f"--master {master} is no address such as sc://HOST:{CONNECT_PORT}.") from None
+    try:
+        socket.create_connection((host, port), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise OperationFailed(
+            f"No Spark Connect server answers at {host}:{port} ({error.strerror or error}). Is it running there?"
+        ) from None
 
 
 def _started(builder: Any, kind: str = "long") -> "SparkSession":

@@ -81,7 +81,9 @@ def adopt_archive(archive: Path) -> bool:
 def starting_message(folder: Path, kind: str) -> str:
     """Return what to say before a start: with the time of the last start of this kind, if there was one."""
     seconds = _start_times(folder).get(kind)
-    return "starting Spark …" if seconds is None else f"starting Spark ({seconds:.0f} s the last time) …"
+    if seconds is None:
+        return "starting Spark …"
+    return f"starting Spark ({seconds:.{0 if seconds >= 1 else 1}f} s the last time) …"
 
 
 def note_start(folder: Path, kind: str, seconds: float) -> None:

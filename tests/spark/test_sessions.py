@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart.spark import _started, find_java, follow, java_version
+from agiledart.spark import _started, find_java, follow, java_version, spark_session
 from agiledart_kernel.errors import OperationFailed
 
 
@@ -116,3 +116,16 @@ class Builder:
 def test_a_session_that_does_not_start_is_reported_in_one_sentence() -> None:
     with pytest.raises(OperationFailed, match=r"Spark does not start: .*Could not parse Master URL: 'nonsense'$"):
         _started(Builder())
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        ("sc://127.0.0.1:1", r"No Spark Connect server answers at 127\.0\.0\.1:1 \(Connection refused\)"),
+        ("sc://localhost:word", r"--master sc://localhost:word is no address such as sc://HOST:15002"),
+    ],
+)
+def test_a_connect_server_that_is_not_there_is_named_at_once(master: str, said: str) -> None:
+    pytest.importorskip("grpc", reason="grpcio is not installed (extra [connect])")
+    with pytest.raises(OperationFailed, match=said):
+        spark_session(master=master)

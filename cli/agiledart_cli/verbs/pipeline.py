@@ -23,6 +23,8 @@ T = TypeVar("T")
 MEMBER_SECONDS = 365 * 86_400
 """Validity of the reader that `init` creates, seconds."""
 
+MAX_PORT = 65_535
+
 project_option = click.option(
     "--project", "folder", metavar="DIR", default=".", help="Folder of the project. Default: this one, or one above it."
 )
@@ -132,6 +134,7 @@ def run(every: str | None, metrics: str | None, keep_spark: bool, folder: str, o
     seconds = _span(every) if every else 0.0
     if metrics and not every:
         raise ConfigurationError("--metrics needs --every: a single update ends before anything could ask.")
+    address = _metrics_address(metrics) if metrics else None
 
     def update(runner: "PipelineRunner") -> None:
         try:
@@ -148,8 +151,8 @@ def run(every: str | None, metrics: str | None, keep_spark: bool, folder: str, o
             print_message(f"updated after {outcome.seconds:.1f} s")
 
     def work(runner: "PipelineRunner") -> None:
-        if metrics:
-            _serve_metrics(runner, metrics)
+        if address:
+            _serve_metrics(runner, *address)
         while True:
             began = time.monotonic()
             update(runner)
@@ -267,17 +270,19 @@ def export(table: str, target: str, folder: str, output: str) -> int:
     Example:
       agiledart pipeline export silver ./silver-for-pandas
     """
-    if Path(target).exists() and any(Path(target).iterdir()):
-        raise ConfigurationError(f"{target} is not empty. Name a new folder.")
-    place = str(Path(target).absolute())
+    place = Path(target).absolute()
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ConfigurationError(f"{target} is no empty folder. Name a new one.")
 
     def work(runner: "PipelineRunner") -> int:
-        runner.export(table, place)
+        with contextlib.suppress(FileNotFoundError):
+            place.rmdir()  # Spark writes only where nothing is
+        runner.export(table, str(place))
         return 0
 
     _with_runner(folder, work, short=True)
     if output == "json":
-        print_json({"table": table, "folder": place})
+        print_json({"table": table, "folder": str(place)})
     else:
         print_message(f"wrote {place}")
     return 0
@@ -306,6 +311,8 @@ def train(name: str, held_out: str | None, file: str | None, folder: str, output
     specification = read_specification(project.root, name)
     day = _day(held_out) if held_out else None
     target = Path(file).absolute() if file else project.root / f"{name}.json"
+    if target.is_dir() or not target.parent.is_dir():
+        raise ConfigurationError(f"--write {file}: name a file in a folder that exists.")
     trained = _with_runner(
         folder, lambda runner: train(runner.table(specification.table), specification, day), short=True
     )
@@ -407,17 +414,22 @@ def _need_packages(project: "PipelineProject") -> None:
     project.state.mkdir(parents=True, exist_ok=True)
 
 
-def _serve_metrics(runner: "PipelineRunner", address: str) -> None:
+def _metrics_address(text: str) -> tuple[str, int]:
+    """Return host and port. Raises `ConfigurationError`."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > MAX_PORT:
+        raise ConfigurationError(f"--metrics {text} is not HOST:PORT.")
+    return host or "127.0.0.1", int(port)
+
+
+def _serve_metrics(runner: "PipelineRunner", host: str, port: int) -> None:
     from agiledart_pipelines.pipeline_metrics import serve_metrics
 
-    host, _, port = address.rpartition(":")
-    if not port.isdigit():
-        raise ConfigurationError(f"--metrics {address} is not HOST:PORT.")
     try:
-        serve_metrics(runner, host or "127.0.0.1", int(port))
+        serve_metrics(runner, host, port)
     except OSError as error:
-        raise OperationFailed(f"--metrics {address}: {error.strerror or error}. Give another port.") from None
-    print_message(f"metrics: http://{host or '127.0.0.1'}:{port}/metrics")
+        raise OperationFailed(f"--metrics {host}:{port}: {error.strerror or error}. Give another port.") from None
+    print_message(f"metrics: http://{host}:{port}/metrics")
 
 
 def _span(text: str) -> float:

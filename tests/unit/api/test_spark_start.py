@@ -44,6 +44,7 @@ def test_the_time_of_the_last_start_is_named(tmp_path: Path) -> None:
     note_start(tmp_path, "kept", 0.6)
     assert starting_message(tmp_path, "short") == "starting Spark (7 s the last time) …"
     assert json.loads((tmp_path / "spark-start.json").read_text()) == {"short": 7.2, "kept": 0.6}
+    assert starting_message(tmp_path, "kept") == "starting Spark (0.6 s the last time) …"
     (tmp_path / "spark-start.json").write_text("damaged")
     assert starting_message(tmp_path, "short") == "starting Spark …"
 

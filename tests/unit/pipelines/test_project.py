@@ -5,12 +5,14 @@ import multiprocessing
 import signal
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_pipelines.backfill import utc_days
 from agiledart_pipelines.logs import log_options, time_field_of
 from agiledart_pipelines.project import RUNNING, open_project
 from agiledart_pipelines.session import JVM, end_orphan, open_session
@@ -142,6 +144,43 @@ def test_the_jvm_of_a_killed_process_is_ended_and_no_other(folder: Path) -> None
         project.write_document(JVM, {"pid": other.pid})  # it has ended
         end_orphan(project)
         assert project.read_document(JVM) is None
+
+
+def test_a_project_that_was_moved_with_its_state_is_refused(folder: Path) -> None:
+    project = open_project(folder)
+    with project.locked():
+        project.check_place()
+        project.check_place()
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    open_project(link).check_place()
+    moved = open_project(folder.rename(folder.parent / "moved"))
+    with pytest.raises(
+        OperationFailed, match=rf"was moved or copied from {folder}, .* Move it back, or delete .*moved/state"
+    ):
+        moved.check_place()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--every", "3s", "--metrics", "9470x"], "--metrics 9470x is not HOST:PORT"),
+        (["run", "--every", "3s", "--metrics", "localhost:94700"], "--metrics localhost:94700 is not HOST:PORT"),
+        (["export", "silver", "FILE"], "is no empty folder. Name a new one"),
+        (["train", "tips", "--write", "FILE/no/tips.json"], "name a file in a folder that exists"),
+    ],
+)
+def test_mistakes_in_options_are_named_before_spark_starts(
+    folder: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word.replace("FILE", str(folder / "spark-pipeline.yml")) for word in arguments]
+    assert run_cli(["pipeline", *words, "--project", str(folder)]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("zone", "days"), [("UTC", (7, 7)), ("Europe/Berlin", (6, 8))])
+def test_a_day_of_another_zone_has_parts_of_three_days_in_utc(zone: str, days: tuple[int, int]) -> None:
+    assert tuple(day.day for day in utc_days(date(2013, 1, 7), zone)) == days
 
 
 class Servers:

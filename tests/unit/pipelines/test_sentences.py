@@ -13,7 +13,7 @@ from agiledart_cli.main import run_cli
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.definitions import PipelineDefinitions, _check_edges
 from agiledart_pipelines.edges import TableRead
-from agiledart_pipelines.runner import _failed
+from agiledart_pipelines.runner import PipelineRunner, _failed
 from agiledart_pipelines.sql_files import place_of_error
 from agiledart_pipelines.template import write_project
 
@@ -48,6 +48,25 @@ def test_the_cause_of_an_error_of_java_is_named() -> None:
 )
 def test_a_second_query_on_a_checkpoint_is_named(text: str) -> None:
     assert "give each a checkpointLocation of its own" in spark_sentence(ValueError(text))
+
+
+LOST = """<_InactiveRpcError of RPC that terminated with:
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "ipv4:127.0.0.1:1: Connection refused"
+\tdebug_error_string = "UNAVAILABLE:ipv4:127.0.0.1:1: Connection refused"
+>"""
+"""As pyspark 4.3 has it when the server's process has ended."""
+
+
+def test_an_ended_spark_is_named() -> None:
+    said = spark_sentence(ValueError(LOST))
+    assert said.startswith(
+        "Spark does not answer any more (ipv4:127.0.0.1:1: Connection refused): its process has ended"
+    )
+    error = _failed(PipelineDefinitions("graph"), {}, LOST)
+    error.__cause__ = ValueError(LOST)
+    assert str(error) == said
+    assert PipelineRunner.has_lost_spark(error)
 
 
 WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_EXCEPTION] An exception was thrown: Traceback (most recent call last):
