@@ -297,7 +297,7 @@ class Agent:
         self._executors.open(self.driver, split_address(settings.listen)[0], lambda: self.address)
         self._register_stores(self.driver)
         # The node gets the stored state before it enters the ring: it must answer other nodes by its earlier promises.
-        self._feed(msgspec.structs.replace(self.runs.found(), fragments=self.fragments.found()))
+        self._feed(msgspec.structs.replace(self.runs.stored_runs(), fragments=self.fragments.stored_fragments()))
         self._spawn_all(self._end_run(effect) for effect in self.runs.ending)
         self._feed(ClockRead(int(time.time() * 1000)))
         self._feed(BansFound(self._stored_bans.entries()))

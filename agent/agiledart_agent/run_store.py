@@ -93,7 +93,7 @@ class RunStore:
         self.refused = 0
         self._takes = True
 
-    def found(self) -> RunsFound:
+    def stored_runs(self) -> RunsFound:
         """Return everything that is stored here. An unreadable file is left out: other nodes have its content."""
         files: list[StoredFile] = []
         folders: list[tuple[str, int]] = []

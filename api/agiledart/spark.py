@@ -333,7 +333,7 @@ def _settings(master: str, log_file: str | None, java: Java | None = None, short
     if java is not None and master.startswith("local"):
         jvm += spark_start.archive_options(_cache_folder(), java.home, java.origin)
         jvm += spark_start.SHORT_WORK if short else ()
-    found = {
+    settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' if " " in option else option for option in jvm),
@@ -343,13 +343,13 @@ def _settings(master: str, log_file: str | None, java: Java | None = None, short
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         cores = re.match(r"local\[(\d+)", master)
-        found |= {
+        settings |= {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(max(2, int(cores[1]) if cores else os.cpu_count() or 2)),
         }
-    return found
+    return settings
 
 
 def _cache_folder(environment: Mapping[str, str] = os.environ) -> Path:

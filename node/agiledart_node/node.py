@@ -119,7 +119,7 @@ class Node:
             FragmentDamaged: self.recovery_service.damaged,
             EndedRecordsFound: self.parts.ended_records.load,
             LeaveRing: self._leave,
-            BansFound: lambda event: self.parts.banning.spreading.found(event.signed_commands),
+            BansFound: lambda event: self.parts.banning.spreading.on_bans_found(event.signed_commands),
             KeyPresented: self.parts.registering.met,
             EnableRenewalService: self.parts.renewing.open,
             RenewMembership: self.parts.renewing.renew,

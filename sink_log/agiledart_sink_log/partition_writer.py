@@ -122,26 +122,26 @@ class PartitionWriter:
         """Return the present size of all segments, bytes."""
         return sum(self._sizes.values()) + self._size
 
-    def _open(self, found: ReopenedPartition) -> None:
-        self._end = self._committed = found.end
-        for segment in found.gone:
+    def _open(self, reopened: ReopenedPartition) -> None:
+        self._end = self._committed = reopened.end
+        for segment in reopened.gone:
             segment.path.unlink(missing_ok=True)
         self._remove_trimmed()
         self._committed_file = open_plain(self._directory / "committed", os.O_RDWR | os.O_CREAT)
         self._segments = segments_of(self._directory)
         self._sizes = {segment.base: os.lstat(segment.path).st_size for segment in self._segments}
-        if found.segment is not None:
-            self._descriptor = open_plain(found.segment.path, os.O_RDWR)
-            if found.cut_bytes:
-                os.ftruncate(self._descriptor, found.size)
+        if reopened.segment is not None:
+            self._descriptor = open_plain(reopened.segment.path, os.O_RDWR)
+            if reopened.cut_bytes:
+                os.ftruncate(self._descriptor, reopened.size)
                 os.fsync(self._descriptor)
-            os.lseek(self._descriptor, found.size, os.SEEK_SET)
-            self._size = found.size
-            self._sizes.pop(found.segment.base, None)
+            os.lseek(self._descriptor, reopened.size, os.SEEK_SET)
+            self._size = reopened.size
+            self._sizes.pop(reopened.segment.base, None)
             self._began_ms = self._now_ms()
         else:
             self._begin_segment()
-            if found.is_within_batch:  # the segment before it has a commit behind this offset
+            if reopened.is_within_batch:  # the segment before it has a commit behind this offset
                 self._put(commit(self._seed, self._schema, self._end, 0, self._now_ms()))
         self._write_committed()
         self._trim()

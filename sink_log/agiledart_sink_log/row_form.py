@@ -100,7 +100,7 @@ def _type(described: tuple[Any, bool, Plain | None]) -> dict[str, object]:
 
 
 def _union(arguments: tuple[Any, ...]) -> tuple[Any, bool, Plain | None]:
-    rest = [one for one in arguments if one is not type(None)]
+    rest = [argument for argument in arguments if argument is not type(None)]
     if len(rest) == len(arguments):
         return ("float", False, None) if set(rest) == {int, float} else ("json", False, _as_json)
     kind, _, plain = _described(rest[0]) if len(rest) == 1 else _union(tuple(rest))
@@ -120,7 +120,7 @@ def _list(part: Any) -> tuple[Any, bool, Plain | None]:
     described = _described(part)
     plain = described[2]
     kind = {"list": _type(described)}
-    return (kind, False, None) if plain is None else (kind, False, lambda value: [plain(one) for one in value])
+    return (kind, False, None) if plain is None else (kind, False, lambda value: [plain(item) for item in value])
 
 
 def _struct(parts: list[tuple[str, Any]], attributes: list[str] | None) -> tuple[Any, bool, Plain | None]:

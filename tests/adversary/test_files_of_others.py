@@ -117,7 +117,7 @@ def clear(top: Path) -> None:
 async def _restart(state: Path) -> tuple[list[tuple[str, int]], list[Event]]:
     events: list[Event] = []
     store = RunStore(state, "n1", events.append)
-    found = store.found()
+    found = store.stored_runs()
     store.keep(KeepFile(1, "other", 1, "voter", b"\x91voter"))
     store.close()
     await asyncio.sleep(0)

@@ -80,7 +80,7 @@ def test_a_run_replaces_its_fragments_at_its_share(tmp_path: Path) -> None:
     store = FragmentFileStore(tmp_path, max_bytes=100_000)
     assert all(put(store, "mine", number, 1_000) for number in range(40))
     again = FragmentFileStore(tmp_path, max_bytes=100_000)
-    again.found()
+    again.stored_headers()
     assert all(put(again, "mine", number, 1_000) for number in range(40))
     assert all(put(again, f"other{number}", number, 1_000, owner=8) for number in range(20))
 

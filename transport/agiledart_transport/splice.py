@@ -14,7 +14,7 @@ _BUFFER_BYTES: Final = 64 << 10
 
 
 async def splice(
-    one: socket.socket, other: socket.socket, passed: Callable[[int], None], bytes_per_second: int = 0
+    first: socket.socket, second: socket.socket, passed: Callable[[int], None], bytes_per_second: int = 0
 ) -> None:
     """Pass bytes until either end is gone. Both connections are closed then.
 
@@ -23,8 +23,8 @@ async def splice(
         bytes_per_second: of each direction; 0: unlimited.
     """
     pumps = [
-        asyncio.ensure_future(_pump(one, other, passed, bytes_per_second)),
-        asyncio.ensure_future(_pump(other, one, passed, bytes_per_second)),
+        asyncio.ensure_future(_pump(first, second, passed, bytes_per_second)),
+        asyncio.ensure_future(_pump(second, first, passed, bytes_per_second)),
     ]
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -32,8 +32,8 @@ async def splice(
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-        one.close()
-        other.close()
+        first.close()
+        second.close()
 
 
 async def _pump(source: socket.socket, sink: socket.socket, passed: Callable[[int], None], rate: int) -> None:

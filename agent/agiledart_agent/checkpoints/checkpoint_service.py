@@ -79,10 +79,10 @@ class CheckpointService:
 
     def register(self, driver: Driver) -> None:
         """Register the effects of the node. The files on this disk are read first."""
-        self.store.found()
+        self.store.read_stored()
         driver.on(GatherCheckpoint, lambda effect: self._spawn(effect.request, self._gather(effect)))
         driver.on(FetchCheckpoint, lambda effect: self._spawn(effect.request, self._fetch(effect)))
-        driver.on(ReadCheckpoints, lambda effect: self._feed(Completed(effect.request, self.store.kept)))
+        driver.on(ReadCheckpoints, lambda effect: self._feed(Completed(effect.request, self.store.named)))
         driver.on(DropCheckpoint, lambda effect: self._spawn(effect.request, self._drop(effect)))
         driver.on(AllowCheckpointFetch, lambda effect: self.store.grant_transfer(effect.digest, effect.node))
         driver.on(FetchSnapshot, lambda effect: self._spawn(effect.request, self._place_snapshot(effect)))

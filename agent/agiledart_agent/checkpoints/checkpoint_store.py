@@ -68,7 +68,7 @@ class CheckpointStore:
         return self.finish(path, "", checks=True).digest
 
     @property
-    def kept(self) -> tuple[CheckpointInfo, ...]:
+    def named(self) -> tuple[CheckpointInfo, ...]:
         """Named checkpoints, in the order of their names."""
         return tuple(info for file, info in sorted(self._known.items()) if file.endswith(_KEPT))
 
@@ -100,7 +100,7 @@ class CheckpointStore:
                 return self._folder / file, info
         return None
 
-    def found(self) -> None:
+    def read_stored(self) -> None:
         """Read the files that are here after a start. Delete incomplete ones."""
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else []:
             if path.suffix not in (_KEPT, _TEMPORARY):
@@ -127,7 +127,7 @@ class CheckpointStore:
             raise OperationFailed(f"{name!r} is an invalid checkpoint name: use letters, digits, _ . or -")
         if name and name + _KEPT in self._known:
             raise OperationFailed(f"this node already keeps a checkpoint {name}")
-        if name and len(self.kept) >= MAX_KEPT:
+        if name and len(self.named) >= MAX_KEPT:
             raise OperationFailed(f"this node already keeps {MAX_KEPT} checkpoints: remove one")
         passing = [file for file in self._known if file.endswith(_TEMPORARY)]
         for file in passing[: max(0, len(passing) - MAX_TEMPORARY + 1)] if not name else ():

@@ -84,7 +84,7 @@ class FragmentFileStore:
         """Bytes of all fragments."""
         return sum(self._sizes.values())
 
-    def found(self) -> list[FragmentFileHeader]:
+    def stored_headers(self) -> list[FragmentFileHeader]:
         """Return the headers of the fragments that are here after a start. Incomplete and unreadable files are deleted."""
         headers = []
         for path in sorted(self._folder.glob("*")) if self._folder.is_dir() else []:

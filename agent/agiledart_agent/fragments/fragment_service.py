@@ -110,9 +110,9 @@ class FragmentService:
 
         self._disk.submit(work)
 
-    def found(self) -> tuple[tuple[FragmentKey, NodeId], ...]:
+    def stored_fragments(self) -> tuple[tuple[FragmentKey, NodeId], ...]:
         """Return the fragments that are here after a start, each with the host that stored it."""
-        return tuple((header.about.key, header.owner) for header in self.store.found())
+        return tuple((header.about.key, header.owner) for header in self.store.stored_headers())
 
     def count_snapshot(self, size: int, pause_ns: int, longest_ns: int) -> None:
         """Count a snapshot that an instance here has saved."""

@@ -29,9 +29,9 @@ _OwnedApplication = tuple[str, bytes]
 """(application, key of its owner)."""
 
 
-def ownership_of_log(found: Description) -> LogOwnership:
+def ownership_of_log(description: Description) -> LogOwnership:
     """Return the ownership of a log on this node, on which permissions depend."""
-    return LogOwnership(found.name, found.application, bytes.fromhex(found.owner))
+    return LogOwnership(description.name, description.application, bytes.fromhex(description.owner))
 
 
 class LogReadAuthoriser:
@@ -64,7 +64,7 @@ class LogReadAuthoriser:
             )
         return reason
 
-    def found(self, effect: SharersFound) -> None:
+    def on_sharers_found(self, effect: SharersFound) -> None:
         """Take the node's answer to `FindSharers`."""
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
             future.set_result(effect)

@@ -61,7 +61,7 @@ class LogServices:
 
     def register(self, driver: Driver) -> None:
         """Have the driver hand effects about logs to the servers."""
-        driver.on(SinkFound, self.sink_logs.found)
+        driver.on(SinkFound, self.sink_logs.on_sink_found)
         driver.on(LogsFound, self.sink_logs.logs_found)
         driver.on(ReadLogNames, self.sink_logs.read_names)
         driver.on(SharersFound, self.sink_logs.sharers_found)

@@ -227,9 +227,9 @@ class SinkLogServer:
 
     def sharers_found(self, effect: SharersFound) -> None:
         """Take the node's answer to `FindSharers`."""
-        self._read_authoriser.found(effect)
+        self._read_authoriser.on_sharers_found(effect)
 
-    def found(self, effect: SinkFound) -> None:
+    def on_sink_found(self, effect: SinkFound) -> None:
         """Take the node's answer to `FindSink`."""
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
             future.set_result(effect)
@@ -386,14 +386,14 @@ class SinkLogServer:
 
     async def _list_logs(self, principal: Principal, request: ListLogs) -> LogsListed:
         """Return the logs that fit a pattern and that the requester may read, as far as no ring look-up is needed for that."""
-        found = await self._log_lists.find(request.sink)
+        listed = await self._log_lists.find(request.sink)
         readable = [
             log.name
-            for log in found.logs
+            for log in listed.logs
             if not log.name.startswith(SYSTEM_PREFIX)
             and not log_read_refusal(principal, LogOwnership(log.name, log.application, log.owner))
         ]
-        return LogsListed(request.request, tuple(readable), found.silent)
+        return LogsListed(request.request, tuple(readable), listed.silent)
 
     async def _locate(self, link: Link, request: Locate) -> LogAnswer:
         principal = Principal.of(link.peer.grant)

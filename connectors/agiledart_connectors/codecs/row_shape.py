@@ -213,9 +213,9 @@ def _naming(name: str, make: Make) -> Make:
     return named
 
 
-def _first(found: tuple[Any, ...], default: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+def _first(values: tuple[Any, ...], default: tuple[Any, ...], names: tuple[str, ...]) -> Any:
     """The value under the first name that came; the default when none did."""
-    for value in found:
+    for value in values:
         if value is not msgspec.UNSET:
             return value
     if not default:

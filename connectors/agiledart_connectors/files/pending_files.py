@@ -67,14 +67,14 @@ class PendingFiles(RolledFiles):
         super().__init__(path, max_bytes, max_age_ns, clock)
         self._seal, self._unsynced = seal, ""
         self._run, self._step, self._mine = run, step, run_suffix_of(run, step)
-        self.number, self.kept = keep or (0, 0)
+        self.number, self.kept_bytes = keep or (0, 0)
         self._waiting: list[int] = []  # whole ones that have no name yet
         self._named = 0  # the last one that has got its name
         self._closed: set[int] = set()  # by this process
         for number in sorted({number for number, end in self._found() if self._is_mine(end)}):
             if number < self.number:
                 self._waiting.append(number)
-            elif number > self.number or not self.kept:
+            elif number > self.number or not self.kept_bytes:
                 self.remove(number)
         self.finish_before(self.number)
         if keep is None:
@@ -105,11 +105,11 @@ class PendingFiles(RolledFiles):
         file = None
         try:
             self._began = self._clock()
-            file = self._claimed(name, os.O_CREAT) if self.kept or not self.rolls else self._new(name)
-            known = self._seal if self.kept else None
-            check_seal(file.fileno(), str(name(self.number)), known or seal_of(file.fileno(), self.kept))
-            file.truncate(self.kept)
-            file.seek(self.kept)
+            file = self._claimed(name, os.O_CREAT) if self.kept_bytes or not self.rolls else self._new(name)
+            known = self._seal if self.kept_bytes else None
+            check_seal(file.fileno(), str(name(self.number)), known or seal_of(file.fileno(), self.kept_bytes))
+            file.truncate(self.kept_bytes)
+            file.seek(self.kept_bytes)
             self.sync_folder()
         except BaseException as error:
             if file is not None:
@@ -147,7 +147,7 @@ class PendingFiles(RolledFiles):
         """The current file is whole, and on the disk; it waits for its epoch."""
         self._waiting.append(self.number)
         self._closed.add(self.number)
-        self.number, self.kept, self._seal = self.number + 1, 0, None
+        self.number, self.kept_bytes, self._seal = self.number + 1, 0, None
 
     def finish_before(self, number: int) -> None:
         """Those before this one are committed: they get their names."""

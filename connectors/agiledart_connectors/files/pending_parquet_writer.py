@@ -59,7 +59,7 @@ class PendingParquetWriter(RejectsRows):
         self._writer: Any = None
         self._schema: Any = None
         self._is_torn = False  # the Parquet file: the rows that are kept are more than it has
-        if files.kept:
+        if files.kept_bytes:
             self._begin()
             self._make_anew()
 
@@ -122,7 +122,7 @@ class PendingParquetWriter(RejectsRows):
     # ----
 
     def _begin(self) -> None:
-        self._journal, self._length = self._files.open_current(self._files.rows), self._files.kept
+        self._journal, self._length = self._files.open_current(self._files.rows), self._files.kept_bytes
         self._kept_end = AppendedFile(self._journal, str(self._files.rows(self._files.number)))
 
     def _look(self) -> None:

@@ -227,7 +227,7 @@ class PendingTextWriter(TextWriter):
         self._raw: io.FileIO | None = None
         self._written: AppendedFile | None = None
         self._is_full = False
-        if files.kept:
+        if files.kept_bytes:
             self._open()
 
     def _open(self) -> tuple[io.FileIO, AppendedFile]:

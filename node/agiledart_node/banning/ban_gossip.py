@@ -46,7 +46,7 @@ class BanGossip:
         if self.known.add(ban):
             self._changed((raw,), None)
 
-    def found(self, signed_commands: tuple[bytes, ...]) -> None:
+    def on_bans_found(self, signed_commands: tuple[bytes, ...]) -> None:
         """Apply the bans that this node kept on its disk."""
         new = self._taken(signed_commands)
         if new:

@@ -123,10 +123,10 @@ def test_snapshots_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_pa
         site.desks[0].store.grant_transfer(made.digest, NodeId(2))
         copied = await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
         assert copied == made
-        assert site.open(1).store.kept == ()  # a process that has just started has not looked yet
+        assert site.open(1).store.named == ()  # a process that has just started has not looked yet
         again = site.open(1)
-        again.store.found()
-        assert again.store.kept == (made,)
+        again.store.read_stored()
+        assert again.store.named == (made,)
         assert again.find(RUN, there.digest) is not None
 
     play(work())
@@ -201,7 +201,7 @@ def test_a_copy_damaged_in_transit_is_not_kept(tmp_path: Path) -> None:
         site.desks[0].store.grant_transfer(made.digest, NodeId(2))
         with pytest.raises(OperationFailed, match="the file is damaged"):
             await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
-        assert site.desks[1].store.kept == ()
+        assert site.desks[1].store.named == ()
         assert not list((tmp_path / "pi1" / "checkpoints").iterdir())
 
     play(work())
@@ -227,7 +227,7 @@ def test_a_checkpoint_is_refused_while_a_source_has_logged_rows(tmp_path: Path) 
             OperationFailed, match="step0 has read ahead 4,711 bytes, which wait in its log and cannot be read again"
         ):
             await site.gathered(site.saved(1, 0, "source", unread=4_711))
-        assert site.desks[0].store.kept == ()
+        assert site.desks[0].store.named == ()
 
     play(work())
 
@@ -246,11 +246,11 @@ def test_a_name_is_kept_once_and_a_node_keeps_a_bounded_number(tmp_path: Path, m
         with pytest.raises(OperationFailed, match="this node already keeps 2 checkpoints: remove one"):
             await site.gathered(one, name="c")
         await site.desks[0]._drop(DropCheckpoint(1, "a", b"another", RUN))
-        assert len(site.desks[0].store.kept) == 2
+        assert len(site.desks[0].store.named) == 2
         await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, RunId("taxi", 4)))
-        assert len(site.desks[0].store.kept) == 2
+        assert len(site.desks[0].store.named) == 2
         await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest, RUN))
-        assert [kept.name for kept in site.desks[0].store.kept] == ["b"]
+        assert [kept.name for kept in site.desks[0].store.named] == ["b"]
 
     play(work())
 
@@ -275,7 +275,7 @@ def test_temporary_checkpoints_expire_or_are_evicted_by_newer_ones(tmp_path: Pat
         now = max(path.stat().st_mtime for path in folder.iterdir())
         later = CheckpointStore(tmp_path / "pi0", site.warned.append, lambda: now + TEMPORARY_SECONDS + 1)
         (folder / ".7.part").write_bytes(b"half")
-        later.found()
+        later.read_stored()
         assert not list(folder.iterdir())
 
     play(work())
@@ -341,7 +341,7 @@ def test_the_second_of_two_concurrent_checkpoints_with_one_name_is_refused(tmp_p
         assert [str(each) for each in both if isinstance(each, OperationFailed)] == [
             "this node already keeps a checkpoint a"
         ]
-        assert list(site.desks[0].store.kept) == made
+        assert list(site.desks[0].store.named) == made
         (path,) = (tmp_path / "pi0" / "checkpoints").iterdir()
         assert verify(path)[1] == made[0].digest
 
@@ -413,8 +413,8 @@ def test_a_damaged_file_is_reported_at_start_and_not_listed(tmp_path: Path) -> N
         path = tmp_path / "pi0" / "checkpoints" / "pause.checkpoint"
         path.write_bytes(path.read_bytes()[:-1])
         again = site.open(0)
-        again.store.found()
-        assert again.store.kept == ()
+        again.store.read_stored()
+        assert again.store.named == ()
         assert "a checkpoint cannot be used" in site.warned[0]
         with pytest.raises(InvalidCheckpointFile):
             read_manifest(path)

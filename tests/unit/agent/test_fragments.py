@@ -117,7 +117,7 @@ def test_a_fragment_survives_a_restart(tmp_path: Path) -> None:
     stored(FragmentFileStore(tmp_path), about(fragments, 3, 2), fragments[3])
     (tmp_path / "fragments" / ".half.part").write_bytes(b"the unfinished files of a killed agent")
     again = FragmentFileStore(tmp_path)
-    (header,) = again.found()
+    (header,) = again.stored_headers()
     assert (header.about, header.owner) == (about(fragments, 3, 2), OWNER.node)
     again.verify(header.about)
     assert again.read(header.about, 5, 20) == fragments[3][5:25]
@@ -125,7 +125,7 @@ def test_a_fragment_survives_a_restart(tmp_path: Path) -> None:
     again.drop([header.about.key])
     assert again.clear()
     assert again.count == 0
-    assert FragmentFileStore(tmp_path).found() == []
+    assert FragmentFileStore(tmp_path).stored_headers() == []
 
 
 def test_a_fragment_that_the_disk_fails_to_remove_stays_queued_for_removal(
@@ -145,7 +145,7 @@ def test_a_fragment_that_the_disk_fails_to_remove_stays_queued_for_removal(
         assert not store.clear()
     stored(store, about(fragments, 1, 2), fragments[1])
     assert store.clear()
-    assert [header.about.key.index for header in FragmentFileStore(tmp_path).found()] == [1]
+    assert [header.about.key.index for header in FragmentFileStore(tmp_path).stored_headers()] == [1]
 
 
 def test_a_flipped_bit_on_the_disk_is_detected(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_truncated_file_is_no_fragment(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(FragmentUnavailable, match="cut short"):
         store.about(about(fragments, 0, 2).key, DIGEST)
-    assert FragmentFileStore(tmp_path).found() == []
+    assert FragmentFileStore(tmp_path).stored_headers() == []
     assert not path.exists()
 
 

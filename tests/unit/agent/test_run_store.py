@@ -50,7 +50,7 @@ def found(state_dir: Path, node: str = "n1") -> tuple[dict[str, bytes], list[str
     async def work() -> tuple[dict[str, bytes], list[str]]:
         said: list[str] = []
         store = RunStore(state_dir, node, lambda event: None, said.append)
-        files = {file.name: file.content for file in store.found().files}
+        files = {file.name: file.content for file in store.stored_runs().files}
         store.close()
         return files, said
 
@@ -169,7 +169,7 @@ def test_an_unfinished_removal_is_completed_by_the_next_process(tmp_path: Path) 
 
     async def look(node: str = "n1") -> tuple[list[ForgetRun], RunsFound]:
         store = RunStore(tmp_path, node, lambda event: None)
-        found = store.found()
+        found = store.stored_runs()
         store.close()
         return store.ending, found
 

@@ -109,7 +109,7 @@ class Bench:
 
     def _feed(self, event: Event) -> None:
         if isinstance(event, FindSink):
-            self.server.found(SinkFound(event.request, self.records.get(event.name)))
+            self.server.on_sink_found(SinkFound(event.request, self.records.get(event.name)))
         elif isinstance(event, RegisterSink):
             self.noted.append(event.record)
         elif isinstance(event, FindSharers):

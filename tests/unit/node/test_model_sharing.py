@@ -148,7 +148,7 @@ def test_a_node_verifies_the_users_command_again(
     assert bool(sent[0].refusal) is bool(refusal)
 
 
-def test_a_node_whose_ring_does_not_answer_says_so() -> None:
+def test_a_node_names_a_ring_that_does_not_answer() -> None:
     sent: list[Any] = []
 
     async def application(name: str) -> tuple[int, ApplicationRecord]:

@@ -90,15 +90,15 @@ def upload(client: ControlClient, path: Path, digest: bytes, name: str) -> None:
             at = int(progress["have"])
 
 
-def print_matched(found: RestorePlan, about: str) -> None:
+def print_matched(plan: RestorePlan, about: str) -> None:
     """Print which steps continue with which state."""
     print_message(f"From {harmless(about)}:")
-    for name, text in found.taken:
+    for name, text in plan.taken:
         print_message(f"  {name} {text}")
-    if found.dropped:
-        print_message(f"  omitted: {', '.join(found.dropped)}", colour=WATCH)
-    if found.empty:
+    if plan.dropped:
+        print_message(f"  omitted: {', '.join(plan.dropped)}", colour=WATCH)
+    if plan.empty:
         print_message(
-            f"  {plural(len(found.empty), 'step')} without state, new or omitted: {', '.join(found.empty)}",
+            f"  {plural(len(plan.empty), 'step')} without state, new or omitted: {', '.join(plan.empty)}",
             colour=WATCH,
         )

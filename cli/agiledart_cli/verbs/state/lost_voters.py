@@ -64,11 +64,11 @@ def _carried_out(client: ControlClient, command: RecoverRun) -> dict[str, Any]:
     return outcome
 
 
-def _confirm(found: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> None:
+def _confirm(state: dict[str, Any], without: tuple[str, ...], *, yes: bool) -> None:
     """Ask for confirmation; raises ConfigurationError without it."""
     if yes:
         return
-    shown = harmless_document(found)
+    shown = harmless_document(state)
     for note in shown["warnings"]:
         print_message(f"  {note}")
     if not sys.stdin.isatty():

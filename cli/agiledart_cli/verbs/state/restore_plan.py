@@ -119,14 +119,14 @@ def _sinks(topology: PlannedTopology) -> frozenset[str]:
     return frozenset(stage.name for stage in topology.plan.stages if stage.kind == "sink")
 
 
-def _targets(kept: Sequence[str], before: PlannedTopology, after: PlannedTopology) -> dict[int, int]:
+def _targets(restored: Sequence[str], before: PlannedTopology, after: PlannedTopology) -> dict[int, int]:
     """Return stage of the checkpoint → stage of the topology, for restored steps and for sinks, whose files are checked."""
     had, has = before.stateful_steps(), after.stateful_steps()
     sinks = [
         {stage.name: stage.index for stage in graph.plan.stages if stage.kind == "sink"} for graph in (before, after)
     ]
     same = {index: sinks[1][name] for name, index in sinks[0].items() if name in sinks[1]}
-    return same | {had[name][0].index: has[name][0].index for name in kept}
+    return same | {had[name][0].index: has[name][0].index for name in restored}
 
 
 def _refuse_unknown(drops: Sequence[str], had: Mapping[str, object]) -> None:

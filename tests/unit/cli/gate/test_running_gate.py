@@ -76,7 +76,7 @@ def test_a_gate_looks_at_the_mesh_while_many_nodes_are_drained(tmp_path: Path) -
     asyncio.run(play())
 
 
-def test_an_order_without_an_object_is_said(tmp_path: Path) -> None:
+def test_an_order_without_an_object_is_printed(tmp_path: Path) -> None:
     async def play() -> None:
         lines: list[str] = []
         running = gate(tmp_path, SlowMesh(("release", "b9", "ann"), ("release", "", "ann")), lines)
@@ -119,7 +119,7 @@ def test_a_full_disk_is_a_fault_and_ends_no_gate(tmp_path: Path, monkeypatch: py
     asyncio.run(play())
 
 
-def test_an_advice_is_said_once_also_between_others(tmp_path: Path) -> None:
+def test_an_advice_is_printed_once_also_between_others(tmp_path: Path) -> None:
     async def play() -> None:
         lines: list[str] = []
         running = gate(tmp_path, SlowMesh(), lines)
