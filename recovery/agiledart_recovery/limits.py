@@ -63,3 +63,9 @@ SEAL_BYTES = 16
 
 MAX_HELD_FRAGMENTS = 65_536
 """Fragments that one node stores for others."""
+
+MAX_DEALERS = 16
+"""Hosts whose shares of a run's key one voter stores. Honest hosts deal the same shares, so one host suffices."""
+
+DEALS_OF_DEALER = 2
+"""Shares of one dealer that a voter stores: the newest one may not have reached the other voters yet."""

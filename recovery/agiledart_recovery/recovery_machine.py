@@ -80,7 +80,7 @@ class RecoveryMachine:
             events.Booted: self._on_booted,
             events.BootstrapRun: self._on_first_value,
             events.RecoverQuorum: self._on_first_value,
-            events.MakeVoterSlot: lambda event: self._voted.make_voter_slot(event.run),
+            events.MakeVoterSlot: self._on_make_voter_slot,
             events.ChangeRequested: lambda event: self.request_change(event.run, event.plan),
             events.VoterEvacuation: lambda event: self.request_voter_evacuation(event.run, event.host),
             events.HostLost: self._on_host_lost,
@@ -130,6 +130,15 @@ class RecoveryMachine:
             if replica_node and self._context.can_reach(replica_node)
         }
         return SnapshotRebuild(self._context, run, instance, snapshot, live)
+
+    def run_key(self, run: RunId) -> bytes:
+        """Return the key of a run that this node hosts; empty while it is not here. `RunKeyFound` announces it."""
+        part = self.participants.get(run)
+        if part is None:
+            return b""
+        if not part.run_key.key:
+            part.run_key.want()
+        return part.run_key.key
 
     def report_entering(self, run: RunId, attempt: int, phase: str, got: int = 0, of: int = 0) -> None:
         """Report to the coordinator how far this host is in entering an attempt."""
@@ -268,6 +277,8 @@ class RecoveryMachine:
                 run in self.participants
             ):
                 self.participants[run].preparation.on_save_timeout(instance, checkpoint)
+            case (RunId() as run, "key") if run in self.participants:
+                self.participants[run].run_key.on_timer()
             case (RunId() as run, "remade") if run in self.participants:
                 self.participants[run].fragment_repair.on_timer()
             case (RunId() as run, "term", bytes() as digest) if run in self.participants:
@@ -308,6 +319,11 @@ class RecoveryMachine:
         part = self.participants.get(event.run)
         if part is not None:
             part.on_rows_passed()
+
+    def _on_make_voter_slot(self, event: events.MakeVoterSlot) -> None:
+        voter_slot = self._voted.make_voter_slot(event.run)
+        if voter_slot is not None and event.share is not None and voter_slot.value is None:
+            voter_slot.key_shares.put(event.dealer, event.share, ())
 
     def _on_first_value(self, event: events.BootstrapRun | events.RecoverQuorum) -> None:
         coordinator = self.coordinators.get(event.value.run)

@@ -400,9 +400,10 @@ class RecoveryService:
 
     def _carry_out_of_fragments(self, effect: Effect) -> None:
         match effect:
-            case asked.SendFragment(key=about):
-                value = self.value(about.run)
-                self._state_fetcher.send(effect, value.key if value is not None else b"")
+            case asked.SendFragment():
+                self._state_fetcher.send(effect)
+            case asked.RunKeyFound(run=run):
+                self._state_fetcher.on_run_key(run)
             case asked.FetchStripe():
                 self._state_fetcher.fetch(effect)
             case asked.DeleteFragments(keys=keys):
@@ -416,13 +417,8 @@ class RecoveryService:
         number = self._context.requests.number()
         answers = await self._context.ask_driver(number, effect(number), self._context.config.start_timeout_ns)
         answer = answers.get(number)
-        reason = (
-            answer.reason
-            if isinstance(answer, Failed)
-            else ""
-            if answer is not None
-            else "the disk did not answer in time"
-        )
+        silent = "" if answer is not None else "the disk did not answer in time"
+        reason = answer.reason if isinstance(answer, Failed) else silent
         self.step(Failed(request, reason) if reason else Completed(request, None))
 
     def keep(self, key: Key, name: str, content: bytes) -> None:

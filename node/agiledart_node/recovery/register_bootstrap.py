@@ -26,6 +26,7 @@ from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import BootstrapRegister, CreateVoter, VoterCreated
 from agiledart_recovery.limits import MAX_PLAN_BYTES
 from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.register.key_splitting import key_digest, split_key
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.names import INITIAL_CHECKPOINT, InstanceId, RunId, Voter
 from agiledart_recovery.wire.register_value import (
@@ -145,14 +146,19 @@ async def bootstrap_register(
     *,
     saves_less: bool = False,
 ) -> None:
-    """Make the voter slots and have the first value written.
+    """Make the voter slots, each with its share of the key, and have the first value written.
 
     Raises:
         CommandRefused: a voter does not answer.
     """
     timeout = Duration(context.config.ask_timeout_ns)
+    nodes = tuple(peer.node for peer in candidates)
+    shares = dict(zip(nodes, split_key(key, nodes), strict=True))
     made = await context.requests.ask_all(
-        candidates, lambda number, _: CreateVoter(number, run.app, run.version), VoterCreated, timeout
+        candidates,
+        lambda number, peer: CreateVoter(number, run.app, run.version, shares[peer.node]),
+        VoterCreated,
+        timeout,
     )
     silent = [peer.name or peer.node.short for peer, answer in made if answer is None]
     if silent:
@@ -162,7 +168,16 @@ async def bootstrap_register(
         (initial_checkpoint.saved, initial_checkpoint.origin) if initial_checkpoint is not None else ((), "")
     )
     value = RegisterValue(
-        run, 0, 0, plan, INITIAL_CHECKPOINT, voters, saved=saved, key=key, origin=origin, saves_less=saves_less
+        run,
+        0,
+        0,
+        plan,
+        INITIAL_CHECKPOINT,
+        voters,
+        saved=saved,
+        key_digest=key_digest(key),
+        origin=origin,
+        saves_less=saves_less,
     )
     number = context.requests.number()
     answer = await context.requests.ask(
@@ -224,7 +239,7 @@ class RegisterBootstrap:
     def make_voter(self, sender: Peer, message: CreateVoter) -> None:
         """Make a voter slot for a run at a scheduler's request, and answer once it is on the disk."""
         run = RunId(message.application, message.version)
-        self._step(events.MakeVoterSlot(run))
+        self._step(events.MakeVoterSlot(run, sender.node, message.share))
         voter_slot = self._machine.voter_slots.get(run)
         if voter_slot is not None:
             voter_slot.keep(lambda: self._context.send(sender, VoterCreated(message.request, voter_slot.voter_slot)))

@@ -36,6 +36,9 @@ minutes.
 """
 
 
+NO_KEY = "the key of the run's state did not come: too few of its voters, and no other host, gave their part of it"
+
+
 class StateUnavailable(OperationFailed):
     """Failure to rebuild a state, because too few of its fragments can be read.
 
@@ -61,21 +64,46 @@ class StateFetcher:
     ) -> None:
         self._context, self._machine, self._step, self._flush = context, machine, step, flush
         self._rebuilding: dict[int, tuple[SnapshotRebuild, ReportProgress | None]] = {}
+        self._without_key: dict[int, RunId] = {}
 
     # ---- one fragment
 
-    def send(self, effect: asked.SendFragment, secret: bytes) -> None:
+    def send(self, effect: asked.SendFragment) -> None:
         """Send a fragment to its replica node."""
-        self._context.requests.begin(self._send_fragment(effect, secret))
+        self._context.requests.begin(self._send_fragment(effect))
 
-    async def _send_fragment(self, effect: asked.SendFragment, secret: bytes) -> None:
+    async def _send_fragment(self, effect: asked.SendFragment) -> None:
         replica_node, number = self._peer(effect.replica_node), self._context.requests.number()
         if replica_node is None:
             self._step(Failed(effect.request, "its address is not known"))
             return
-        command = StoreFragment(number, replica_node, effect.key, effect.snapshot, secret, effect.attempt)
+        run_key = await self._run_key(effect.key.run, self._timeout_ns(effect.snapshot))
+        if not run_key:
+            self._step(Failed(effect.request, NO_KEY))
+            return
+        command = StoreFragment(number, replica_node, effect.key, effect.snapshot, run_key, effect.attempt)
         answers = await self._context.ask_driver(number, command, self._timeout_ns(effect.snapshot))
         self._step(_outcome(effect.request, answers.get(number)))
+
+    async def _run_key(self, run: RunId, timeout_ns: int) -> bytes:
+        """Return the run's key, once this host has it; empty when neither voters nor hosts give it in time."""
+        key = self._machine.run_key(run)
+        self._flush()
+        if not key:
+            number = self._context.requests.number()
+            self._without_key[number] = run
+            try:
+                await self._context.requests.answers({number: None}, Duration(timeout_ns))
+            finally:
+                del self._without_key[number]
+            key = self._machine.run_key(run)
+        return key
+
+    def on_run_key(self, run: RunId) -> None:
+        """Continue what waits for the key of a run."""
+        for number, waiting in list(self._without_key.items()):
+            if waiting == run:
+                self._context.requests.resolve(number, True)
 
     def fetch(self, effect: asked.FetchStripe) -> None:
         """Fetch a fragment, or a stripe of one."""
@@ -198,7 +226,10 @@ class StateFetcher:
                 )
             number = self._context.requests.number()
             key = asked.FragmentKey(run, saved.instance, snapshot.checkpoint, 0)
-            command = RebuildSnapshot(number, key, snapshot, tuple(rebuild.pieces), value.key)
+            run_key = await self._run_key(run, self._timeout_ns(snapshot))
+            if not run_key:
+                raise StateUnavailable(NO_KEY, tuple(voter.peer.node for voter in value.voters))
+            command = RebuildSnapshot(number, key, snapshot, tuple(rebuild.pieces), run_key)
             answers = await self._context.ask_driver(number, command, self._timeout_ns(snapshot))
             if isinstance(answers.get(number), Completed):
                 return

@@ -14,14 +14,19 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.name_patterns import ApplicationName
 from agiledart_node.wire.shared_model import MAX_SHARED_MODELS, SharedModel
 from agiledart_recovery.limits import MAX_CHANGES
+from agiledart_recovery.wire.key_share import KeyShare
 
 
 class CreateVoter(Message, frozen=True, gc=False, tag=410):
-    """Request to create a voter slot in the register of this run. Answered by `VoterCreated`."""
+    """Request to create a voter slot in the register of this run. Answered by `VoterCreated`.
+
+    `share`: the voter's share of the run's key.
+    """
 
     request: int
     application: ApplicationName
     version: Count
+    share: KeyShare | None = None
 
 
 class VoterCreated(Message, frozen=True, gc=False, tag=411):

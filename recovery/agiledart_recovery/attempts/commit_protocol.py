@@ -357,6 +357,12 @@ class CommitProtocol:
             if self._acknowledged.get(node) != value.committed and self._context.can_reach(node):
                 self._context.send(peer, message)
 
+    def send_voters(self, value: RegisterValue) -> None:
+        """Send a value with new voters to all hosts, also to those that have its epoch: they deal the run's key."""
+        if value.key_digest and value.attempt == self.attempt:
+            for peer in value.plan.hosts.values():
+                self._context.send(peer, wire.Committed(self._run, value.attempt, value))
+
     def concerns(self, node: NodeId) -> bool:
         """Return whether a node hosts an instance of an open epoch, of an earlier plan, or of a planned change."""
         return node in self.epochs.plan.hosts or node in self.generation_change.hosts or node in self._former

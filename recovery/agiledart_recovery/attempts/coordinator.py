@@ -144,6 +144,8 @@ class Coordinator:
     def _on_written(self) -> None:
         self.voter_replacement.written(self.value)
         self.commit_protocol.generation_change.written(self._before, self.value)
+        if self._before is not None and self._before.old_voters and not self.value.old_voters:
+            self.commit_protocol.send_voters(self.value)
         self._before = self.value
         if self.leadership.leave_if_replaced((*self.value.voters, *self.value.old_voters)):
             self._state.follow()  # it has given its voter slot away: hosts accept nothing from it any more

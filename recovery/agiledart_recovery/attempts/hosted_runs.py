@@ -7,6 +7,8 @@ nothing by themselves: only a node that may command the known attempt may send t
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.attempts.participant import Participant
 from agiledart_recovery.fragments.fragment_store import FragmentStore
@@ -64,6 +66,8 @@ class HostedRuns:
             **dict.fromkeys(_HANDOVERS, self._on_handover),
             messages.NeededFragments: self._on_needed_fragments,
             messages.HeldFragments: self._on_held_fragments,
+            messages.QueryRunKey: self._on_query_run_key,
+            messages.RunKeyParts: self._on_run_key_parts,
         }
 
     def _ignore(self, sender: Peer, reason: str) -> None:
@@ -128,6 +132,24 @@ class HostedRuns:
         """Answer a message about an attempt: a host that does not know the run may have lost its disk."""
         self._ignore(sender, "run")
         Participant(self._context, message.run).on_other(sender, message)
+
+    # ---- the keys of runs
+
+    def _on_query_run_key(self, sender: Peer, message: messages.QueryRunKey) -> None:
+        """Give a host of the run what this node has of the key, as another host or as a voter."""
+        part, voter_slot = self.participants.get(message.run), self._voter_slots.get(message.run)
+        key = part.key_for(sender.node) if part is not None else b""
+        if voter_slot is not None and voter_slot.names_host(sender.node):
+            self._context.send(sender, msgspec.structs.replace(voter_slot.key_parts, key=key))
+        elif key:
+            self._context.send(sender, messages.RunKeyParts(message.run, key))
+        else:
+            self._ignore(sender, "host")
+
+    def _on_run_key_parts(self, sender: Peer, message: messages.RunKeyParts) -> None:
+        part = self.participants.get(message.run)
+        if part is None or not part.run_key.on_parts(sender, message):
+            self._ignore(sender, "voter")
 
     # ---- fragments of other hosts
 

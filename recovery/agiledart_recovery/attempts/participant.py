@@ -22,6 +22,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.attempts.committed_fragments import CommittedFragments
 from agiledart_recovery.attempts.generation_preparation import GenerationPreparation
+from agiledart_recovery.attempts.run_key import RunKey
 from agiledart_recovery.attempts.snapshot_preparation import SnapshotPreparation
 from agiledart_recovery.fragments.fragment_repair import FragmentRepair
 from agiledart_recovery.limits import (
@@ -87,6 +88,27 @@ class Participant:
         self.fragment_repair = FragmentRepair(context, run, self.report)
         self._fragments = CommittedFragments(context, run, self.fragment_repair)
         self._lacks: tuple[NodeId, ...] = ()
+        self.run_key = RunKey(context, run, self._file.key, self._key_found, lambda: self.is_closed)
+
+    # ---- the run's key
+
+    def key_for(self, node: NodeId) -> bytes:
+        """Return the run's key for a host that asks for it; empty when the node is none, or this host has no key."""
+        pending = self.generation_preparation.plan
+        return self.run_key.key_for(node, pending is not None and node in pending.hosts)
+
+    def _key_found(self) -> None:
+        """Store the key, so that a restart of all hosts does not depend on the voters."""
+        if self.phase is not Phase.OUT:
+            self._context.ask(lambda request: asked.StoreAttempt(request, self._attempt_file), lambda _, reason: None)
+        self._context.do(asked.RunKeyFound(self.run))
+
+    @property
+    def _attempt_file(self) -> asked.AttemptFile:
+        assert self.value is not None, "an attempt is entered with a value"
+        return asked.AttemptFile(
+            self.run, self.attempt, self._signed_command, electors_of(self.value), self.run_key.key
+        )
 
     # ---- entering an attempt
 
@@ -161,10 +183,11 @@ class Participant:
         self.generation_preparation.enter(value)
         self.preparation.enter()
         self.fragment_repair.forget()
-        file = asked.AttemptFile(self.run, value.attempt, self._signed_command, electors_of(value))
         self._context.ask(
-            lambda request: asked.StoreAttempt(request, file), lambda _, reason: self._stored(value, reason)
+            lambda request: asked.StoreAttempt(request, self._attempt_file),
+            lambda _, reason: self._stored(value, reason),
         )
+        self.run_key.follow(value)
 
     def _stored(self, value: RegisterValue, reason: str) -> None:
         if value.attempt != self.attempt or self.phase is not Phase.STORING:
@@ -382,8 +405,9 @@ class Participant:
                 self._fragments.notify_replica_nodes(value)
                 self._close()
             elif (value.attempt, value.committed) == (self.attempt, self._committed) and self.phase is Phase.RUNNING:
-                self.value = value  # it may name other replica nodes
+                self.value = value  # it may name other replica nodes, or other voters
                 self._update_repair()
+                self.run_key.follow(value)
             self._context.send(sender, answer)
         elif value.committed > self._committing:
             self.value, self._committing = value, value.committed
@@ -408,6 +432,7 @@ class Participant:
         self._context.send(sender, answer)
         self._fragments.notify_replica_nodes(value)
         self._update_repair()
+        self.run_key.follow(value)
         if value.state is not RunState.RUNNING and self.phase is not Phase.CLOSED:
             self._close()
 

@@ -5,7 +5,7 @@
 | a proposer | the ballot is its own, and the value that is held names it among the voters, or one of those does |
 | a coordinator | the same |
 | a voter | it was asked for its vote, or it brings an admin's signed command |
-| a host | a plan that this coordinator knows of names it |
+| a host | a plan that this coordinator knows of names it; to a voter slot, the value that it holds |
 
 A message that proves nothing is ignored and observed, by its reason.
 """
@@ -79,6 +79,7 @@ class VotedRuns:
             messages.VoterSlotMade: self._on_voter_slot_made,
             messages.LeaderAnnounced: self._on_leader_announced,
             messages.QueryVoters: self._on_query_voters,
+            messages.KeyShareDealt: self._on_share_dealt,
             **dict.fromkeys(_VOTES, self._on_vote),
             **dict.fromkeys(_FROM_HOSTS, self._on_host),
         }
@@ -146,6 +147,13 @@ class VotedRuns:
             self._ignore(sender, "voter")
         else:
             self._context.send(sender, voters_known(message.run, held))
+
+    def _on_share_dealt(self, sender: Peer, message: messages.KeyShareDealt) -> None:
+        voter_slot = self.voter_slots.get(message.run)
+        if voter_slot is None or not voter_slot.names_host(sender.node):
+            self._ignore(sender, "host")
+        else:
+            voter_slot.on_share_dealt(sender, message)
 
     def _on_request_voter_slot(self, sender: Peer, message: messages.RequestVoterSlot) -> None:
         voter_slot = self.voter_slots.get(message.run)

@@ -20,12 +20,22 @@ The literature's form of it is Paxos; a rewritable value with a number under one
 from collections.abc import Callable
 
 from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.limits import MAX_CONFIGURATIONS, MAX_ROUND_STEP, ROUNDS_PER_CONFIGURATION
 from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.stored_shares import StoredShares
 from agiledart_recovery.register.voter_trust import KnownVoters, NamedVoters
 from agiledart_recovery.wire.effects import StoreVoter, VoterFile
-from agiledart_recovery.wire.messages import Accept, Accepted, BallotRefused, Prepare, Promise
+from agiledart_recovery.wire.messages import (
+    Accept,
+    Accepted,
+    BallotRefused,
+    KeyShareDealt,
+    Prepare,
+    Promise,
+    RunKeyParts,
+)
 from agiledart_recovery.wire.names import Ballot, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_value import RegisterValue
@@ -36,6 +46,7 @@ class VoterSlot:
 
     Attributes:
         signed_command: the admin's command that began the latest configuration that this voter knows of.
+        key_shares: this voter's shares of the run's key.
     """
 
     def __init__(self, context: RecoveryContext, file: VoterFile) -> None:
@@ -47,6 +58,7 @@ class VoterSlot:
             file.value,
             file.signed_command,
         )
+        self.key_shares = StoredShares(file.key_shares)
 
     def keep(self, then: Callable[[], None]) -> None:
         """Write the file, then continue. On a disk error the voter stays silent, so it counts as dead."""
@@ -58,6 +70,7 @@ class VoterSlot:
             self.value,
             self.signed_command,
             self._requested_by if self.value is None else (),
+            self.key_shares.stored,
         )
         self._context.ask(lambda request: StoreVoter(request, file), lambda _, reason: None if reason else then())
 
@@ -108,6 +121,25 @@ class VoterSlot:
         if ballot > self.promised:
             self.promised, self.signed_command = ballot, signed_command
             self.keep(lambda: None)
+
+    # ---- the run's key
+
+    def names_host(self, node: NodeId) -> bool:
+        """Return whether the value that this voter holds names a node as a host of the run."""
+        return self.value is not None and node in self.value.plan.hosts
+
+    def on_share_dealt(self, sender: Peer, message: KeyShareDealt) -> None:
+        """Store a share of the run's key, and report the shares that are on the disk."""
+        hosts = self.value.plan.hosts if self.value is not None else {}
+        if self.key_shares.put(sender.node, message.share, hosts):
+            self.keep(lambda: self._context.send(sender, self.key_parts))
+        else:
+            self._context.send(sender, self.key_parts)
+
+    @property
+    def key_parts(self) -> RunKeyParts:
+        """Return what this voter has of the run's key."""
+        return RunKeyParts(self.run, b"", self.voter_slot, self.key_shares.shares)
 
     # ---- eras
 

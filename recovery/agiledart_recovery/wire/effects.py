@@ -9,7 +9,17 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, RunId, SignedCommandBytes, Stamp, Voter
+from agiledart_recovery.wire.key_share import DealtShare
+from agiledart_recovery.wire.names import (
+    Ballot,
+    CheckpointId,
+    Digest,
+    InstanceId,
+    RunId,
+    SignedCommandBytes,
+    Stamp,
+    Voter,
+)
 from agiledart_recovery.wire.register_value import (
     Assignment,
     InstanceSnapshot,
@@ -26,6 +36,7 @@ class VoterFile(msgspec.Struct, frozen=True, array_like=True):
     Args:
         signed_command: the admin's command that began the latest configuration known here.
         requested_by: voters of the value whose coordinator asked for the slot; none for a slot of the register's first value.
+        key_shares: of the run's key.
     """
 
     run: RunId
@@ -35,6 +46,7 @@ class VoterFile(msgspec.Struct, frozen=True, array_like=True):
     value: RegisterValue | None = None
     signed_command: SignedCommandBytes = b""
     requested_by: tuple[Voter, ...] = ()
+    key_shares: tuple[DealtShare, ...] = ()
 
 
 class AttemptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -43,12 +55,14 @@ class AttemptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Args:
         signed_command: the admin's command that began the attempt's configuration.
         voters: those of the value by which the attempt was entered; none in a file of earlier software.
+        key: of the run, once the host has it.
     """
 
     run: RunId
     attempt: Count
     signed_command: SignedCommandBytes = b""
     voters: tuple[Voter, ...] = ()
+    key: Digest = b""
 
 
 class RequestEffect(Effect, frozen=True, gc=False):
@@ -85,6 +99,12 @@ class EnterAttempt(RequestEffect, frozen=True, gc=False):
     saved: tuple[SavedState, ...]
     ends: tuple[SinkEnd, ...]
     emitted: tuple[SavedState, ...] = ()
+
+
+class RunKeyFound(Effect, frozen=True, gc=False):
+    """Continue with what waits for the run's key: this host has it now."""
+
+    run: RunId
 
 
 class BeginSources(Effect, frozen=True, gc=False):

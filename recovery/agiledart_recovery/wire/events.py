@@ -4,6 +4,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import AttemptFile, FragmentKey, VoterFile
+from agiledart_recovery.wire.key_share import KeyShare
 from agiledart_recovery.wire.names import Ballot, CheckpointId, GenerationPause, InstanceId, RunId
 from agiledart_recovery.wire.register_value import Plan, RegisterValue, SavedState
 
@@ -42,9 +43,15 @@ class VoterEvacuation(Event, frozen=True, gc=False):
 
 
 class MakeVoterSlot(Event, frozen=True, gc=False):
-    """This node requests a voter slot of its own for a run that it will start."""
+    """This node is to have a voter slot for a run that will start.
+
+    Args:
+        dealer, share: of the run's key, for this slot.
+    """
 
     run: RunId
+    dealer: NodeId = NodeId(0)
+    share: KeyShare | None = None
 
 
 class HostLost(Event, frozen=True, gc=False):

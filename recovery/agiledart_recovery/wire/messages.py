@@ -1,4 +1,4 @@
-"""Messages that nodes exchange about recovery. Tags 376 to 409.
+"""Messages that nodes exchange about recovery. Tags 373 to 409.
 
 | sender → receiver | messages |
 |---|---|
@@ -11,6 +11,7 @@
 | host → coordinator | NEW_ATTEMPT_NEEDED ATTEMPT_PROGRESS FRAGMENTS_REPLACED |
 | voter or host → voters of the held value, and back | QUERY_VOTERS VOTERS_KNOWN |
 | host → replica node, and back | NEEDED_FRAGMENTS HELD_FRAGMENTS |
+| host → voter or other host, and back | QUERY_RUN_KEY KEY_SHARE_DEALT RUN_KEY_PARTS |
 
 Fragments' bytes travel over a service of their own, so they are no messages here.
 """
@@ -23,7 +24,9 @@ from agiledart_kernel.counts import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.limits import (
+    DEALS_OF_DEALER,
     MAX_CHAIN,
+    MAX_DEALERS,
     MAX_EDGES,
     MAX_FRAGMENTS,
     MAX_INSTANCES,
@@ -31,6 +34,7 @@ from agiledart_recovery.limits import (
     MAX_REPLACED_FRAGMENTS,
     MAX_VOTERS,
 )
+from agiledart_recovery.wire.key_share import KeyShare
 from agiledart_recovery.wire.names import (
     Ballot,
     CheckpointId,
@@ -373,10 +377,34 @@ class VotersKnown(RunMessage, frozen=True, gc=False, tag=377):
     voters: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=2 * MAX_VOTERS)]
 
 
+class QueryRunKey(RunMessage, frozen=True, gc=False, tag=373):
+    """Host → voter, or other host: what the receiver has of the run's key."""
+
+
+class KeyShareDealt(RunMessage, frozen=True, gc=False, tag=374):
+    """Host → voter: the share of the run's key that the voter is to store. Answered by RUN_KEY_PARTS."""
+
+    share: KeyShare
+
+
+class RunKeyParts(RunMessage, frozen=True, gc=False, tag=375):
+    """Voter or host → host that its value names: what the sender has of the run's key.
+
+    Args:
+        key: of a host that has all of it.
+        voter_slot: of a voter, else 0.
+        shares: those on a voter's disk.
+    """
+
+    key: Digest = b""
+    voter_slot: Count = 0
+    shares: Annotated[tuple[KeyShare, ...], msgspec.Meta(max_length=DEALS_OF_DEALER * MAX_DEALERS)] = ()
+
+
 RecoveryMessage = (
     Prepare | Promise | Accept | Accepted | BallotRefused | LeaderAnnounced | LeaderAcknowledged | RequestVoterSlot
     | VoterSlotMade | Reset | Prepared | ResetOk | ResetRefused | Start | Begin | QueryPrepared | Sync | Synced | Committed
     | CommittedOk | NewAttemptNeeded | NeededFragments | AttemptProgress | FragmentsReplaced | HeldFragments
     | ProposeGeneration | GenerationReady | GenerationProgress | GenerationDropped | StateHandedOver | StateHandedOverOk
-    | RowsPassed | QueryVoters | VotersKnown
+    | RowsPassed | QueryVoters | VotersKnown | QueryRunKey | KeyShareDealt | RunKeyParts
 )  # fmt: skip

@@ -253,7 +253,8 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
         reason: why it failed; of a run that was ended with its state kept, the user; of a running one, what this attempt could not
             restore; empty otherwise.
         old_voters: the previous voters, when this value changes them: until the next value they must agree, too.
-        key: of the run. Snapshots are encrypted under it before they are cut, so that replica nodes cannot read them.
+        key_digest: of the run's key. Snapshots are encrypted under the key before they are cut, so that replica nodes cannot read
+            them; the key itself is split among the voters.
         changes: the latest changes, oldest first, a running one included.
         origin: until an epoch is committed `saved` is a checkpoint of another run, by the numbers of its instances, and this is
             how
@@ -277,7 +278,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
     state: RunState = RunState.RUNNING
     reason: Annotated[str, msgspec.Meta(max_length=400)] = ""
     old_voters: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=MAX_VOTERS)] = ()
-    key: Digest = b""
+    key_digest: Digest = b""
     changes: Annotated[tuple[StageChange, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
     origin: Annotated[str, msgspec.Meta(max_length=16)] = ""
     left: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_EXCLUDED_VOTERS)] = ()

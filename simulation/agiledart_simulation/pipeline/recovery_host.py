@@ -47,6 +47,9 @@ Action = Callable[[], object]
 _PUMP_NS = 20 * MILLISECOND
 _MEMORY = Codec[InstanceState](InstanceState)
 
+_KEY_WAITS = 500
+"""Writes for which an attempt waits for the run's key: a few seconds."""
+
 IN_REGISTER = "Y"
 """Stage whose snapshot is in the register, where a run saves less: it stands for the steps without state."""
 
@@ -64,6 +67,7 @@ class HostEnvironment(Protocol):
     rows: int
     snapshot_bytes: int
     saves_less: bool
+    splits_key: bool
 
     def write(self, host: "RecoveryHost", action: Action, event: Event | None) -> None:
         """Change the host's disk later, in order; then give the host the event."""
@@ -144,16 +148,14 @@ class RecoveryHost:
         else:
             if isinstance(event, Booted):
                 self.out.append(SetTimer("pump", now))
-            for effect in self.machine.step(event, now):
-                self._carry_out(effect)
+            self._pass_on(event)
         return self.out
 
     def _report_rows(self, engine: PipelineEngine) -> None:
         """Report to the machine that rows have passed since the last report."""
         if self.world.saves_less and engine.has_passed_rows:
             engine.has_passed_rows = False
-            for effect in self.machine.step(InstanceRowsPassed(engine.run), self.now):
-                self._carry_out(effect)
+            self._pass_on(InstanceRowsPassed(engine.run))
 
     def statistics(self) -> object:
         """Return the machine's statistics."""
@@ -173,6 +175,15 @@ class RecoveryHost:
         self.world.reached(what)
 
     # ---- what the machine asks for
+
+    def _pass_on(self, event: Event) -> None:
+        for effect in self.machine.step(event, self.now):
+            self._carry_out(effect)
+
+    def flush(self) -> None:
+        """Carry out the effects of a call to the machine."""
+        for effect in self.machine.take_effects():
+            self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
         disk = self.disk
@@ -215,6 +226,8 @@ class RecoveryHost:
             case asked.DiscardGeneration(attempt=attempt, digest=digest):
                 if self.engine is not None and self.engine.attempt == attempt:
                     self.engine.drop_generation(digest)
+            case asked.RunKeyFound():
+                pass  # actions that need the key look for it again
             case _:
                 self.out.append(effect)
 
@@ -250,9 +263,7 @@ class RecoveryHost:
                 reason = f"fewer than m fragments of {saved.instance} can be reached"
             elif engine is not None and engine.attempt == effect.attempt and effect.after.digest in engine.waiting:
                 engine.waiting[effect.after.digest].built[saved.instance] = saved.chain[-1].digest, state
-        outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
-        for after in self.machine.step(outcome, self.now):
-            self._carry_out(after)
+        self._pass_on(Failed(effect.request, reason) if reason else Completed(effect.request))
 
     def _take_previous_state(self, effect: asked.TakeOver) -> bytes | None:
         """Return what an old instance left: its delta on the preloaded state, or its whole chain where it builds on another
@@ -277,9 +288,7 @@ class RecoveryHost:
         if self.engine is not None and self.engine.attempt == effect.attempt and raw is not None:
             self.engine.take_over(effect, _MEMORY.decode(raw))
         lacking = f"fewer than m fragments of {effect.saved.instance} can be reached" if raw is None else ""
-        outcome: Event = Failed(effect.request, lacking) if lacking else Completed(effect.request)
-        for after in self.machine.step(outcome, self.now):
-            self._carry_out(after)
+        self._pass_on(Failed(effect.request, lacking) if lacking else Completed(effect.request))
 
     def _restored_state(self, saved: SavedState, state: bytes = b"", origin: Peer | None = None) -> bytes | None:
         """Return the state of a chain of snapshots. `state`: what they build on; `origin`: the host that saved them."""
@@ -319,6 +328,9 @@ class RecoveryHost:
 
     def _entered(self, event: "_AttemptEntered") -> None:
         entry = event.entry
+        if event.waits < _KEY_WAITS and lacks_key(self, entry.run):
+            self.world.write(self, lambda: None, _AttemptEntered(entry, event.waits + 1))
+            return
         self._lacking = ()
         memories: dict[InstanceId, InstanceState] = {}
         reason = ""
@@ -350,8 +362,7 @@ class RecoveryHost:
             current = self.machine.participants[entry.run]
             if current.attempt == entry.attempt:
                 self.engine = PipelineEngine(self, entry, memories)
-        for effect in self.machine.step(outcome, self.now):
-            self._carry_out(effect)
+        self._pass_on(outcome)
 
     def _commit(self, effect: asked.CommitCheckpoint) -> None:
         """Write COMMIT at the sink's part, trim logs, delete snapshots."""
@@ -488,8 +499,14 @@ class RecoveryHost:
 
     def broken(self, engine: PipelineEngine, reason: str) -> None:
         """Report to the machine that its attempt cannot continue."""
-        for effect in self.machine.step(AttemptBroken(engine.run, engine.attempt, reason), self.now):
-            self._carry_out(effect)
+        self._pass_on(AttemptBroken(engine.run, engine.attempt, reason))
+
+
+def lacks_key(host: RecoveryHost, run: RunId) -> bool:
+    """Return whether a host cannot make or read fragments of a run yet."""
+    lacks = host.world.splits_key and not host.machine.run_key(run)
+    host.flush()
+    return lacks
 
 
 def _read_again_from(value: RegisterValue, saved: SavedState) -> bytes:
@@ -502,6 +519,7 @@ class _AttemptEntered(Event, frozen=True, gc=False):
     """Event: the sink's part is truncated; restore now."""
 
     entry: asked.EnterAttempt
+    waits: int = 0
 
 
 class _StatePreloaded(Event, frozen=True, gc=False):

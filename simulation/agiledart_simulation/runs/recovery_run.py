@@ -7,6 +7,7 @@ any more: the run finishes, and it has committed what a run without failures wou
 from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
+from typing import Final
 
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
@@ -18,6 +19,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.attempts.coordinator import Phase
 from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.recovery_machine import RecoveryMachine
+from agiledart_recovery.register.key_splitting import key_digest, split_key
 from agiledart_recovery.wire import observations as seen
 from agiledart_recovery.wire.effects import FragmentKey, SendFragment
 from agiledart_recovery.wire.events import BootstrapRun, CandidatesFound, HostBack, HostLost, MakeVoterSlot
@@ -35,7 +37,7 @@ from agiledart_recovery.wire.register_value import (
 from agiledart_simulation.checkers.recovery_ledger import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import FrameAck, PipelineFrame
-from agiledart_simulation.pipeline.recovery_host import Action, RecoveryHost
+from agiledart_simulation.pipeline.recovery_host import Action, RecoveryHost, lacks_key
 from agiledart_simulation.pipeline.tables import JOINED, drawn_table, encode_tables, marked_shared
 from agiledart_simulation.runs.recovery_faults import RUN, RecoveryFaults
 from agiledart_simulation.runs.run_report import RunReport
@@ -77,6 +79,8 @@ def config_of(random: RandomStream) -> RecoveryConfig:
     )
 
 
+RUN_KEY: Final = sha256(b"key of a simulated run").digest()
+
 _IDLE_NS = 12 * SECOND
 """Time without rows in the middle of a run that saves less."""
 
@@ -88,7 +92,10 @@ class RecoveryRun:
         rows: of each source.
         snapshot_bytes: declared size of stages' snapshots: small ones are copied, large ones cut.
         saves_less: in a third of the runs the register holds the snapshots of one stage, and no epoch begins while no rows come.
+        splits_key: the run has a key, which is split among its voters; hosts need it to make and read fragments.
     """
+
+    splits_key = False
 
     def __init__(self, scenario: Scenario, *, trace: Trace | None = None, latency: Latency | None = None) -> None:
         self.scenario = scenario
@@ -174,11 +181,21 @@ class RecoveryRun:
             self.world.start(Peer(node, 1, f"host-{index}"))
             self._boot(node)
         voters = [self.world.nodes[node].peer for node in self.ids[-3:]]
-        for peer in voters:
-            self.world.inject(peer.node, MakeVoterSlot(RUN))
+        shares = split_key(RUN_KEY, tuple(peer.node for peer in voters)) if self.splits_key else (None, None, None)
+        for peer, share in zip(voters, shares, strict=True):
+            self.world.inject(peer.node, MakeVoterSlot(RUN, peer.node, share))
         self.world.run_for(MILLISECOND)
         voter_slots = tuple(Voter(peer, self.machine(peer.node).voter_slots[RUN].voter_slot) for peer in voters)
-        value = RegisterValue(RUN, 1, 0, self._plan(), INITIAL_CHECKPOINT, voter_slots, saves_less=self.saves_less)
+        value = RegisterValue(
+            RUN,
+            1,
+            0,
+            self._plan(),
+            INITIAL_CHECKPOINT,
+            voter_slots,
+            saves_less=self.saves_less,
+            key_digest=key_digest(RUN_KEY) if self.splits_key else b"",
+        )
         self.world.inject(voters[0].node, BootstrapRun(value))
         # A node that starts a run waits for its first attempt; before that nothing is promised.
         self.world.run_until(lambda: self.ledger.newest is not None and self.ledger.newest.attempt > 0, 10 * SECOND)
@@ -379,6 +396,8 @@ class RecoveryRun:
 
     def fetch(self, host: RecoveryHost, instance: InstanceId, snapshot: InstanceSnapshot) -> bytes | None:
         """Return a snapshot if m of its fragments can be reached. A fragment is a copy here, and the hash finds an altered one."""
+        if lacks_key(host, RUN):
+            return None
         fragments: list[bytes] = []
         for index, replica_node in enumerate(snapshot.replica_nodes):
             key = FragmentKey(RUN, instance, snapshot.checkpoint, index)
@@ -403,6 +422,9 @@ class RecoveryRun:
 
     def store(self, host: RecoveryHost, effect: SendFragment) -> None:
         """Send a fragment; the replica node checks it and writes it to its disk."""
+        if lacks_key(host, effect.key.run):
+            self.world.inject(host.me.node, Failed(effect.request, "the run's key is not here"))
+            return
         raw = host.disk.snapshots.get((effect.key.instance, effect.key.checkpoint))
         self.world.call(int((1 + 20 * self.random.uniform()) * MILLISECOND), lambda: self._arrive(host, effect, raw))
 

@@ -151,7 +151,7 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
     assert all(480 <= kind.__struct_config__.tag < 490 for kind in get_args(QuorumRecoveryMessage))
     assert all(430 <= kind.__struct_config__.tag < 440 for kind in get_args(BanMessage))
-    assert all(376 <= kind.__struct_config__.tag < 420 for kind in of_recovery)
+    assert all(373 <= kind.__struct_config__.tag < 420 for kind in of_recovery)
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))
 
 

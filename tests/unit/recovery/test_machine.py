@@ -25,6 +25,7 @@ from agiledart_recovery.wire.effects import (
     StoreVoter,
 )
 from agiledart_recovery.wire.events import Booted, BootstrapRun, CandidatesFound, HostLost, MakeVoterSlot, SnapshotTaken
+from agiledart_recovery.wire.key_share import KeyShare
 from agiledart_recovery.wire.names import Ballot, CheckpointId, GenerationPause, InstanceId, Stamp, Voter
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_value import Plan, ReplacedFragment, RunState, SavedState
@@ -60,7 +61,7 @@ def told(made: RecoveryMachine, sender: Peer, message: Any) -> list[Any]:
 def test_message_tags_are_in_one_range_and_unique() -> None:
     tags = tags_of(wire.RecoveryMessage)
     assert len(tags) == len(get_args(wire.RecoveryMessage))
-    assert all(376 <= tag < 410 for tag in tags)
+    assert all(373 <= tag < 410 for tag in tags)
 
 
 def test_a_voter_answers_when_its_file_is_on_the_disk() -> None:
@@ -206,6 +207,7 @@ _PREPARED = st.builds(
 
 def _messages() -> st.SearchStrategy[Any]:
     """Each kind of message, with numbers that may fit."""
+    shares = st.builds(KeyShare, st.binary(max_size=4), st.integers(1, 5), st.binary(max_size=4))
     by_name: dict[str, st.SearchStrategy[Any]] = {
         "run": st.just(RUN),
         "ballot": _BALLOTS,
@@ -239,6 +241,9 @@ def _messages() -> st.SearchStrategy[Any]:
             ),
             max_size=3,
         ).map(tuple),
+        "share": shares,
+        "shares": st.lists(shares, max_size=3).map(tuple),
+        "key": st.sampled_from([b"", bytes(32)]),
         "is_caught_up": st.booleans(),
         "is_crash": st.booleans(),
         "has_ended": st.booleans(),

@@ -18,6 +18,7 @@ from agiledart_recovery.recovery_machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.events import BootstrapRun, MakeVoterSlot
+from agiledart_recovery.wire.key_share import KeyShare
 from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId, RunId, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_value import RegisterValue, ReplacedFragment, RunState, SavedState
@@ -99,6 +100,10 @@ RULES: dict[type[wire.RunMessage], Rule] = {
     wire.HeldFragments: Rule(lambda known, ballot: wire.HeldFragments(RUN, InstanceId("stage"), ()), "replica_node"),
     wire.QueryVoters: Rule(lambda known, ballot: wire.QueryVoters(RUN), "voter"),
     wire.VotersKnown: Rule(lambda known, ballot: wire.VotersKnown(RUN, 9, known.voters), "voter"),
+    # hosts of the value that is held
+    wire.QueryRunKey: Rule(lambda known, ballot: wire.QueryRunKey(RUN), "host"),
+    wire.KeyShareDealt: Rule(lambda known, ballot: wire.KeyShareDealt(RUN, KeyShare(b"deal", 1, bytes(32))), "host"),
+    wire.RunKeyParts: Rule(lambda known, ballot: wire.RunKeyParts(RUN, bytes(32)), "voter"),
     # any node: it makes a file, and nothing counts because of it
     wire.RequestVoterSlot: Rule(lambda known, ballot: wire.RequestVoterSlot(RUN), ""),
 }
