@@ -217,6 +217,7 @@ class CircuitCosts:
         self._costs = [1.0] * PLACES
         self._slot, self._began = 0, -1
         self._thin: dict[str, tuple[float, int, int]] = {}  # relay → rate, until when, for how long
+        self._broken: dict[str, tuple[int, int]] = {}  # relay → until when, for how long
 
     def begin(self, place: int, took_ns: int) -> None:
         """Start the estimate of a circuit whose opening took three round trips."""
@@ -243,6 +244,12 @@ class CircuitCosts:
         pause = min(LONG_THIN_NS, 2 * pause) if now - until < LONG_THIN_NS else THIN_NS
         self._thin[circuit.relay] = (circuit.rate, now + pause, pause)
 
+    def lost_soon(self, circuit: Circuit, now: int) -> None:
+        """Avoid a relay for a while whose circuit broke soon after rows took it: it may pass probes, and spoil rows."""
+        until, pause = self._broken.get(circuit.relay, (0, THIN_NS // 2))
+        pause = min(LONG_THIN_NS, 2 * pause) if now - until < LONG_THIN_NS else THIN_NS
+        self._broken[circuit.relay] = (now + pause, pause)
+
     def is_too_thin(self, circuit: Circuit, rate: float, now: int) -> bool:
         """Return True when the circuit carried less than about this byte rate when it was last used."""
         carried, until, _ = self._thin.get(circuit.relay, (0.0, 0, 0))
@@ -256,7 +263,7 @@ class CircuitCosts:
             now: the present instant.
             rate: bytes a second that the circuit must carry.
         """
-        if self.is_too_thin(circuit, rate, now):
+        if self.is_too_thin(circuit, rate, now) or now < self._broken.get(circuit.relay, (0, 0))[0]:
             return THIN_CIRCUIT_COST
         self._index.refresh(self._costs, (circuit.place,), self._estimates, self._slot + 1)
         waits = 0.0

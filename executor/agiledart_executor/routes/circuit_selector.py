@@ -319,6 +319,8 @@ class CircuitSelector:
             if not circuit.relay:
                 self._direct_at = now + self._spread(BACK_NS)
             return []
+        if circuit.relay and now - self.used_since < PROVEN_NS:
+            self.costs.lost_soon(circuit, now)
         self._leave(circuit, "lost", now)
         self.used, self.why = None, why
         self.since = now if self.since is None else self.since

@@ -99,6 +99,7 @@ class DataRoute:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._claims: dict[str, int] = {}
+        self._unconnected: dict[str, None] = {}  # relays whose circuit did not open
         self._hops: tuple[HopFigures, ...] = ()
         self._frames = {"direct": 0, "relayed": 0}  # of links that rows have left
         self._frames_before = 0  # of the present link, before it carried rows
@@ -268,9 +269,11 @@ class DataRoute:
     async def _dial_relayed(self, dial: DialCircuit) -> None:
         """Dial through every relay that the agent proposes; raises ConnectionError with all errors when none of them works."""
         seconds = dial.timeout_ns / SECOND
-        avoid = (*dial.avoid, self.name) if dial.is_trial else dial.avoid
+        avoid = (*dial.avoid, *self._unconnected, *((self.name,) if dial.is_trial else ()))
+        doubted = self._claimed_too_little()
+        self._unconnected.clear()
         async with asyncio.timeout(seconds):
-            relays = await self._dialler.relays(dial.max_relays, avoid, self._claimed_too_little())
+            relays = await self._dialler.relays(dial.max_relays, avoid, doubted)
         self._claims.update((via.name, via.cost) for via in relays)
 
         async def dial_through(via: Via) -> str:
@@ -278,6 +281,7 @@ class DataRoute:
             try:
                 self._opened(dial.dial, await self._dialler.via(via, seconds), began)
             except (OSError, RemoteProtocolError) as error:
+                self._unconnected[via.name] = None
                 return f"{via.name}: {error}"
             return ""
 
@@ -286,8 +290,11 @@ class DataRoute:
             raise ConnectionError("; ".join(errors))
 
     def _claimed_too_little(self) -> tuple[str, ...]:
-        """Return the relays whose circuit took more than twice the claimed cost; each claim is doubted only once."""
-        doubted = []
+        """Return the relays whose circuit took more than twice the claimed cost, or did not open; each claim is doubted only once.
+
+        Else a relay that claims a short path and connects nothing would come first in every request. The next request avoids it.
+        """
+        doubted = list(self._unconnected)
         for circuit in self._selector.circuits.values():
             claim = self._claims.get(circuit.relay)
             if claim is not None and circuit.rounds >= ROUNDS and circuit.rtt_ns > 2 * (claim + 1) * SLOT_NS:

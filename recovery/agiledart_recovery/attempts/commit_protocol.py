@@ -358,8 +358,11 @@ class CommitProtocol:
                 self._context.send(peer, message)
 
     def send_voters(self, value: RegisterValue) -> None:
-        """Send a value with new voters to all hosts, also to those that have its epoch: they deal the run's key."""
-        if value.key_digest and value.attempt == self.attempt:
+        """Send a value with new voters to all hosts, also to those that have its epoch.
+
+        They deal the run's key, and believe the former voters no more.
+        """
+        if value.attempt == self.attempt:
             for peer in value.plan.hosts.values():
                 self._context.send(peer, wire.Committed(self._run, value.attempt, value))
 

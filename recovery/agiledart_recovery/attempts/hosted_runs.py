@@ -93,7 +93,10 @@ class HostedRuns:
                 )  # refuses it, with the command that proves to a former coordinator that it is one
         else:
             self._release_unneeded(sender, message.value)
+            before = part.held
             _WITH_A_VALUE[type(message)](part, sender, message)
+            if (trust := self._trusts.known(run)) is not None:
+                trust.renew(before, part.held)
         if part.is_blank:
             del self.participants[run]  # the sender was not allowed to open it
 
@@ -103,7 +106,10 @@ class HostedRuns:
         A restarted host holds the voters by which it entered the attempt on its disk. A host may vote on the run, too.
         """
         voter_slot = self._voter_slots.get(part.run)
-        held = newest_of(voter_slot.held if voter_slot is not None else None, part.held)
+        own_slot = voter_slot.held if voter_slot is not None else None
+        # A slot that was given to another node learns of no later change of voters; the host side does.
+        votes = own_slot is not None and own_slot.may_be_sent_by(self._context.me.node)
+        held = newest_of(own_slot, part.held) if votes else newest_of(part.held, own_slot)
         if held is None or value.configuration > held.configuration or not value.may_be_sent_by(sender.node):
             return True  # there is none, an admin's command proves it, or the participant itself refuses it
         trust = self._trusts.of(part.run)

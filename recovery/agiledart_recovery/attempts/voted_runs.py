@@ -97,7 +97,10 @@ class VotedRuns:
         if message.value.run != message.run or message.value.faults():
             self._ignore(sender, "value")
         elif (voter_slot := self._slot_for(sender, message.run, message.stamp.ballot, message.value)) is not None:
+            before = voter_slot.held
             voter_slot.on_accept(sender, message)
+            if (trust := self._trusts.known(message.run)) is not None:
+                trust.renew(before, voter_slot.held)
 
     def _slot_for(
         self, sender: Peer, run: RunId, ballot: Ballot, value: RegisterValue | None = None, *, leads: bool = False

@@ -94,6 +94,14 @@ class VoterTrust:
         """Return the nodes that were voters in the held attempt or later; an answer of before says nothing of it."""
         return {node: peer for node, (peer, attempt) in self._confirmed.items() if attempt >= held.attempt}
 
+    def renew(self, before: KnownVoters | None, held: KnownVoters | None) -> None:
+        """Forget the confirmed nodes when the held voters change, because the later value may have replaced them.
+
+        An attempt may see several changes of voters, so the attempt of an answer does not say which of them it is about.
+        """
+        if held is not None and (before is None or held.voters != before.voters):
+            self._confirmed = {}
+
     def believes(self, held: KnownVoters, sender: NodeId) -> bool:
         """Return whether a node may speak for the register to a host: it is confirmed, or too few voters are left to ask."""
         if self.confirms(held, sender):
@@ -163,7 +171,7 @@ class VoterTrusts:
 
 
 def newest_of(*held: KnownVoters | None) -> KnownVoters | None:
-    """Return the newest of what a node holds as a voter and as a host of a run; None: it holds nothing."""
+    """Return the newest of what a node holds as a voter and as a host of a run, of equal ones the first; None: it holds nothing."""
     known = [voters for voters in held if voters is not None]
     return max(known, key=lambda voters: (voters.attempt, voters.committed), default=None)
 

@@ -9,10 +9,12 @@ import pytest
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.register.voter_trust import ASK_AGAIN_NS, MAX_CONFIRMED, VoterTrust, voters_known
-from agiledart_recovery.wire.messages import QueryVoters, VotersKnown
-from agiledart_recovery.wire.names import Voter
+from agiledart_recovery.wire.events import MakeVoterSlot
+from agiledart_recovery.wire.messages import Accept, Committed, QueryVoters, Reset, ResetOk, Start, VotersKnown
+from agiledart_recovery.wire.names import Ballot, Stamp, Voter
 from agiledart_recovery.wire.register_value import RegisterValue
 from tests.unit.recovery.bench import RUN, peer, value
+from tests.unit.recovery.test_machine import machine, told
 
 ME, OTHER, THIRD = peer(1), peer(2), peer(3)
 
@@ -98,3 +100,30 @@ def test_a_node_remembers_the_voters_that_were_named_last(trust: VoterTrust) -> 
         trust.on_voters(held, OTHER, VotersKnown(RUN, held.attempt, (Voter(peer(number), number),)))
     confirmed = [number for number in range(10, 10 + 2 * MAX_CONFIRMED) if trust.confirms(held, peer(number).node)]
     assert confirmed == list(range(10 + MAX_CONFIRMED, 10 + 2 * MAX_CONFIRMED))
+
+
+def test_a_voter_that_was_replaced_in_the_same_attempt_is_believed_no_more(trust: VoterTrust) -> None:
+    held = held_by(ME, OTHER)
+    assert trust.on_voters(held, OTHER, VotersKnown(RUN, held.attempt, (Voter(THIRD, 3),)))
+    same = msgspec.structs.replace(held)
+    trust.renew(held, same)
+    assert trust.confirms(same, THIRD.node), "the voters are the same"
+    later = held_by(ME, peer(9))
+    trust.renew(held, later)
+    assert not trust.confirms(later, THIRD.node)
+
+
+def test_a_host_whose_slot_went_to_another_node_follows_the_coordinators_value() -> None:
+    """The slot holds the value that removed it, and learns of no later change in the same attempt."""
+    made = machine(2)
+    made.step(MakeVoterSlot(RUN), Instant(0))
+    before = held_by(peer(1), peer(4), peer(5))
+    told(made, peer(1), Accept(RUN, Stamp(Ballot(1, peer(1).node, 1), 1), before))
+    told(made, peer(1), Reset(RUN, Ballot(1, peer(1).node, 1), before))
+    after = held_by(peer(1), peer(4), peer(6))
+    told(made, peer(1), Start(RUN, before.attempt))
+    told(made, peer(1), Committed(RUN, after.attempt, after))
+    forged = msgspec.structs.replace(before, attempt=before.attempt + 1)
+    said = told(made, peer(5), Reset(RUN, Ballot(2, peer(5).node, 1), forged))
+    assert made.participants[RUN].attempt == before.attempt, "a former voter begins no attempt"
+    assert not any(isinstance(message, ResetOk) for message in said)
