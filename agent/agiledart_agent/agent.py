@@ -165,7 +165,7 @@ class Agent:
             self._verifier, identity, self._meet, self._spawn, self._members_changed, self._key_denied
         )
         self._renewal = MembershipRenewer(
-            identity, self._verifier, self._registrar.admit, log, self._feed, self._membership_renewed
+            identity, self._verifier, self._registrar.admit, log, self._feed, self._membership_renewed, operator
         )
         self.driver: Driver | None = None
         self._agent_links = AgentLinks(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agiledart_agent.identity.identity import Identity
-from agiledart_agent.identity.operator_identity import FILE, OperatorIdentity, let_operate, operator_of
+from agiledart_agent.identity.operator_identity import FILE, FOUNDER_DAYS, OperatorIdentity, let_operate, operator_of
 from agiledart_agent.identity.rotation import rotate_node
 from agiledart_agent.identity.tokens import create_token, parse_token, redeem
 from agiledart_kernel.errors import OperationFailed, Refused
@@ -115,6 +115,38 @@ def test_the_operator_of_the_founder_is_an_admin_with_a_key_of_its_own(first: Id
     assert operator.principal.key not in (first.public_key, first.network)
     assert operator_of(first, None).principal == operator.principal, "the next start finds it"
     assert (first.directory / FILE).stat().st_mode & 0o077 == 0
+
+
+def _days_left(identity: Identity, operator: OperatorIdentity) -> float:
+    assert operator.not_after is not None
+    return (operator.not_after - identity.wall_seconds()) / 86_400
+
+
+def test_the_founders_operator_ends_soon_after_the_authoritys_key_has_left(
+    first: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, key = operator_of(first, None), operator_of(first, None).principal.key
+    assert FOUNDER_DAYS - 1 < _days_left(first, operator) <= FOUNDER_DAYS
+    now, past = first.wall_seconds(), (FOUNDER_DAYS - 10) * 86_400
+    monkeypatch.setattr(first, "wall_seconds", lambda: now + past)
+    assert _days_left(first, operator) < 11
+    operator.renew()
+    assert _days_left(first, operator) > FOUNDER_DAYS - 1
+    assert (operator.principal.key, operator.principal.role) == (key, "admin")
+    first.authority = None
+    monkeypatch.setattr(first, "wall_seconds", lambda: now + 2 * past)
+    operator.renew()
+    assert _days_left(first, operator) < 11, "no key signs it any more"
+
+
+def test_a_founder_that_was_away_for_long_keeps_its_operators_key(
+    first: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, now = operator_of(first, None).principal.key, first.wall_seconds()
+    monkeypatch.setattr(first, "wall_seconds", lambda: now + 2 * FOUNDER_DAYS * 86_400)
+    again = operator_of(first, None)
+    assert again.principal.key == key
+    assert _days_left(first, again) > FOUNDER_DAYS - 1
 
 
 @pytest.mark.parametrize("role", ["reader", "submitter", "admin"])

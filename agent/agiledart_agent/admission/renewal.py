@@ -12,6 +12,7 @@ from typing import Final
 
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.operator_identity import OperatorIdentity
 from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import Grant, decode_link, sign_link, verify_chain
@@ -56,6 +57,7 @@ class MembershipRenewer:
         admit: raises `Refused` unless a key that joined by a token is registered.
         feed: takes events for the node.
         renewed: called when the chain has changed.
+        operator: of this machine.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class MembershipRenewer:
         log: AgentLog,
         feed: Callable[[Event], None],
         renewed: Callable[[], None],
+        operator: OperatorIdentity,
     ) -> None:
         self._identity, self._verifier, self._admit, self._log = identity, verifier, admit, log
-        self._feed, self._renewed = feed, renewed
+        self._feed, self._renewed, self._operator = feed, renewed, operator
         self._answer: asyncio.Future[MembershipRenewed] | None = None
 
     def open(self) -> None:
@@ -82,6 +85,7 @@ class MembershipRenewer:
     async def check_forever(self) -> None:
         """Renew in the last tenth. Check again now and then, since clocks jump."""
         while True:
+            self._check_operator()
             left, validity = self._left()
             if left > validity / PART:
                 await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, left - validity / PART)))
@@ -93,6 +97,21 @@ class MembershipRenewer:
                 self._log.warning("membership.expiring", text, days=round(days, 2))
             left, validity = self._left()
             await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, validity / PART / 10)))
+
+    def _check_operator(self) -> None:
+        """Sign the founder's operator again, and report that another one's membership ends soon: no service renews it."""
+        try:
+            self._operator.renew()
+        except OperationFailed as error:
+            self._log.warning("operator.failed", f"the membership of this machine's operator was not renewed: {error}")
+        left = (self._operator.not_after or time.time() + 2 * WARN_SECONDS) - time.time()
+        if left < WARN_SECONDS:
+            days = max(0.0, left) / 86_400
+            text = (
+                f"the membership of this machine's operator ends in {days:.1f} days. With a user's token:"
+                "  agiledart identity operator @FILE"
+            )
+            self._log.warning("operator.expiring", text, days=round(days, 2))
 
     async def renew(self) -> str:
         """Ask a renewal service now. Return the reason of a failure, or an empty string."""

@@ -5,9 +5,10 @@ what is submitted there.
 
     operator.identity    the operator's key and chain, in the state directory
 
-On the node that created the network the operator is an admin. On a node that joined, the operator has the role that the
-join token gives to it, or that of a user's token (`agiledart identity operator`). Without one the agent's own key signs:
-its role lets it look at the network, drain this node and leave.
+On the node that created the network the operator is an admin, by a membership of 90 days. The node signs it again while it
+has the authority's key. So a state directory without that key gives an admin's rights for 90 days at most. On a node that
+joined, the operator has the role that the join token gives to it, or that of a user's token (`agiledart identity
+operator`). Without one the agent's own key signs: its role lets it look at the network, drain this node and leave.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.identity.identity import FIRST_AGENT_DAYS, Identity
+from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.reader_identity import read_identity, write_identity
 from agiledart_agent.identity.tokens import Token, redeem
 from agiledart_kernel.errors import OperationFailed, Refused
@@ -29,6 +30,9 @@ from agiledart_transport.certificates import check_signature, public_bytes
 
 FILE: Final = "operator.identity"
 _DAY: Final = 86_400
+
+FOUNDER_DAYS: Final = 90
+"""Membership of the founder's operator."""
 
 
 class OperatorIdentity:
@@ -46,6 +50,16 @@ class OperatorIdentity:
     def chain(self) -> tuple[bytes, ...]:
         """The chain that commands at the socket carry."""
         return self._identity.chain if self._user is None else self._user.chain
+
+    @property
+    def not_after(self) -> int | None:
+        """Wall time in seconds at which the operator's membership ends; None: there is no operator."""
+        return None if self._user is None else decode_link(self._user.chain[-1]).not_after
+
+    def renew(self) -> None:
+        """Sign the founder's operator again in the last half of its membership. Raises `OperationFailed`."""
+        if _is_due(self._identity, self._user):
+            self._user = _signed_by_authority(self._identity)
 
     @property
     def principal(self) -> Principal:
@@ -73,14 +87,36 @@ def operator_of(identity: Identity, token: Token | None) -> OperatorIdentity:
     if token is not None and token.operator and not _is_from(token.operator, known):
         with contextlib.suppress(OperationFailed):  # the token has expired: a service starts with that of its first day
             return OperatorIdentity(identity, _redeemed(identity, token, token.operator, known))
-    if known is None and identity.authority is not None:
-        key, now = ed25519.Ed25519PrivateKey.generate(), int(identity.wall_seconds())
-        chain = sign_link(
-            identity.network, identity.authority.sign, (), key=public_bytes(key), use="act", role="admin",
-            not_before=now, not_after=now + FIRST_AGENT_DAYS * _DAY,
-        )  # fmt: skip
-        known = _stored(identity, key, chain)
-    return OperatorIdentity(identity, known)
+    operator = OperatorIdentity(identity, known)
+    operator.renew()
+    return operator
+
+
+def _is_due(identity: Identity, user: ClientIdentity | None) -> bool:
+    """Return whether the authority's key, where it is, signs an operator: none is valid here, or the founder's ends soon."""
+    if identity.authority is None or user is None:
+        return identity.authority is not None
+    is_founders = len(user.chain) == 1 and decode_link(user.chain[-1]).role == "admin"
+    return is_founders and not 0 < _left(identity, user) - FOUNDER_DAYS * _DAY / 2 <= FOUNDER_DAYS * _DAY / 2
+
+
+def _left(identity: Identity, user: ClientIdentity) -> float:
+    return decode_link(user.chain[-1]).not_after - identity.wall_seconds()
+
+
+def _signed_by_authority(identity: Identity) -> ClientIdentity:
+    """Return the founder's operator with a new membership; its key stays, since it owns applications."""
+    assert identity.authority is not None, "the caller looks"
+    key, now = ed25519.Ed25519PrivateKey.generate(), int(identity.wall_seconds())
+    with contextlib.suppress(OperationFailed, Refused):
+        user = read_identity(identity.directory / FILE)[0]
+        if user.network == identity.network:
+            key = ed25519.Ed25519PrivateKey.from_private_bytes(user.seed)
+    chain = sign_link(
+        identity.network, identity.authority.sign, (), key=public_bytes(key), use="act", role="admin",
+        not_before=now, not_after=now + FOUNDER_DAYS * _DAY,
+    )  # fmt: skip
+    return _stored(identity, key, chain)
 
 
 def stored_operator(identity: Identity) -> ClientIdentity | None:
