@@ -113,7 +113,7 @@ def test_a_voter_that_was_replaced_in_the_same_attempt_is_believed_no_more(trust
     assert not trust.confirms(later, THIRD.node)
 
 
-def test_a_host_whose_slot_went_to_another_node_follows_the_coordinators_value() -> None:
+def test_a_host_that_gave_its_slot_away_follows_the_coordinator() -> None:
     """The slot holds the value that removed it, and learns of no later change in the same attempt."""
     made = machine(2)
     made.step(MakeVoterSlot(RUN), Instant(0))
