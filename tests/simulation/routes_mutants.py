@@ -221,11 +221,11 @@ def a_join_loops(patch: pytest.MonkeyPatch) -> None:
 
 ROUTES_MUTANTS = [
     Mutant("a JOIN loops", a_join_loops, "applications", {"nodes": 8, "steps": 6}, complaint="jo_1"),
-    Mutant("a promise is believed", promises_are_believed, "routes", LOW, complaint="P9"),
+    Mutant("a promise is believed", promises_are_believed, "routes", LOW, complaint="P9", known=11),
     Mutant("doubles not dropped", doubles_are_taken, "routes", BREAKS),
-    Mutant("acknowledged before it is taken", told_before_it_is_taken, "routes", complaint="P6"),
+    Mutant("acknowledged before it is taken", told_before_it_is_taken, "routes", complaint="P6", known=3),
     Mutant("window not sent again", the_window_stays_behind, "routes", BREAKS, complaint="P7"),
-    Mutant("a mark overtakes rows", marks_overtake, "routes", BREAKS, complaint="P2"),
+    Mutant("a mark overtakes rows", marks_overtake, "routes", BREAKS, complaint="P2", known=3),
     Mutant("barrier doubled", barriers_count_twice, "routes", BREAKS, complaint="P2"),
     Mutant("visited list ignored", visited_is_ignored, "routes", STALE, complaint="P3"),
     Mutant("infinite cost to go believed", unreachable_for_ever, "routes", STALE, complaint="P7"),

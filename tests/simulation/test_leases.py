@@ -61,6 +61,6 @@ def test_the_same_seed_runs_the_same(seed: int) -> None:
 def test_every_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutant.plant(patch)
-        seed = next((seed for seed in range(1, mutant.seeds + 1) if complaints(mutant, seed)), None)
+        seed = mutant.found_at(complaints)
     assert seed is not None, f"{mutant.name}: not found in {mutant.seeds} seeds"
     assert complaints(mutant, seed) == [], "the code without the bug passes the seed that found it"

@@ -237,26 +237,27 @@ def takes_wishes_unweighed(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "complaint"),
+    ("plant", "complaint", "known"),
     [
-        (acts_on_stale_capacities, "M7 or M9"),
-        (ignores_pins, "M5"),
-        (moves_during_recovery, "M4"),
-        (counts_a_void_measure_as_zero, "M8"),
-        (forgets_to_wait, "M6"),
-        (moves_without_rest, "M3"),
-        (forgets_earlier_moves_with_its_coordinator, "M3 or M6"),
-        (ignores_users, "M5"),
-        (ignores_rules, "M1"),
-        (trades_one_broken_constraint_for_another, "M1"),
-        (takes_wishes_unweighed, "M1"),
+        (acts_on_stale_capacities, "M7 or M9", 8),
+        (ignores_pins, "M5", 1),
+        (moves_during_recovery, "M4", 1),
+        (counts_a_void_measure_as_zero, "M8", 2),
+        (forgets_to_wait, "M6", 4),
+        (moves_without_rest, "M3", 1),
+        (forgets_earlier_moves_with_its_coordinator, "M3 or M6", 3),
+        (ignores_users, "M5", 1),
+        (ignores_rules, "M1", 1),
+        (trades_one_broken_constraint_for_another, "M1", 1),
+        (takes_wishes_unweighed, "M1", 4),
     ],
 )
 def test_a_planted_bug_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], complaint: str, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], complaint: str, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The seed that found it before is looked at first."""
     plant(monkeypatch)
-    for seed in range(1, 101):
+    for seed in dict.fromkeys((known, *range(1, 101))):
         violations = play(draw(seed, 25, "placing")).violations
         if violations:
             assert violations[0][:2] in complaint, violations

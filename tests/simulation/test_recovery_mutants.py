@@ -29,6 +29,6 @@ def complaints(mutant: Mutant, seed: int) -> list[str]:
 def test_every_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutant.plant(patch)
-        seed = next((seed for seed in range(1, mutant.seeds + 1) if complaints(mutant, seed)), None)
+        seed = mutant.found_at(complaints)
     assert seed is not None, f"{mutant.name}: not found in {mutant.seeds} seeds"
     assert complaints(mutant, seed) == [], "the code without the bug passes the seed that found it"
