@@ -158,7 +158,7 @@ def sentence_of(text: str) -> str:
     if LOST_SPARK in text:
         return (
             f"Spark does not answer any more ({first_cause(text)}): its process has ended, perhaps for lack of memory. Run the "
-            f"command again; what it had done counts."
+            f"command again: finished work counts."
         )
     if any(sign in text for sign in _SECOND_QUERIES):
         return (

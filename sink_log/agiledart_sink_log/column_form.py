@@ -21,7 +21,7 @@ more places. Columns are users' bytes: `decoded` validates them in full. pyarrow
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +69,7 @@ def has_flat_columns(fields: Sequence[Mapping[str, object]]) -> bool:
     return bool(kinds) and all(isinstance(kind, str) and kind in _DECODED for kind in kinds)
 
 
+@lru_cache(maxsize=64)
 def arrow_type(kind: str) -> "pa.DataType":
     """Return the Arrow type of the column of a field."""
     types: dict[str, pa.DataType] = {
@@ -156,9 +157,8 @@ class ColumnForm:
 
 def decoded_column(message: bytes | bytearray | memoryview, kind: "pa.DataType", rows: int) -> "pa.Array":
     """Return the first `rows` values of the column in an IPC message, validated in full. Raises ValueError."""
-    schema = pa.schema([pa.field("", kind)])
     try:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message), _message_schema(kind))
         if batch.num_rows < rows:
             raise ValueError(f"a column of {batch.num_rows} values in a batch of {rows} rows")
         array = batch.column(0)
@@ -167,6 +167,12 @@ def decoded_column(message: bytes | bytearray | memoryview, kind: "pa.DataType",
     except (pa.ArrowException, OSError, MemoryError, EOFError) as error:
         raise ValueError(f"a column that is not readable: {error}") from None
     return array
+
+
+@lru_cache(maxsize=64)
+def _message_schema(kind: "pa.DataType") -> "pa.Schema":
+    """Return the schema of a message of one column; there are as many as types of columns."""
+    return pa.schema([pa.field("", kind)])
 
 
 def message_of(array: "pa.Array") -> bytes:

@@ -31,6 +31,7 @@ class DefaultSource(DataSource):
         from pyspark_agiledart.arrow_columns import spark_schema
         from pyspark_agiledart.log_group import LogGroup, joined_fields
         from pyspark_agiledart.row_columns import chosen_schema
+        from pyspark_agiledart.worker_garbage import leave_out_loaded_modules
 
         options = self._options()
         logs = LogGroup(options, min(options.agent_timeout_s, 10.0))
@@ -38,6 +39,7 @@ class DefaultSource(DataSource):
             fields = joined_fields(logs.schemas())
         finally:
             logs.close()
+        leave_out_loaded_modules()
         return chosen_schema(spark_schema(fields), options.metadata, options.columns)
 
     def reader(self, schema: "StructType") -> "BatchReader":

@@ -15,6 +15,7 @@ from pyspark_agiledart.reader_options import LATEST, SKIP, ReaderOptions
 from pyspark_agiledart.row_columns import METADATA
 from pyspark_agiledart.row_filter import COMPARISONS, Condition, Literal
 from pyspark_agiledart.stream_reader import starting_offsets
+from pyspark_agiledart.worker_garbage import leave_out_loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,6 +45,7 @@ class BatchReader(DataSourceReader):
             logs.close()
         start = starting_offsets(self._options, there)
         end = {key: retained.committed for key, retained in there.items()}
+        leave_out_loaded_modules()
         return plan_tasks(self._options, start, end, there)
 
     def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:

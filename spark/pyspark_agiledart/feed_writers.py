@@ -16,6 +16,7 @@ from agiledart_kernel.errors import AgileDartError, ConfigurationError, Operatio
 from agiledart_sink_log.feed_protocol import StagePart
 from pyspark_agiledart.idle_clients import IdleClients, client_identity, client_key
 from pyspark_agiledart.log_group import report_to_stderr
+from pyspark_agiledart.worker_garbage import leave_out_loaded_modules
 from pyspark_agiledart.writer_options import WriterOptions
 from pyspark_agiledart.written_rows import RowWriter
 
@@ -163,3 +164,4 @@ def feed_client(options: WriterOptions, agent_timeout_s: float | None = None) ->
         yield client
     finally:
         _IDLE.give(key, client)
+        leave_out_loaded_modules()

@@ -15,6 +15,7 @@ from pyspark_agiledart.read_limits import RetainedRange
 from pyspark_agiledart.reader_options import SKIP, ReaderOptions, log_and_partition, offset_key
 from pyspark_agiledart.row_columns import METADATA, metadata_arrays, repeated_times
 from pyspark_agiledart.types import parse_schema
+from pyspark_agiledart.worker_garbage import leave_out_loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow
@@ -128,6 +129,7 @@ def read_task(options: ReaderOptions, schema: "StructType", task: RangeTask) -> 
                 )
     finally:
         client.close()
+        leave_out_loaded_modules()
 
 
 def _read_range(

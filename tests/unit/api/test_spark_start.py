@@ -72,7 +72,7 @@ def test_a_server_ends_once_no_session_uses_it(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("ignores_the_end", [False, True])
-def test_a_process_that_is_told_to_stop_has_ended_afterwards(ignores_the_end: bool) -> None:
+def test_stopping_waits_for_the_end_of_the_process(ignores_the_end: bool) -> None:
     code = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)" if ignores_the_end else "import sys"
     waits = [sys.executable, "-c", f"{code}; print(flush=True); sys.stdin.read()"]
     with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
