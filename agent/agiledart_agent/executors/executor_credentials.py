@@ -7,7 +7,8 @@ from agiledart_agent.executors.log_write_checks import may_continue_latency_logs
 from agiledart_agent.executors.protected_paths import protected_paths
 from agiledart_agent.executors.quotas import user_code_bounds
 from agiledart_agent.executors.secret_store import SecretStore
-from agiledart_agent.identity.identity import ExecutorPass, Identity, make_executor_pass
+from agiledart_agent.identity.executor_pass import ExecutorPass, make_executor_pass
+from agiledart_agent.identity.identity import Identity
 from agiledart_agent.settings import AgentSettings
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_executor.wire.agent_messages import Configure, CredentialsRenewed, PeerVerdict, VerifyPeer

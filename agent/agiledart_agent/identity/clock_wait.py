@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from agiledart_agent.identity.identity import ClockIsWrong
+from agiledart_agent.identity.clock_check import ClockIsWrong
 from agiledart_kernel.errors import OperationFailed, Refused
 
 LOOK_SECONDS = 1.0

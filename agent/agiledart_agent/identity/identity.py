@@ -13,66 +13,43 @@ Source: the admission spec, section 1; decision 0004.
 """
 
 import contextlib
-import fcntl
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final, Generic, NamedTuple, TypeVar
+from typing import IO, Final
 
 import msgspec
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.state_files.backed_up_file import BackedUpFile, is_stored, read_file_and_copy, write_backed_up
+from agiledart_agent.identity.clock_check import check_clock
+from agiledart_agent.identity.identity_files import (
+    _JOIN_AGAIN,
+    DamagedKey,
+    StoredNetwork,
+    keys_in,
+    lock_directory,
+    matching_parts,
+    networks_in,
+    read_incarnation,
+    read_key,
+    store_key,
+)
+from agiledart_agent.state_files.backed_up_file import BackedUpFile, is_stored, write_backed_up
 from agiledart_agent.state_files.durable_file import write_durably
-from agiledart_agent.state_files.private_files import read_private, secure_state_directory
+from agiledart_agent.state_files.private_files import secure_state_directory
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import Grant, Sign, link_hash, sign_link, verify_chain
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_transport.certificates import check_signature, make_credentials, peer_id_text, public_bytes
 from agiledart_transport.tls_contexts import TlsCredentials
 
-RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""A correct clock shows no earlier time than this: the software did not exist."""
-
 FIRST_AGENT_DAYS: Final = 3_650
 """Membership of the node that created the network. It holds the authority's key and could renew itself anyway."""
-
-T = TypeVar("T")
-
-_HOUR: Final = 3_600
-_DAY: Final = 24 * _HOUR
-"""Time by which an executor's grant begins before it is made, as its TLS leaf does: verifiers whose clock is behind
-accept it, too.
-"""
-
-_JOIN_AGAIN: Final = "Join its network again with a token:  rm {path}*   and   agiledart agent --join @FILE"
 
 _UNSIGNED: Final = (
     "{path} cannot be used: {why}. This node signs nothing for its network until a copy of the key is put back there."
 )
-
-
-class ClockIsWrong(OperationFailed):
-    """The wall clock shows an impossible time."""
-
-
-class _DamagedKey(OperationFailed):
-    """A file that should hold a key holds none."""
-
-
-class _Network(msgspec.Struct, frozen=True):
-    """Content of `network.json`; msgspec writes bytes as base64."""
-
-    network: bytes
-    chain: tuple[bytes, ...]
-    is_untouched: bool = False
-    token: bytes = b""
-    receipt: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,31 +60,6 @@ class Issuer:
     sign: Sign
     public_key: bytes
     chain: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorPass:
-    """Credentials with which an executor opens links. Its key stays with its agent, in memory, so that they can be renewed."""
-
-    credentials: TlsCredentials
-    chain: tuple[bytes, ...]
-    key: ed25519.Ed25519PrivateKey
-    grant: Grant
-
-    @property
-    def public_key(self) -> bytes:
-        """Public half of its key."""
-        return self.grant.key
-
-    @property
-    def ends(self) -> int:
-        """Seconds since 1970 at which the first of its parts expires."""
-        return min(self.grant.not_after, self.credentials.expires)
-
-    @property
-    def node_id(self) -> NodeId:
-        """Id under which the executor's links are dialled (`expect` of `connect`)."""
-        return node_id_of_key(self.public_key)
 
 
 @dataclass(slots=True, repr=False)
@@ -157,7 +109,7 @@ class Identity:
         check_clock(wall_seconds())
         try:
             secure_state_directory(state_dir)
-            lock = _lock(state_dir)
+            lock = lock_directory(state_dir)
         except OSError as error:
             raise OperationFailed(f"{state_dir} cannot be used as state directory: {error.strerror}.") from None
         try:
@@ -173,7 +125,7 @@ class Identity:
             identity = cls.read(state_dir, wall_seconds)
             identity.keep_copies()
             # A lost counter starts from the clock: higher than one incarnation a second could have counted.
-            counted = 0 if is_new else _read_incarnation(state_dir / "incarnation", int(wall_seconds()))
+            counted = 0 if is_new else read_incarnation(state_dir / "incarnation", int(wall_seconds()))
             identity.incarnation = counted + 1
             write_durably(state_dir / "incarnation", f"{identity.incarnation}\n".encode())
         except OSError as error:
@@ -192,14 +144,14 @@ class Identity:
         if not is_stored(path):
             raise OperationFailed(f'There is no node in {state_dir}. Start one with "agiledart agent".')
         network = state_dir / "network.json"
-        key, network_file = _that_go_together(
-            _keys_in(path), _networks_in(network) if is_stored(network) else [], wall_seconds()
+        key, network_file = matching_parts(
+            keys_in(path), networks_in(network) if is_stored(network) else [], wall_seconds()
         )
-        files = {path: key.kept, **({network: network_file.kept} if network_file is not None else {})}
-        identity = cls(state_dir, key.is_what, wall_seconds, _chosen=files)
+        files = {path: key.file, **({network: network_file.file} if network_file is not None else {})}
+        identity = cls(state_dir, key.content, wall_seconds, _chosen=files)
         identity.repaired = {at: chosen_file.notice for at, chosen_file in files.items() if chosen_file.notice}
         if network_file is not None:
-            stored = network_file.is_what
+            stored = network_file.content
             identity.network, identity.chain = stored.network, stored.chain
             identity.is_untouched = stored.is_untouched
             identity.token, identity.receipt = stored.token, stored.receipt
@@ -211,8 +163,8 @@ class Identity:
     def _take_authority(self, path: Path) -> None:
         """Read the authority's key. Without it this node is a member like others, and `repaired` says why."""
         try:
-            key = _read_key(path)
-        except _DamagedKey:
+            key = read_key(path)
+        except DamagedKey:
             key, reason = None, "it is damaged, and holds no Ed25519 key"
         else:
             reason = "it is the key of another network"
@@ -305,12 +257,12 @@ class Identity:
         # A key without network.json: a crash came between the two. The key of a network that was left belongs to that
         # network.
         has_key = path.exists() and not self._has_left
-        authority = _read_key(path) if has_key else ed25519.Ed25519PrivateKey.generate()
+        authority = read_key(path) if has_key else ed25519.Ed25519PrivateKey.generate()
         now = int(self.wall_seconds())
         network = public_bytes(authority)
         chain = sign_link(
             network, authority.sign, (), key=self.public_key, use="act", role="agent",
-            not_before=now, not_after=now + FIRST_AGENT_DAYS * 24 * _HOUR,
+            not_before=now, not_after=now + FIRST_AGENT_DAYS * 86_400,
         )  # fmt: skip
         self.network, self.chain, self._is_kept = network, chain, False
         self.authority, self.is_untouched = authority, True
@@ -382,7 +334,7 @@ class Identity:
                 self._store()
 
     def _store(self) -> None:
-        content = _Network(self.network, self.chain, self.is_untouched, self.token, self.receipt)
+        content = StoredNetwork(self.network, self.chain, self.is_untouched, self.token, self.receipt)
         write_backed_up(self.directory / "network.json", msgspec.json.encode(content) + b"\n")
 
     def close(self) -> None:
@@ -390,152 +342,3 @@ class Identity:
         if self.lock is not None:
             self.lock.close()
             self.lock = None
-
-
-# -------------------------------------------------------------------------------------------------------------
-# executors
-
-
-def grant_executor(
-    identity: Identity, executor_public_key: bytes, scope: str, hours: float = 24.0
-) -> tuple[bytes, ...]:
-    """Return this agent's chain with one more link: the key may act as an executor for so many hours.
-
-    `scope`: of `executor_scope`, for one application of one owner.
-    """
-    try:
-        own = identity.grant()
-    except Refused as error:
-        if error.reason != "not yet valid":
-            raise
-        raise ClockIsWrong(f"the clock of this node is behind: its own membership is {error}") from None
-    now = int(identity.wall_seconds())
-    return sign_link(
-        identity.network, identity.key.sign, identity.chain, key=executor_public_key, use="act", role="executor",
-        not_before=max(now - _DAY, own.not_before), not_after=min(own.not_after, now + int(hours * _HOUR)),
-        scope=scope,
-    )  # fmt: skip
-
-
-def make_executor_pass(
-    identity: Identity, scope: str, hours: float = 24.0, key: ed25519.Ed25519PrivateKey | None = None
-) -> ExecutorPass:
-    """Return the credentials of an executor: TLS leaf and chain of the given key, or of a fresh one."""
-    key = key or ed25519.Ed25519PrivateKey.generate()
-    chain = grant_executor(identity, public_bytes(key), scope, hours)
-    now = int(identity.wall_seconds())
-    grant = verify_chain(identity.network, chain, public_bytes(key), now, check_signature)
-    return ExecutorPass(make_credentials(key, identity.network, now), chain, key, grant)
-
-
-# -----------------------------------------------------------------------------------------------------------------
-# files
-
-
-def check_clock(wall_seconds: float) -> None:
-    """Raise `ClockIsWrong` when the wall clock cannot be correct."""
-    if wall_seconds < RELEASED.timestamp():
-        shown = datetime.fromtimestamp(max(0.0, wall_seconds), UTC).date()
-        raise ClockIsWrong(
-            f"The clock of this node says {shown}: certificates and event times would be wrong. "
-            "Set it (sudo timedatectl set-ntp true)"
-        )
-
-
-def _lock(directory: Path) -> IO[str]:
-    """Take the directory's lock, held until the file is closed. The system releases it when the process ends in any way."""
-    file = os.fdopen(os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = file.read(20).strip()
-        file.close()
-        owner = f"another agent (pid {pid})" if pid.isdigit() else "another agent"
-        raise OperationFailed(
-            f"{directory} is in use by {owner}. Give another --state-dir for a second agent, or stop the other."
-        ) from None
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    return file
-
-
-def store_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
-    """Replace a key so that a restart finds the old or the new one. Raises OSError."""
-    write = write_backed_up if path.name == "node.key" else write_durably
-    write(
-        path,
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )
-
-
-class _Found(NamedTuple, Generic[T]):
-    """Content of a backed-up file or of its copy."""
-
-    is_what: T
-    kept: BackedUpFile
-
-
-def _that_go_together(
-    keys: Sequence[_Found[ed25519.Ed25519PrivateKey]], networks: Sequence[_Found[_Network]], now: float
-) -> tuple[_Found[ed25519.Ed25519PrivateKey], _Found[_Network] | None]:
-    """Return the key and the network of one node: of a file and its copy one may be another node's."""
-    for key in keys:
-        for network in networks:
-            try:
-                verify_chain(
-                    network.is_what.network, network.is_what.chain, public_bytes(key.is_what), int(now), check_signature
-                )
-            except Refused as error:
-                if error.reason not in ("expired", "not yet valid"):
-                    continue
-            return key, network
-    return keys[0], networks[0] if networks else None
-
-
-def _networks_in(path: Path) -> list[_Found[_Network]]:
-    networks, reason = [], ""
-    try:
-        for stored in read_file_and_copy(path):
-            try:
-                networks.append(_Found(msgspec.json.decode(stored.content, type=_Network), stored))
-            except msgspec.MsgspecError as error:
-                reason = reason or str(error)
-    except OSError as error:
-        reason = str(error)
-    if not networks:
-        raise OperationFailed(f"{path} is damaged ({reason}). {_JOIN_AGAIN.format(path=path)}")
-    return networks
-
-
-def _keys_in(path: Path) -> list[_Found[ed25519.Ed25519PrivateKey]]:
-    """Return the keys in a file and its copy, at least one. Raises `_DamagedKey`, OperationFailed."""
-    try:
-        stored_files = read_file_and_copy(path, secret=True)
-    except OSError as error:
-        raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
-    keys = []
-    for stored in stored_files:
-        with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
-            key = serialization.load_pem_private_key(stored.content, None)
-            if isinstance(key, ed25519.Ed25519PrivateKey):
-                keys.append(_Found(key, stored))
-    if not keys:
-        raise _DamagedKey(
-            f"{path} is damaged: it holds no Ed25519 key, nor does its copy. Put back a copy of yours, or start as a new node:  "
-            f"rm {path} {path.with_name('network.json')}*   and join with a token:  agiledart agent --join @FILE"
-        )
-    return keys
-
-
-def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
-    """Return a key. Raises `_DamagedKey`, OperationFailed."""
-    return _keys_in(path)[0].is_what
-
-
-def _read_incarnation(path: Path, floor: int) -> int:
-    try:
-        text = read_private(path).decode("ascii").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        return floor
-    return int(text) if text.isdigit() and len(text) < 18 else floor

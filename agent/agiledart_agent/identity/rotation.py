@@ -11,7 +11,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.identity.identity import FIRST_AGENT_DAYS, Identity, store_key
+from agiledart_agent.identity.identity import FIRST_AGENT_DAYS, Identity
+from agiledart_agent.identity.identity_files import store_key
 from agiledart_agent.identity.operator_identity import FILE as OPERATOR_FILE
 from agiledart_agent.identity.operator_identity import operator_of, stored_operator
 from agiledart_agent.identity.reader_identity import read_identity, write_identity

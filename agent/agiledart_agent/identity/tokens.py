@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from agiledart_agent.identity.identity import ClockIsWrong, Issuer
+from agiledart_agent.identity.clock_check import ClockIsWrong
+from agiledart_agent.identity.identity import Issuer
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import (
     NO_QUOTA,

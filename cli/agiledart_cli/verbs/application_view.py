@@ -72,8 +72,11 @@ def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_paths(response: Mapping[str, Any]) -> None:
-    """Print the paths of rows, and why a stage is not on the node of its path. Older agents report the JOIN paths only."""
-    for path in response.get("data_paths") or response.get("paths", []):
+    """Print the paths of rows, and why a stage is not on the node of its path. Older agents report the JOIN paths only.
+
+    Sources on one node have the same path, which is printed once.
+    """
+    for path in dict.fromkeys(map(tuple, response.get("data_paths") or response.get("paths", []))):
         click.echo(f" path {' → '.join(path)} ({_hops(path)})")
     for stage, why in response.get("reasons", {}).items():
         nodes = response["placement"].get(stage, [])

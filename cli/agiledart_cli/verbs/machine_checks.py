@@ -87,7 +87,7 @@ def _versions(names: tuple[str, ...]) -> tuple[str, list[str]]:
 
 def check_clock(now: float | None = None, synchronised: bool | None = None) -> DoctorFinding:
     """Check the wall clock; the validity of certificates and tokens depends on it."""
-    from agiledart_agent.identity.identity import RELEASED
+    from agiledart_agent.identity.clock_check import RELEASED
 
     seconds = time.time() if now is None else now
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.identity.identity import (
-    RELEASED,
-    Identity,
-    grant_executor,
-    make_executor_pass,
-)
+from agiledart_agent.identity.clock_check import RELEASED
+from agiledart_agent.identity.executor_pass import grant_executor, make_executor_pass
+from agiledart_agent.identity.identity import Identity
 from agiledart_agent.state_files.backed_up_file import backup_path
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.private_files import MAX_FILE_BYTES, read_private

@@ -14,7 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from agiledart_agent.executors.executor_credentials import EXECUTOR_GRANT_HOURS, ExecutorCredentials
-from agiledart_agent.identity.identity import Identity, make_executor_pass
+from agiledart_agent.identity.executor_pass import make_executor_pass
+from agiledart_agent.identity.identity import Identity
 from agiledart_executor.programs import accepted_links
 from agiledart_executor.programs.accepted_links import AcceptedLinks
 from agiledart_executor.routes.data_routes import DataRoutes
