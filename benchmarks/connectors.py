@@ -142,12 +142,12 @@ def files(folder: Path, count: int) -> Iterator[Figure]:
 # ---- HTTP
 
 
-def post(port: int, count: int, each: int) -> None:
+def post(port: int, count: int, size: int) -> None:
     """Post rows as an HTTP client, so many per request; repeat a request until the answer is 202."""
     client = http.client.HTTPConnection("127.0.0.1", port)
-    for start in range(0, count, each):
-        rows = [row(i) for i in range(start, min(start + each, count))]
-        body = json.dumps(rows if each > 1 else rows[0])
+    for start in range(0, count, size):
+        rows = [row(i) for i in range(start, min(start + size, count))]
+        body = json.dumps(rows if size > 1 else rows[0])
         while True:
             client.request("POST", "/in", body)
             answer = client.getresponse()

@@ -319,9 +319,9 @@ def summary(bench: Bench) -> dict[str, Any]:
                 "median": round(statistics.median(values)), "min": round(values[0]), "max": round(values[-1]),
             }  # fmt: skip
 
-    def ratio(one: str, other: str, measure: str) -> float:
+    def ratio(numerator: str, denominator: str, measure: str) -> float:
         """Return the median of the ratios within each round, since a disturbance affects both halves of a round."""
-        rounds = zip(bench.taken[one], bench.taken[other], strict=True)
+        rounds = zip(bench.taken[numerator], bench.taken[denominator], strict=True)
         return round(statistics.median(a[measure] / b[measure] for a, b in rounds), 3)
 
     pairs = [(f"{kind} {form}", f"{kind} parquet") for kind in ("batch", "stream") for form in ("columns", "rows")]

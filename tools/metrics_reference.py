@@ -49,8 +49,8 @@ Core code reports observations; each is counted by one metric or by none, on pur
 def reference() -> str:
     """The whole page."""
     rows = [
-        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels) or '–'} | {one.help} |\n"
-        for one in METRICS
+        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels) or '–'} | {metric.help} |\n"
+        for metric in METRICS
     ]
     counted = [
         f"* `{observed.__name__}`: {f'`{declared.name}`' if declared else 'none'}\n"

@@ -53,13 +53,13 @@ Problems = list[str]
 
 def shipped_modules(root: Path, packages: list[str]) -> dict[str, Path]:
     """Dotted name → file, of every module of the packages (`folder/package`)."""
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     for package in packages:
         folder = root / package
         for path in sorted(folder.rglob("*.py")):
             parts = (folder.name, *path.relative_to(folder).with_suffix("").parts)
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
 
 
 def imports(modules: Mapping[str, Path]) -> dict[str, list[str]]:
@@ -88,7 +88,7 @@ def circles(arrows: Mapping[str, list[str]]) -> list[list[str]]:
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    circular: list[list[str]] = []
     for start in arrows:
         if start in number:
             continue
@@ -112,15 +112,15 @@ def circles(arrows: Mapping[str, list[str]]) -> list[list[str]]:
                 if lowest[module] == number[module]:
                     cut = stack.index(module)
                     if len(stack) - cut > 1:
-                        found.append(sorted(stack[cut:]))
+                        circular.append(sorted(stack[cut:]))
                     del stack[cut:]
-    return found
+    return circular
 
 
 def check_circles(root: Path, packages: list[str]) -> Problems:
     """No module imports another that, directly or around a corner, imports it."""
-    found = circles(imports(shipped_modules(root, packages)))
-    return [f"circle of imports: {', '.join(circle)}" for circle in found]
+    circular = circles(imports(shipped_modules(root, packages)))
+    return [f"circle of imports: {', '.join(circle)}" for circle in circular]
 
 
 def check_names(root: Path, packages: list[str]) -> Problems:

@@ -65,14 +65,14 @@ def project(root: Path) -> Any:
 
 def component_roots(root: Path) -> list[str]:
     """Folders that hold a package of the project, by looking."""
-    found = {package.split("/")[0] for package in packages(root)}
-    return sorted(found)
+    roots = {package.split("/")[0] for package in packages(root)}
+    return sorted(roots)
 
 
 def packages(root: Path) -> list[str]:
     """`folder/package` of every top-level package, by looking. Spark finds sources by the prefix `pyspark_`."""
-    found = [path for prefix in ("agiledart", "pyspark_") for path in root.glob(f"*/{prefix}*/__init__.py")]
-    return sorted(str(path.parent.relative_to(root)) for path in found)
+    places = [path for prefix in ("agiledart", "pyspark_") for path in root.glob(f"*/{prefix}*/__init__.py")]
+    return sorted(str(path.parent.relative_to(root)) for path in places)
 
 
 def check_lists(root: Path) -> Problems:

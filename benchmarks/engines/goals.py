@@ -28,9 +28,9 @@ class RatioGoal:
         under = best(measured[name] for name in self.under if name in measured)
         return spread(ratios(over, under))
 
-    def met(self, found: Quartiles) -> bool:
+    def met(self, measured: Quartiles) -> bool:
         """Tell whether the median meets the bound."""
-        return found.median <= self.bound if self.sense == "≤" else found.median >= self.bound
+        return measured.median <= self.bound if self.sense == "≤" else measured.median >= self.bound
 
 
 def _goals() -> list[RatioGoal]:

@@ -158,10 +158,10 @@ class ZoneAggregate:
         return (zone, due_ns, state[0], state[1], state[2] / state[0])
 
 
-def same(found: dict[str, Any], expected: dict[str, Any]) -> str:
+def same(results: dict[str, Any], expected: dict[str, Any]) -> str:
     """Return "" when two results agree (whole numbers exactly, others to 1e-9); else the difference."""
     for name, wanted in expected.items():
-        value = found.get(name)
+        value = results.get(name)
         if value is None:
             return f"{name} is missing"
         if isinstance(wanted, float) and abs(value - wanted) <= 1e-9 * max(abs(wanted), 1.0):

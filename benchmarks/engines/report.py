@@ -28,8 +28,8 @@ def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     )
 
 
-def _ratio_text(found: Quartiles | None, digits: int = 2) -> str:
-    return "–" if found is None else found.shown(digits)
+def _ratio_text(quartiles: Quartiles | None, digits: int = 2) -> str:
+    return "–" if quartiles is None else quartiles.shown(digits)
 
 
 def throughput_table(figures: JobFigures) -> str:

@@ -56,7 +56,7 @@ class FaultCampaign:
                     draw = drawn(number, kinds)
                     if (draw.kind == "clock") != made.has_clocks:
                         break
-                    outcome = one(made, draw, finals, files)
+                    outcome = play(made, draw, finals, files)
                     self.outcomes.append(outcome)
                     print_line(outcome, made)
                     number += 1
@@ -76,7 +76,7 @@ class FaultCampaign:
         }
 
 
-def one(made: FaultLab, draw: Draw, finals: Finals, files: dict[str, int]) -> DrawOutcome:
+def play(made: FaultLab, draw: Draw, finals: Finals, files: dict[str, int]) -> DrawOutcome:
     """Carry out one draw, from submission to the checks."""
     outcome, name = DrawOutcome(draw), f"job{draw.number}"
     took = Lap(outcome.took)

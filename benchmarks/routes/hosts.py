@@ -56,10 +56,10 @@ class Hosts:
         self._fabric.stdin.flush()
         self._fabric.stdout.readline()
 
-    def link(self, one: int, other: int, **settings: float) -> None:
+    def link(self, first: int, second: int, **settings: float) -> None:
         """Change the link between two hosts in both directions."""
-        self.one_way(one, other, **settings)
-        self.one_way(other, one, **settings)
+        self.one_way(first, second, **settings)
+        self.one_way(second, first, **settings)
 
     def isolate(self, host: int, *, cut: bool = True) -> None:
         """Change all links of a host."""

@@ -157,8 +157,8 @@ def _cell_centre(latitude: float, longitude: float) -> HotCell:
 def _manhattan() -> list[HotCell]:
     """Return distinct cells along the axis of Manhattan, the ones nearest to the middle first."""
     draw, normal = RandomStream(0, "city").uniform, _normal_table()
-    found: dict[HotCell, float] = {}
-    while len(found) < MANHATTAN_CELLS:
+    distances: dict[HotCell, float] = {}
+    while len(distances) < MANHATTAN_CELLS:
         along, across = 3.5 * normal[int(draw() * TABLE)], 0.8 * normal[int(draw() * TABLE)]
         north = along * cos(MANHATTAN_BEARING) - across * sin(MANHATTAN_BEARING)
         east = along * sin(MANHATTAN_BEARING) + across * cos(MANHATTAN_BEARING)
@@ -166,8 +166,8 @@ def _manhattan() -> list[HotCell]:
             MANHATTAN[0] + north / KM_PER_DEGREE,
             MANHATTAN[1] + east / (KM_PER_DEGREE * cos(radians(MANHATTAN[0]))),
         )
-        found.setdefault(place, great_circle_km(*MANHATTAN, *place))
-    return sorted(found, key=found.__getitem__)
+        distances.setdefault(place, great_circle_km(*MANHATTAN, *place))
+    return sorted(distances, key=distances.__getitem__)
 
 
 class Fleet:

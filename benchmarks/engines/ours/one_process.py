@@ -71,7 +71,7 @@ class ColumnBatchTotals(RowTotals):
         return self
 
 
-def kept(trip: EngineTrip) -> bool:
+def is_wanted(trip: EngineTrip) -> bool:
     """Tell whether a trip passes the filter, as `jobs.keep` does."""
     return trip.fare >= FARE_MIN
 
@@ -152,7 +152,7 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
     """Run the job with a typed source and functions on rows."""
     topology = Topology(f"{job}-rows")
     time_of = None if job == "j1" else _time_of_trip
-    rows = topology.source("trips", csv(path), rows=EngineTrip, event_time=time_of).filter(kept).map(derived)
+    rows = topology.source("trips", csv(path), rows=EngineTrip, event_time=time_of).filter(is_wanted).map(derived)
     if job == "j1":
         rows.sink("out", Connector("collect", payload=RowTotals(narrow_rows(sums))))
         return topology
