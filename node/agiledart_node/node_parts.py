@@ -114,14 +114,7 @@ class NodeParts:
         surveying.served = lambda: self.schedulers.served
         self.ended_records = EndedRecords(context, records)
         self._connect_recovery()
-        self.status_queries = StatusQueries(context, records, hosting, watching)
-        self.explanation_queries = ExplanationQueries(context, self.status_queries, watching)
-        self.log_queries = LogQueries(context, self.status_queries)
-        self.node_queries = NodeQueries(context, hosting, surveying)
-        self.application_sharing = ApplicationSharing(context, records, self.status_queries, verifier)
-        self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, verifier)
-        self.status_queries.on_ended_long_ago = self.application_removal.forget_old
-        self.tap_requests = TapRequests(context, self.status_queries, hosting, records, verifier)
+        self._make_queries()
         self._make_run_endings()
         self._make_changes()
         self.banning = BanCommands(context, verifier, verify)
@@ -132,6 +125,18 @@ class NodeParts:
         self.renewing = MembershipRenewal(context, records)
         self.registering = TokenRegistry(context, records, verifier, RandomStream(int(me.node), "registering"))
         self._make_logs()
+
+    def _make_queries(self) -> None:
+        """Make what answers questions, about applications, nodes and the output of code."""
+        context, records, hosting, watching = self.context, self.records, self.hosting, self.watching
+        self.status_queries = StatusQueries(context, records, hosting, watching)
+        self.explanation_queries = ExplanationQueries(context, self.status_queries, watching)
+        self.log_queries = LogQueries(context, self.status_queries)
+        self.node_queries = NodeQueries(context, hosting, self.surveying)
+        self.application_sharing = ApplicationSharing(context, records, self.status_queries, self.verifier)
+        self.application_removal = ApplicationRemoval(context, records, self.status_queries, watching, self.verifier)
+        self.status_queries.on_ended_long_ago = self.application_removal.forget_old
+        self.tap_requests = TapRequests(context, self.status_queries, hosting, records, self.verifier)
 
     def _make_logs(self) -> None:
         """Make what serves logs of sinks and feeds."""

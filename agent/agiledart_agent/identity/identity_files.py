@@ -65,7 +65,7 @@ def store_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
     )
 
 
-class StoredPart(NamedTuple, Generic[T]):
+class FilePart(NamedTuple, Generic[T]):
     """Content of a backed-up file or of its copy."""
 
     content: T
@@ -73,8 +73,8 @@ class StoredPart(NamedTuple, Generic[T]):
 
 
 def matching_parts(
-    keys: Sequence[StoredPart[ed25519.Ed25519PrivateKey]], networks: Sequence[StoredPart[StoredNetwork]], now: float
-) -> tuple[StoredPart[ed25519.Ed25519PrivateKey], StoredPart[StoredNetwork] | None]:
+    keys: Sequence[FilePart[ed25519.Ed25519PrivateKey]], networks: Sequence[FilePart[StoredNetwork]], now: float
+) -> tuple[FilePart[ed25519.Ed25519PrivateKey], FilePart[StoredNetwork] | None]:
     """Return the key and the network of one node: of a file and its copy one may be another node's."""
     for key in keys:
         for network in networks:
@@ -89,13 +89,13 @@ def matching_parts(
     return keys[0], networks[0] if networks else None
 
 
-def networks_in(path: Path) -> list[StoredPart[StoredNetwork]]:
+def networks_in(path: Path) -> list[FilePart[StoredNetwork]]:
     """Return the networks in a file and its copy, at least one. Raises OperationFailed."""
     networks, reason = [], ""
     try:
         for stored in read_file_and_copy(path):
             try:
-                networks.append(StoredPart(msgspec.json.decode(stored.content, type=StoredNetwork), stored))
+                networks.append(FilePart(msgspec.json.decode(stored.content, type=StoredNetwork), stored))
             except msgspec.MsgspecError as error:
                 reason = reason or str(error)
     except OSError as error:
@@ -105,7 +105,7 @@ def networks_in(path: Path) -> list[StoredPart[StoredNetwork]]:
     return networks
 
 
-def keys_in(path: Path) -> list[StoredPart[ed25519.Ed25519PrivateKey]]:
+def keys_in(path: Path) -> list[FilePart[ed25519.Ed25519PrivateKey]]:
     """Return the keys in a file and its copy, at least one. Raises `DamagedKey`, OperationFailed."""
     try:
         stored_files = read_file_and_copy(path, secret=True)
@@ -116,7 +116,7 @@ def keys_in(path: Path) -> list[StoredPart[ed25519.Ed25519PrivateKey]]:
         with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
             key = serialization.load_pem_private_key(stored.content, None)
             if isinstance(key, ed25519.Ed25519PrivateKey):
-                keys.append(StoredPart(key, stored))
+                keys.append(FilePart(key, stored))
     if not keys:
         raise DamagedKey(
             f"{path} is damaged: it holds no Ed25519 key, nor does its copy. Put back a copy of yours, or start as a new node:  "

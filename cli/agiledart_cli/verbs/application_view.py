@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_line, print_table, when
-from agiledart_cli.verbs.service_levels import service_level_lines
+from agiledart_cli.verbs.compliance_lines import service_level_lines
 from agiledart_control.polling import FINAL_STATES
 
 AGES_APART_MS = 250

@@ -21,7 +21,7 @@ from agiledart_cli.output import (
     print_table,
 )
 from agiledart_cli.verb_connection import connect
-from agiledart_cli.verbs.service_levels import service_level_lines
+from agiledart_cli.verbs.compliance_lines import service_level_lines
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError
 from agiledart_kernel.text import harmless_document

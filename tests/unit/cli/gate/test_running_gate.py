@@ -49,7 +49,7 @@ class SilentProvider:
     """Provider that answers nothing."""
 
     async def hosts(self, prefix: str) -> tuple[ProviderHost, ...]:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return ()
 
 
