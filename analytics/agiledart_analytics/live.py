@@ -114,7 +114,7 @@ def _listen(finish_requested: threading.Event) -> None:
     for line in sys.stdin:
         if line.strip() == FINISH:
             finish_requested.set()
-    os._exit(1)  # the pipe's other end is closed: nobody waits for anything any more
+    os._exit(1)  # the process that waited has ended: its end of the pipe is closed
 
 
 if __name__ == "__main__":

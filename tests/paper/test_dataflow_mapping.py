@@ -3,6 +3,7 @@ section 10."""
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_rule_3_prefers_the_leaf_set_and_its_least_loaded_node() -> None:
 def test_machines_with_more_cores_overflow_later_and_take_more_overflow() -> None:
     """Places stand for the logical nodes of [AgileDART] §IV, ⌊log₂ cores⌋ of a machine."""
     path, leaf = ids("1", "2", "3"), ids("21", "22", "23")
-    busy = {"candidates": leaf, "operators": 2}
+    busy: dict[str, Any] = {"candidates": leaf, "operators": 2}
     request = PlacementRequest(
         (StageDemand(0, "source", 1, path[0]), StageDemand(1, "o", 1), StageDemand(2, "sink", 1, path[2])),
         ((0, 1), (1, 2)),
