@@ -71,9 +71,9 @@ class RunningGate:
         self._last: deque[DecisionLine] = deque(maxlen=MAX_DECISIONS)
         self._scaled, self._use = disk.scaled(), LeaseUse(disk.use())
         self._used_until, self._use_written = 0, 0
-        self._demand, self._faults = "", {"agent": "", "disk": "", "stages": ""}
+        self._demand, self._faults = "", {"agent": "", "disk": ""}
         self._todo: deque[Event] = deque()
-        self._is_stepping = False
+        self._is_stepping, self._not_looked_at = False, ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._records: tuple[LeaseEntry, ...] = ()
         self._draining: set[str] = set()
@@ -225,7 +225,9 @@ class RunningGate:
             self._faults["agent"] = str(error)
             return
         self._faults["agent"] = ""
-        self._faults["stages"] = view.not_looked_at
+        if view.not_looked_at and view.not_looked_at != self._not_looked_at:
+            self._print(view.not_looked_at)
+        self._not_looked_at = view.not_looked_at
         self._records, self._demand = view.records, view.waiting[0] if view.waiting else ""
         for order, host, admin in view.orders:
             self._obey(order, host, admin)

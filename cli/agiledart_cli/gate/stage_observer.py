@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
+from agiledart_cli.output import plural
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import NO_ROOM, ExplainScaling, Status
@@ -93,7 +94,7 @@ def not_looked_at(applications: int) -> str:
     """Return the words about running applications beyond those that are looked at; empty: there are none."""
     more = applications - MAX_APPLICATIONS
     return (
-        f"stages of {more} applications are not looked at: {applications} run, the limit is {MAX_APPLICATIONS}"
+        f"stages of {plural(more, 'application')} are not looked at: {applications} run, the limit is {MAX_APPLICATIONS}"
         if more > 0
         else ""
     )

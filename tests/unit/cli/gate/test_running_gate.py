@@ -12,6 +12,7 @@ from agiledart_cli.gate.gate_disk import GateDisk
 from agiledart_cli.gate.gate_file import GateFile
 from agiledart_cli.gate.mesh_link import MeshLink, MeshView
 from agiledart_cli.gate.running_gate import RunningGate
+from agiledart_cli.gate.stage_observer import not_looked_at
 from agiledart_kernel.instants import SECOND
 from agiledart_provisioning.gate.gate_messages import Decision, DrainLeased, NodeSeen, ProviderHost
 from agiledart_provisioning.gate.gate_settings import GateSettings
@@ -28,13 +29,13 @@ class SlowMesh:
         self.orders, self.reports = orders, list[bytes]()
         self.drains_end, self.draining = threading.Event(), list[str]()
         self.looked, self.all_drain = asyncio.Event(), threading.Event()
-        self.loop = asyncio.get_running_loop()
+        self.loop, self.running = asyncio.get_running_loop(), 0
 
     def report_and_look(self, report: bytes, places: int, tokens: dict[str, str]) -> MeshView:
         self.reports.append(report)
         self.loop.call_soon_threadsafe(self.looked.set)
         orders, self.orders = self.orders, ()
-        return MeshView(VIEW.nodes, (), (), {}, False, frozenset(), orders, ())
+        return MeshView(VIEW.nodes, (), (), {}, False, frozenset(), orders, (), not_looked_at(self.running))
 
     def drain(self, node: str, *, undo: bool) -> str:
         self.draining.append(node)
@@ -85,6 +86,20 @@ def test_an_order_without_an_object_is_printed(tmp_path: Path) -> None:
             "ann orders: release b9", "nothing to release: no live lease has the host b9",
             "ann orders: release", "nothing to release: no lease is live",
         ]  # fmt: skip
+
+    asyncio.run(play())
+
+
+def test_applications_beyond_the_limit_are_named_once(tmp_path: Path) -> None:
+    async def play() -> None:
+        mesh, lines = SlowMesh(), list[str]()
+        running = gate(tmp_path, mesh, lines)
+        for mesh.running in (50, 53, 53, 50, 51):
+            await running._look()
+        assert lines == [
+            "stages of 3 applications are not looked at: 53 run, the limit is 50",
+            "stages of 1 application are not looked at: 51 run, the limit is 50",
+        ]
 
     asyncio.run(play())
 
