@@ -109,8 +109,7 @@ class MetricsServer:
         self._clients.add(writer)
         self._silent[id(writer)] = writer
         try:
-            answer = await self._answer(reader)
-            self._silent.pop(id(writer), None)
+            answer = await self._answer(reader, lambda: self._silent.pop(id(writer), None))
             if answer is not None:
                 writer.write(answer)
                 writer.close()
@@ -124,8 +123,12 @@ class MetricsServer:
             self._silent.pop(id(writer), None)
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:
-        """Return the whole response to one request; None when the client has gone or never completes its request."""
+    async def _answer(self, reader: asyncio.StreamReader, asked: Callable[[], object]) -> bytes | None:
+        """Return the whole response to one request; None when the client has gone or never completes its request.
+
+        Args:
+            asked: called once the request is here. Its answer may take as long as the page's process starts.
+        """
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
         except TimeoutError:
@@ -138,6 +141,7 @@ class MetricsServer:
             if error.partial:
                 self._count_refused("garbage")
             return None
+        asked()
         request = parse_head(head)
         if request is None:
             self._count_refused("garbage")

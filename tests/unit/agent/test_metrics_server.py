@@ -117,6 +117,30 @@ def test_a_browser_is_sent_to_the_page_and_others_start_nothing() -> None:
     assert run(test).refused == {"path": 2, "host": 2}
 
 
+def test_a_browser_that_waits_for_the_page_is_not_cut_for_others() -> None:
+    async def test(port: Port) -> None:
+        begun, page = asyncio.Event(), asyncio.Event()
+
+        async def visit() -> str:
+            begun.set()
+            await page.wait()
+            return "http://127.0.0.1:4711/"
+
+        port.server = MetricsServer(port.render, lambda: "", port.count, (), visit)
+        await port.server.listen("127.0.0.1", 0)
+        browser = asyncio.ensure_future(port.get("/", headers="Accept: text/html\r\n"))
+        await begun.wait()
+        silent = [await port.connect() for _ in range(MAX_CLIENTS)]
+        assert (await port.get("/livez"))[0] == 200
+        page.set()
+        assert (await browser)[0] == 307
+        for _, writer in silent:
+            writer.close()
+        await port.server.close()
+
+    assert run(test).refused["slow client"] >= 1
+
+
 def test_nothing_else_is_served() -> None:
     async def test(port: Port) -> None:
         assert (await port.get("/"))[0] == 404
