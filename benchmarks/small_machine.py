@@ -1,6 +1,6 @@
 """Many small applications on one agent: memory, CPU, and how long each submission takes.
 
-    python -m benchmarks.small_machine [--applications 20] [--seconds 20] [-o json]
+    python -m benchmarks.small_machine [--applications 20] [--seconds 20] [--share none|owner] [-o json]
 
 Each application reads a file at 10 rows a second of its event time, keeps the rows above a bound, and counts them by key and
 minute into a sink log. PSS: pages that processes share are divided between them. With root and cgroup v2 the processes run in
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agiledart_agent.settings import SHARE_MODES
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_control.control_client import ControlClient
 from agiledart_control.submission import make_submission
@@ -156,6 +157,9 @@ def measure(applications: int, seconds: float, folder: Path) -> dict[str, Any]:
         "submit_to_running_s_p50": round(statistics.median(times), 3),
         "submit_to_running_s_p99": round(ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)], 3),
         "submit_to_running_s_first": round(times[0], 3),
+        "submit_to_running_s_by_ten": [
+            round(statistics.median(times[first : first + 10]), 3) for first in range(0, applications, 10)
+        ],
     }
     if applications >= 20:
         tenth, last = statistics.median(times[5:15]), statistics.median(times[-10:])
@@ -168,12 +172,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--applications", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=20.0, help="for which CPU is measured")
+    parser.add_argument("--share", choices=SHARE_MODES, default=SHARE_MODES[0], help="[executors] share of the agent")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = parser.parse_args()
+    os.environ["AGILEDART_AGENT__EXECUTORS_SHARE"] = given.share
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="small-", dir="/tmp") as folder, memory_limit() as is_limited:
         figures = measure(given.applications, given.seconds, Path(folder))
     figures |= {
+        "share": given.share,
         "in_a_cgroup_of_1_gb": is_limited,
         "load_before": round(load, 1),
         "load_after": round(os.getloadavg()[0], 1),

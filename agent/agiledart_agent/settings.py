@@ -29,13 +29,15 @@ from agiledart_scaling.registry import POLICIES, policy_named
 from agiledart_shuffle.link_indices import KL_EXPLORATION, LINK_INDICES, index_named
 
 _PREFIX = "AGILEDART_AGENT__"
-SECTIONS = ("paths", "placement", "quota", "scaling")
+SECTIONS = ("executors", "paths", "placement", "quota", "scaling")
 """Tables of a file beside `[agent]`; `key` in `[table]` is the setting `table_key`."""
 
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
 DEFAULT_METRICS = "127.0.0.1:9465"
 MAX_CORES = 4096
+SHARE_MODES = ("none", "owner")
+"""Values of `[executors] share`."""
 UPNP = "upnp"
 """Value of `advertise` that asks the router for a port."""
 MAX_ENDED_DAYS = 30
@@ -91,6 +93,11 @@ class AgentSettings:
         executors: worker processes that an application may have on this node.
         fork_executors: fork executors from one process that has imported the engine: they start in milliseconds and
             share its memory. Off: each starts an interpreter of its own.
+        executors_share: `owner`: small applications of one submitter share a process on this node; `none`: each has its own.
+            In a file `share` in the table `[executors]`; the other three likewise.
+        executors_share_most: applications in one shared process.
+        executors_share_memory_mb: megabytes of memory that a shared process may take.
+        executors_share_rows: rows a second that may pass the steps of all applications of a shared process.
         placement_strategy: strategy by which applications that this node deploys are mapped to nodes, unless `submit --placement`
             names another one (`agiledart_placement.registry`). In a file `strategy` in the table `[placement]`; the other two
             likewise.
@@ -156,6 +163,10 @@ class AgentSettings:
     capacity: int = 0
     executors: int = 1
     fork_executors: bool = True
+    executors_share: str = SHARE_MODES[0]
+    executors_share_most: int = 25
+    executors_share_memory_mb: int = 200
+    executors_share_rows: int = 5_000
     placement_strategy: str = STRATEGIES[0]
     placement_objective: str = LIVE_OBJECTIVES[0]
     placement_moves: str = "advise"
@@ -297,6 +308,7 @@ class AgentSettings:
             ("placement_strategy", self.placement_strategy, _strategies(self.placement_strategy)),
             ("placement_objective", self.placement_objective, LIVE_OBJECTIVES),
             ("placement_moves", self.placement_moves, MOVES),
+            ("executors_share", self.executors_share, SHARE_MODES),
             ("log_format", self.log_format, ("console", "json")),
             ("libp2p", self.libp2p, ("auto", "on", "off")),
         ):
@@ -353,6 +365,10 @@ class AgentSettings:
         ):
             if most < 0:
                 raise ConfigurationError(f"quota.{quota} is {most}; allowed are 0 (any) and more")
+        for key, least, most in (("most", 2, 256), ("memory_mb", MIN_MEMORY_MB, 1 << 20), ("rows", 1, 10**9)):
+            value = vars(self)[f"executors_share_{key}"]
+            if not least <= value <= most:
+                raise ConfigurationError(f"executors.share_{key} is {value}; allowed are {least} to {most}")
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         for setting, value, zero, most in (
@@ -430,7 +446,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     if unknown or not all(isinstance(table, dict) for table in tables.values()):
         unknown_text = ", ".join(unknown) or "a value"
         raise ConfigurationError(
-            f"{path}: only the tables [agent], [paths], [placement], [preset], [quota] and [scaling] are known, "
+            f"{path}: only the tables [agent], [executors], [paths], [placement], [preset], [quota] and [scaling] are known, "
             f"found {unknown_text}"
         )
     settings: dict[str, Any] = dict(tables["agent"])

@@ -432,6 +432,12 @@ class UserService:
             "refusals": dict(self._log.refusals),
             "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},
             "executors": [
-                {"pid": e.process.pid, "application": e.application, "slot": e.slot} for e in parts.executors
+                {
+                    "pid": e.process.pid,
+                    "application": e.application,
+                    "slot": e.slot,
+                    "is_shared": e.shared is not None,
+                }
+                for e in parts.executors
             ],
         }

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import msgspec
 
 from agiledart_agent.executors.bare_process import LaunchError
-from agiledart_agent.executors.executor_process import MAX_REASON_LENGTH, ExecutorProcess
+from agiledart_agent.executors.executor_process import MAX_REASON_LENGTH, ExecutorProcess, OwnProcessNeededError
 from agiledart_executor.user_code.crash_report import PendingCall
 from agiledart_executor.wire.agent_messages import (
     AcknowledgeCheckpoint,
+    CodeLoading,
     DataPeerRefused,
     DeclineCheckpoint,
     ExecutorMessage,
@@ -100,20 +101,14 @@ class ExecutorListener:
             case InstanceReports():
                 # Only a report ends the longer timeout of a start: other messages come while user code still loads.
                 executor.watch.sign(answers=True)
+                if executor.shared is not None:
+                    executor.shared.count(message)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)
             case VerifyPeer() | FindRelays() | FetchFeed():
                 self._asked_by(executor, message)
-            case RequestCompleted():
-                executor.loading -= 1
-                address = executor.address_at(message.address)
-                executor.address = address or executor.address
-                if (future := executor.launches.get(message.request)) and not future.done():
-                    future.set_result(address)
-            case RequestFailed():
-                executor.loading -= 1
-                if (future := executor.launches.get(message.request)) and not future.done():
-                    future.set_exception(LaunchError(executor.secrets.hide(message.message)))
+            case RequestCompleted() | RequestFailed():
+                self._answered(executor, message)
             case Finished() | InstanceHandedOver():
                 self._ended_in(executor, message)
             case InstanceFailure():
@@ -121,12 +116,29 @@ class ExecutorListener:
                 events.broke(application, version, msgspec.structs.replace(message, message=hidden_message))
             case DataPeerRefused():
                 events.refused(executor.known_reason(message.reason), message.remote[:MAX_REASON_LENGTH])
-            case UserBoundsSet():
+            case UserBoundsSet() if executor.shared is None:
                 executor.watch.set_bounds(message.bounds)
+            case CodeLoading() if executor.shared is not None:
+                executor.shared.mark = message.mark
             case AcknowledgeCheckpoint() | DeclineCheckpoint():
                 events.prepared(application, version, message)
             case TapSample():
                 events.sampled(application, version, message)
+
+    @staticmethod
+    def _answered(executor: ExecutorProcess, answer: RequestCompleted | RequestFailed) -> None:
+        """Pass the answer to a request on."""
+        executor.loading -= 1
+        future = executor.launches.get(answer.request)
+        is_awaited = future is not None and not future.done()
+        if isinstance(answer, RequestCompleted):
+            address = executor.address_at(answer.address)
+            executor.address = address or executor.address
+            if future is not None and is_awaited:
+                future.set_result(address)
+        elif future is not None and is_awaited:
+            kind = OwnProcessNeededError if answer.needs_own_process else LaunchError
+            future.set_exception(kind(executor.secrets.hide(answer.message)))
 
     def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceHandedOver) -> None:
         """Note the end of an instance, or of its generation."""

@@ -1,8 +1,8 @@
 """Executor processes of this node: started, watched, bounded, ended with their agent.
 
 One process serves one application (its grant names it), so a crash or an endless loop in one user's code affects no
-other user. The agent and its executor share a socket pair; when it closes, the executor ends. Output of user code goes
-to the agent's log store line by line.
+other user. Small applications of one owner may share a process (`ExecutorSharing`). The agent and its executor share a
+socket pair; when it closes, the executor ends. Output of user code goes to the agent's log store line by line.
 
     starting  spawned, Configure →        loading: it gets a longer timeout (`LAUNCH_SECONDS`) to import user code
     loading   Launched, Linked →          running: its instances work
@@ -16,34 +16,29 @@ to the agent's log store line by line.
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from agiledart_agent.executors.bare_process import LaunchError
-from agiledart_agent.executors.descendants import become_reaper, children_of, end_all, identity_of, mark_of, reap
+from agiledart_agent.executors.descendants import become_reaper
 from agiledart_agent.executors.executor_listener import ExecutorEvents, ExecutorListener
 from agiledart_agent.executors.executor_nursery import ExecutorNursery
-from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, ExecutorProcess
+from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, ExecutorProcess, OwnProcessNeededError
+from agiledart_agent.executors.executor_remains import ExecutorRemains
+from agiledart_agent.executors.executor_sharing import NO_SHARING, ExecutorSharing, SharingBounds
+from agiledart_agent.executors.run_messages import RunMessages
+from agiledart_agent.executors.shared_program import SharedProgramProcess
 from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_executor.wire.agent_messages import (
-    BeginEpoch,
     Configure,
-    DropPendingPlan,
-    EndInput,
-    ForceSourceLogs,
     InstanceFailure,
     InstanceName,
     Launch,
     LinkOutputs,
-    NotifyEpochCommitted,
     OpenGenerationChannels,
-    OpenTap,
     PreloadSnapshots,
-    PreviousStateStored,
-    StartReading,
 )
 
 ENDING_SECONDS = 2.0
@@ -69,7 +64,7 @@ def _launching(
     return Launch(request, part, names, since, waits, plan_name, has_own_port)
 
 
-class ExecutorPool:
+class ExecutorPool(RunMessages):
     """All executors of one agent.
 
     Args:
@@ -77,6 +72,7 @@ class ExecutorPool:
         configuration: makes the first message for an executor of (application, version, number, its part in wire form).
         directory: working directory of the executors.
         forks: fork executors from a process that has imported the engine.
+        sharing: bounds of processes that applications of one owner share.
         warn: called with a text when that process cannot be used.
     """
 
@@ -87,6 +83,7 @@ class ExecutorPool:
         directory: str,
         *,
         forks: bool = False,
+        sharing: SharingBounds = NO_SHARING,
         warn: Callable[[str], None] = _ignore,
     ) -> None:
         self._events, self._configuration = events, configuration
@@ -96,8 +93,17 @@ class ExecutorPool:
         self._watchdog: asyncio.Task[None] | None = None
         self._ending: dict[int, ExecutorProcess] = {}
         self._nursery = ExecutorNursery(directory, forks, warn)
+        self._sharing = ExecutorSharing(
+            Path(directory),
+            sharing,
+            self._nursery.start,
+            lambda application, line: events.printed(application, line),
+            lambda process: self._remains.clear_up(process.pid, process.watch),
+        )
         self._nursery_until = 0.0
-        self._to_reap: list[int] = []
+        self._remains = ExecutorRemains(
+            lambda: (e.process.pid for e in (*self._running.values(), *self._ending.values()))
+        )
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -192,7 +198,18 @@ class ExecutorPool:
         if launch.waits:
             executor.waiting.setdefault(launch.plan_name, []).extend(launch.instances)
         executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in launch.instances}
-        return await executor.ask(message)
+        try:
+            return await executor.ask(message)
+        except LaunchError as error:
+            if executor.shared is None or (
+                not isinstance(error, OwnProcessNeededError) and executor.shared.end is None
+            ):
+                raise
+            # The process ended through this application or another one, or it cannot share one: its own process tells.
+            self._sharing.exclude(executor.application, str(error))
+            if self._running.get((*run[:2], slot)) is executor:
+                self._end(executor)
+            return await self._launch_one(run, slot, labels, message, by_epoch=by_epoch)
 
     async def _former_gone(self, application: str, version: int) -> None:
         """Wait until former executors of the run are gone: they flush files that their successors are about to open."""
@@ -242,22 +259,6 @@ class ExecutorPool:
             )
         )
 
-    def hand_over(self, application: str, version: int, previous_state: PreviousStateStored) -> None:
-        """Report to the executors that the state of a previous generation is on this disk."""
-        for executor in self._of(application, version):
-            executor.send(previous_state)
-
-    def drop_generation(self, application: str, version: int, plan_name: bytes) -> None:
-        """Drop a pending plan."""
-        for executor in self._of(application, version):
-            executor.send(DropPendingPlan(plan_name))
-            for name in executor.waiting.pop(plan_name, ()):
-                executor.remove(name)
-
-    async def sync_logs(self, application: str, version: int) -> None:
-        """Force the logs of sources to the disk. Raises `LaunchError`."""
-        await asyncio.gather(*(executor.ask(ForceSourceLogs) for executor in self._of(application, version)))
-
     async def _executor(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         key = (application, version, slot)
         if running := self._running.get(key):
@@ -271,7 +272,7 @@ class ExecutorPool:
 
     async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         configuration = self._configuration(application, version, number, part)
-        bare = await self._nursery.start()
+        bare = await self._sharing.attach(part, configuration) or await self._nursery.start()
         reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
         watch = bare.watch
         executor = ExecutorProcess(
@@ -285,9 +286,11 @@ class ExecutorPool:
             agent_address=configuration.agent_address,
             own_node=configuration.node_id,
             handover=bare.handover,
+            shared=bare.process if isinstance(bare.process, SharedProgramProcess) else None,
         )
-        watch.bounds = configuration.bounds
-        watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
+        if executor.shared is None:
+            watch.bounds = configuration.bounds
+            watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
         self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
@@ -314,14 +317,14 @@ class ExecutorPool:
         key = (executor.application, executor.version, executor.slot)
         if self._running.get(key) is executor:
             del self._running[key]
-            self._ending[executor.process.pid] = executor
+            self._ending[id(executor)] = executor
         code = await self._ended(executor)
-        ended = executor.watch.ended(code)
+        ended, why = executor.end_texts(code, reason)
         for future in executor.launches.values():
             if not future.done():
                 future.set_exception(LaunchError(f"the process of user code {ended} at its start"))
         if not executor.ending:
-            self._lost(executor, executor.watch.reason or f"the process of {executor.steps} {reason or ended}")
+            self._lost(executor, why)
         self._check_application_ended(executor.application, executor.version)
 
     def _check_application_ended(self, application: str, version: int) -> None:
@@ -345,18 +348,21 @@ class ExecutorPool:
         become_reaper()
         while True:
             await asyncio.sleep(1.0)
-            self._to_reap = reap(self._to_reap)
+            self._remains.reap()
             now = asyncio.get_running_loop().time()
             await self._look_after_nursery(now)
+            self._look_after_sharing(now)
             for executor in self.processes:
                 if executor.ending:
                     continue
                 if executor.idle_since and now - executor.idle_since > IDLE_SECONDS and not executor.loading:
                     self._end(executor)
                     continue
-                if (call := executor.watch.pending_call) is not None:
+                if (call := executor.watch.pending_call) is not None and call.application in ("", executor.application):
                     call = replace(call, place=executor.secrets.hide(call.place))
                     self._events.call_pending(executor.application, executor.version, tuple(executor.instances), call)
+                if executor.shared is not None:
+                    continue  # its process is looked at once for all its programs
                 # The import of a large library may take longer than any other single call of user code.
                 complaint, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
                 if is_over:
@@ -366,9 +372,18 @@ class ExecutorPool:
 
     def end_for(self, executor: ExecutorProcess, complaint: str) -> None:
         """End an executor that has exceeded a bound; its instances have failed for this reason."""
-        executor.ending = True
-        executor.process.kill()
+        if executor.shared is not None:
+            self._end(executor)
+        else:
+            executor.ending = True
+            executor.process.kill()
         self._lost(executor, f"{executor.steps}: {complaint}")
+
+    def _look_after_sharing(self, now: float) -> None:
+        leaving = dict(self._sharing.look(now))
+        for executor in self.processes:
+            if executor.shared is not None and executor.shared in leaving and not executor.ending:
+                self.end_for(executor, leaving[executor.shared])
 
     def announce_start(self) -> None:
         """Warm the nursery up, because instances of a run may start here soon."""
@@ -383,33 +398,6 @@ class ExecutorPool:
         elif now > self._nursery_until:
             await self._nursery.close()
 
-    def start_sources(self, application: str, version: int) -> None:
-        """Let the sources read."""
-        for executor in self._of(application, version):
-            executor.send(StartReading())
-
-    def begin_epoch(self, run: tuple[str, int], begin: BeginEpoch) -> None:
-        """Let the sources of a run insert a barrier behind the rows that they have sent."""
-        for executor in self._of(*run):
-            if begin.after:
-                executor.waiting.pop(begin.after, None)  # the plan takes effect: they are instances like others
-            executor.send(begin)
-
-    def commit_epoch(self, application: str, version: int, epoch: int) -> None:
-        """Let the sinks commit the rows of an epoch."""
-        for executor in self._of(application, version):
-            executor.send(NotifyEpochCommitted(epoch))
-
-    def open_tap(self, application: str, version: int, step: str) -> None:
-        """Sample the rows that leave a step for some seconds more."""
-        for executor in self._of(application, version):
-            executor.send(OpenTap(step))
-
-    def drain_sources(self, application: str, version: int) -> None:
-        """Let the sources end as if their input had ended."""
-        for executor in self._of(application, version):
-            executor.send(EndInput())
-
     def stop(self, application: str, version: int) -> None:
         """End all executors of an application. They report nothing more."""
         for executor in self._of(application, version):
@@ -423,7 +411,7 @@ class ExecutorPool:
         executor.writer.close()
         # A restart of the same run meanwhile gets a new process, not this one.
         del self._running[executor.application, executor.version, executor.slot]
-        self._ending[executor.process.pid] = executor
+        self._ending[id(executor)] = executor
 
     async def _ended(self, executor: ExecutorProcess) -> int:
         """Return the exit code of a process.
@@ -439,20 +427,11 @@ class ExecutorPool:
                 process.kill()
             return await process.wait()
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            self._to_reap += [process.pid, *end_all(executor.watch.descendants)]  # its nursery may have died before it
-            self._end_orphans(executor.watch.mark)
-            self._ending.pop(process.pid, None)
+            if executor.shared is None:
+                self._remains.clear_up(process.pid, executor.watch)
+                executor.watch.close()
+            self._ending.pop(id(executor), None)
             executor.gone.set()
-            executor.watch.close()
-
-    def _end_orphans(self, mark: str) -> None:
-        """End processes that an executor has left behind: their parents have ended, so they are this agent's children."""
-        orphans = [identity_of(pid) for pid in children_of(os.getpid()) if mark_of(pid) == mark]
-        known = {executor.process.pid for executor in (*self._running.values(), *self._ending.values())}
-        self._to_reap += end_all(orphan for orphan in orphans if orphan is not None and orphan.pid not in known)
-        self._to_reap = reap(self._to_reap)
 
     async def until_gone(self, application: str, version: int) -> None:
         """Wait until no process of this run is left here."""
@@ -478,3 +457,4 @@ class ExecutorPool:
             _, pending = await asyncio.wait(tasks, timeout=ENDING_SECONDS + 1.0)
             for unread in pending:
                 unread.cancel()
+        await self._sharing.close()

@@ -9,6 +9,7 @@ from typing import Final
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.child_process import ChildProcess
 from agiledart_agent.executors.executor_watch import ExecutorWatch
+from agiledart_agent.executors.shared_program import SharedProgramProcess
 from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_executor.wire.agent_messages import (
     AgentMessage,
@@ -39,9 +40,13 @@ MAX_REASONS: Final = 16
 MAX_REASON_LENGTH: Final = 64
 
 
+class OwnProcessNeededError(LaunchError):
+    """The application cannot start in a shared process; in one of its own it may."""
+
+
 @dataclass
 class ExecutorProcess:
-    """One running executor of one application."""
+    """One running executor of one application; `shared`: its program in a process with others."""
 
     application: str
     version: int
@@ -67,6 +72,7 @@ class ExecutorProcess:
     handover: socket.socket | None = None
     requests: int = 0
     loading: int = 0
+    shared: SharedProgramProcess | None = None
 
     def address_at(self, claimed: str) -> str:
         """Return where it takes data links: at its agent's port, or at a port that it chooses; empty: nowhere.
@@ -131,6 +137,16 @@ class ExecutorProcess:
             raise LaunchError(f"user code did not start within {seconds:.0f} s{where}") from None
         finally:
             self.launches.pop(request, None)
+
+    def end_texts(self, code: int, reason: str) -> tuple[str, str]:
+        """Return how it ended, and why its instances are lost. `reason`: of the end of its pair; empty: unknown."""
+        if self.shared is None:
+            ended = self.watch.ended(code)
+            return ended, self.watch.reason or f"the process of {self.steps} {reason or ended}"
+        if (end := self.shared.end) is not None:
+            return end.text, end.why_lost(self.application, self.steps)
+        ended = "ended, and the process that it shares with other applications goes on"
+        return ended, f"the executor of {self.steps} {reason or ended}"
 
     def remove(self, name: InstanceName) -> None:
         """Remove an instance that is gone. A process without instances is kept for a while."""

@@ -29,7 +29,7 @@ from agiledart_agent.executors.log_ownership_proofs import LogOwnershipProofs
 from agiledart_agent.executors.log_write_checks import add_owner, log_write_refusal_text
 from agiledart_agent.executors.planner_process import PlannerProcess
 from agiledart_agent.executors.protected_paths import protected_paths, root_refusal
-from agiledart_agent.executors.quotas import Quotas, user_code_bounds
+from agiledart_agent.executors.quotas import Quotas, sharing_bounds, user_code_bounds
 from agiledart_agent.executors.relay_search import RelaySearch
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
@@ -184,6 +184,7 @@ class ExecutorService:
             ),
             str(self._settings.state_dir),
             forks=self._settings.fork_executors,
+            sharing=sharing_bounds(self._settings),
             warn=lambda text: self._log.warning("executor.nursery", f"  {text}"),
         )
         self._spawn(watch_disk(self._quotas, pool))

@@ -172,6 +172,31 @@ class ExecutorWatch:
         """Reason for which the executor ended itself, in full; empty when it gave none."""
         return self._crash_report.reason
 
+    @property
+    def blamed_application(self) -> str:
+        """Application that a shared process named as why it ends; empty when it named none."""
+        return self._crash_report.application
+
+    @property
+    def code_mark(self) -> str:
+        """Mark of the user code in which a shared process was at the last dump of its stack; empty: in none."""
+        return self._crash_report.mark
+
+    @property
+    def has_crashed(self) -> bool:
+        """Return whether the interpreter reported a crash."""
+        return bool(self._crash_report.crash)
+
+    @property
+    def memory(self) -> int:
+        """Memory in bytes at the last look."""
+        return self._memory
+
+    @property
+    def is_over_memory(self) -> bool:
+        """Return whether the last looks saw too much memory."""
+        return self._looks_over >= LOOKS_OVER
+
     def ended(self, code: int) -> str:
         """Describe how the process ended, as the end of `the process of …`; `code` as `subprocess` gives it."""
         if self._reading_end >= 0:

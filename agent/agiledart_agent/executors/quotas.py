@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agiledart_agent.executors.executor_process import ExecutorProcess
+from agiledart_agent.executors.executor_sharing import NO_SHARING, SharingBounds
 from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code.application_folders import work_folder
 from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
@@ -35,6 +36,14 @@ def user_code_bounds(settings: AgentSettings) -> Bounds:
         limit_seconds=settings.stuck_limit,
         memory_bytes=settings.executor_memory_mb * MB or default_memory(),
     )
+
+
+def sharing_bounds(settings: AgentSettings) -> SharingBounds:
+    """Return the bounds of processes that applications of one owner share on this agent."""
+    if settings.executors_share == "none":
+        return NO_SHARING
+    memory_bytes = settings.executors_share_memory_mb * MB
+    return SharingBounds(settings.executors_share_most, memory_bytes, settings.executors_share_rows)
 
 
 class Quotas:

@@ -5,6 +5,7 @@
 The file is the agent's: users' code can write in `work/APP` and could write any owner there.
 """
 
+import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,16 @@ class WorkOwners:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def names_of(self, owner: bytes) -> frozenset[str]:
+        """Return the names of applications whose work folders are an owner's. It reads the disk."""
+        wanted, names = owner.hex().encode(), []
+        folder = self._root / FOLDER
+        for path in folder.iterdir() if folder.is_dir() else ():
+            with contextlib.suppress(OSError, OperationFailed):
+                if read_private(path) == wanted:
+                    names.append(path.name)
+        return frozenset(names)
 
     def claim(self, application: str, owner: bytes, *, is_used: bool) -> str:
         """Give the work folder of an application to an owner, emptied if it was another's. It may take long.

@@ -84,10 +84,16 @@ def _processes(scrape: Scrape) -> Counter[str]:
 
 
 def _memory(scrape: Scrape) -> Counter[str]:
+    """Return the memory of executors; that of a process which several applications share is divided between them."""
     memory: Counter[str] = Counter()
+    programs = Counter(pid for _, pid in scrape.node.executors)
     for application, pid in scrape.node.executors:
-        memory[scrape.app_label(application)] += resident_bytes(pid)
+        memory[scrape.app_label(application)] += resident_bytes(pid) // programs[pid]
     return memory
+
+
+def _shared(node: NodeFigures) -> int:
+    return sum(count for count in Counter(pid for _, pid in node.executors).values() if count > 1)
 
 
 def _disk(scrape: Scrape) -> Counter[str]:
@@ -184,6 +190,8 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _node("agiledart_scheduler_pending_applications", lambda node: node.waiting,
         "Applications in this node's pending queue, for which no node has free capacity; above 0: start agents or stop something."),
     _scrape("agiledart_executor_processes", _processes, "Running executor processes.", "app"),
+    _node("agiledart_agent_sharing_executors", _shared,
+        "Executors that run in a process with executors of other applications of their owner."),
     _scrape("agiledart_executor_resident_memory_bytes", _memory,
         "Resident memory of the executor processes.", "app"),
     _log("agiledart_sink_log_readers", lambda logs: logs.readers,

@@ -82,7 +82,7 @@ def _here(config_file: str | None) -> list[DoctorFinding]:
         findings += machine_checks.check_state_directory(settings.state_dir)
         confinement = machine_checks.check_confinement(settings.confine)
         findings += [confinement, machine_checks.check_interpreter(confinement.level == machine_checks.OK)]
-        findings.append(machine_checks.check_forking(settings.fork_executors))
+        findings.append(machine_checks.check_forking(settings.fork_executors, share=settings.executors_share))
         findings += machine_checks.check_token_files([Path.home(), Path.cwd(), settings.state_dir.parent])
     return [
         *findings,

@@ -167,8 +167,13 @@ def check_interpreter(is_confined: bool, folders: Iterable[Path] | None = None) 
     return DoctorFinding(name, WATCH, f"{text}, and so may users' code", "install it as another user, or as root")
 
 
-def check_forking(wanted: bool, reason: str | None = None) -> DoctorFinding:
-    """Check whether an agent here can fork its executors. `reason`: why not; None: a trial finds out."""
+def check_forking(wanted: bool, reason: str | None = None, share: str = "none") -> DoctorFinding:
+    """Check whether an agent here can fork its executors.
+
+    Args:
+        reason: why not; None: a trial finds out.
+        share: as in the agent's settings.
+    """
     from agiledart_agent.executors.nursery_trial import try_nursery
 
     name, slow = "executors", "each starts an interpreter of its own, for more time and memory"
@@ -177,7 +182,8 @@ def check_forking(wanted: bool, reason: str | None = None) -> DoctorFinding:
     if why := try_nursery() if reason is None else reason:
         advice = "install the engine again; else set agent.fork_executors to false, which avoids the vain tries"
         return DoctorFinding(name, WATCH, f"{slow}: {why}", advice)
-    return DoctorFinding(name, OK, "are forked from one process")
+    shared = "; small applications of one owner share a process" if share == "owner" else ""
+    return DoctorFinding(name, OK, f"are forked from one process{shared}")
 
 
 def check_port(name: str, host: str, port: int, own_pid: int | None) -> DoctorFinding:

@@ -91,6 +91,15 @@ class AcceptedLinks:
         host, port = parse_address(agent_address)[0], parse_address(self.listener.address)[1]
         return ExecutorAddress(format_address(host, port), own)
 
+    async def close(self) -> None:
+        """Take no more links and end those that are open."""
+        self._is_open = False
+        if self.listener is not None:
+            await self.listener.close()
+        for links in tuple(self._accepted_links.values()):
+            for link in tuple(links):
+                link.abort("leaving")
+
     def take(self, connection: socket.socket) -> None:
         """Take a connection that the agent has accepted for this executor."""
         if self._is_open:

@@ -281,11 +281,15 @@ def _go_on(running: RunningInstance, reader: SourceReader, lines: int) -> Source
     return reader
 
 
-def ready_program(plan: bytes, bundle: bytes) -> Program:
-    """Run the builder in a bundle and join its functions with the plan. Raises AgileDartError."""
+def ready_program(plan: bytes, bundle: bytes, run: str = "") -> Program:
+    """Run the builder in a bundle and join its functions with the plan. Raises AgileDartError.
+
+    Args:
+        run: as in `UserModules`.
+    """
     packed = decode_bundle(bundle)
     try:
-        return compile_program(build_bundle(packed), _PLAN.decode(plan))
+        return compile_program(build_bundle(packed, run), _PLAN.decode(plan))
     except GraphMismatch as error:
         raise _by_versions(packed, error) from None
 
@@ -306,13 +310,17 @@ def make_ready(
     latencies: LatencyKeeping = NO_LATENCIES,
     network: bytes = b"",
     feeds: FeedRequests | None = None,
+    run: str = "",
 ) -> Launchable:
     """Run the builder in the bundle and join its functions with the plan.
+
+    Args:
+        run: as in `UserModules`.
 
     Raises:
         AgileDartError: the code does not load here, or builds another graph than the submitted one.
     """
-    program = ready_program(part.plan, part.bundle)
+    program = ready_program(part.plan, part.bundle, run)
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     about = part.application, part.version, latencies, part.owner, part.number, part.log_owners, part.goes_on

@@ -16,11 +16,10 @@ import sys
 import traceback
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import msgspec
 
-from agiledart_connectors.credentials import provision_secrets
 from agiledart_dataflow.plan.deployment import REGISTER_BYTES, REGISTER_BYTES_EACH, DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.program import compile_program
@@ -31,24 +30,24 @@ from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.instances.running_instance import InputEnd, RunningInstance
 from agiledart_executor.process import short_time_slices
-from agiledart_executor.process.python_gc import collect_rarely
 from agiledart_executor.programs.accepted_links import AcceptedLinks
 from agiledart_executor.programs.agent_feed_requests import AgentFeedRequests
 from agiledart_executor.programs.instance_reporter import InstanceReporter
 from agiledart_executor.programs.launchable import Launchable, make_ready
 from agiledart_executor.programs.output_opener import OutputOpener
 from agiledart_executor.programs.report_texts import bounded_text, describe_error, log_texts
+from agiledart_executor.programs.shared_programs import SharedProgram, SharedPrograms
+from agiledart_executor.programs.surroundings import OwnProcess, OwnProcessNeeded, Surroundings
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.data_route import DataRoute
 from agiledart_executor.routes.data_routes import DataRoutes
 from agiledart_executor.snapshots.snapshot_file import run_folder
-from agiledart_executor.user_code.application_confinement import confine_application
-from agiledart_executor.user_code.bounds import bind_process
 from agiledart_executor.user_code.crash_report import EXIT_BOUND, CrashReporter
-from agiledart_executor.user_code.watchdog import UserCall, Watchdog
+from agiledart_executor.user_code.watchdog import UserCall
 from agiledart_executor.wire.agent_messages import (
     AgentMessage,
     BeginEpoch,
+    CodeLoading,
     Configure,
     CredentialsRenewed,
     DropPendingPlan,
@@ -71,6 +70,7 @@ from agiledart_executor.wire.agent_messages import (
     RelaysFound,
     RequestCompleted,
     RequestFailed,
+    ShareProcess,
     StartReading,
     UserBoundsSet,
 )
@@ -100,15 +100,15 @@ class Worker:
     Args:
         writer: to the agent.
         configuration: the agent's first message.
-        crash_reporter: reports a crash through a pipe when the socket to the agent cannot be used.
+        surroundings: the process that runs it.
 
     Attributes:
         reporter: reports the instances to the agent.
         accepted_links: takes connections of other executors.
     """
 
-    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, crash_reporter: CrashReporter) -> None:
-        self._writer, self._configuration = writer, configuration
+    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, surroundings: Surroundings) -> None:
+        self._writer, self._configuration, self._surroundings = writer, configuration, surroundings
         self.reporter = InstanceReporter(
             lambda: self._host.running.values(),
             self.send,
@@ -138,18 +138,15 @@ class Worker:
         self._checkpointer: InstanceCheckpointer | None = None
         self._upcoming_generations = UpcomingGenerations(self._host, self._host.fail_change)
         self._unlinked: list[tuple[DeploymentPart, RunningInstance]] = []  # downstream first
-        self._plan_name, self._root = b"", Path.cwd()
+        self._plan_name = b""
         self._building = self._is_confined = False
-        bind_process(configuration.bounds)
-        provision_secrets(configuration.secrets)
-        self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, crash_reporter)
+        surroundings.watch(self._busy_with)
 
     # ---- the agent
 
     def send(self, message: ExecutorMessage) -> None:
         """Queue a message to the agent."""
-        if not self._writer.is_closing():
-            self._writer.write(frame(FrameKind.CONTROL, _TO_AGENT.encode(message)))
+        _send(self._writer, message)
 
     def take(self, message: AgentMessage) -> None:
         """Handle a message from the agent."""
@@ -182,7 +179,7 @@ class Worker:
                 self.reporter.open_tap(self._code, message.step)
             case CredentialsRenewed():
                 self._renewed(message)
-            case Configure():
+            case Configure() | ShareProcess():
                 raise RemoteProtocolError("form", "configured twice")
 
     def _renewed(self, message: CredentialsRenewed) -> None:
@@ -257,11 +254,20 @@ class Worker:
 
     def close(self) -> None:
         """Stop the watchdog, checkpoints and routes; sinks flush the rows that they were given to their files."""
-        self._watchdog.stop()
+        self._surroundings.close()
         if self._checkpointer is not None:
             self._checkpointer.close()
         self._routes.close()
         self._host.close()
+
+    async def leave(self) -> None:
+        """Release after `close` what ends with a process, in a process that goes on."""
+        for running in self._host.running.values():
+            running.broken = True
+            if running.timer is not None:
+                running.timer.cancel()
+        await self.accepted_links.close()
+        self._routes.disconnect()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -307,6 +313,9 @@ class Worker:
             async with self._launching:
                 await self._make_ready(part, launch)
                 address = await self.accepted_links.open(has_own_port=launch.has_own_port)
+        except OwnProcessNeeded as error:
+            self.send(RequestFailed(launch.request, str(error), needs_own_process=True))
+            return
         except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
             self.send(RequestFailed(launch.request, bounded_text(describe_error(error))))
             return
@@ -329,10 +338,10 @@ class Worker:
                 lambda edge: self._stage_name(self._edge(edge)[0]),
                 rest=self._host.rest,
             )
-            collect_rarely()
+            self._surroundings.loaded()
         if part.by_epoch and self._checkpointer is None:
             configuration = self._configuration
-            folder = run_folder(self._root, configuration.application, configuration.version)
+            folder = run_folder(self._surroundings.root, configuration.application, configuration.version)
             self._checkpointer = InstanceCheckpointer(
                 folder, part.number, part.attempt, self._code.steps, self.send, _register_bytes(part)
             )
@@ -375,27 +384,20 @@ class Worker:
         """Load the user code and set its bounds; the process confines itself before that."""
         configuration = self._configuration
         if not self._is_confined:
-            confine_application(
-                part,
-                self._root,
-                configuration.home,
-                configuration.closed,
-                has_latencies=configuration.latency_log_bytes > 0,
-            )
+            self._surroundings.confine(part)
             self._is_confined = True
             self._host.forked.watch()
-            self._watchdog.start()  # after the confinement, which covers only this thread and those that it starts later
         keeping = LatencyKeeping(configuration.latency_log_bytes, configuration.latency_log_days * 86_400_000)
         self._building = True
         try:
             network = decode_link(configuration.chain[0]).network if configuration.chain else b""
-            code = make_ready(part, keeping, network, self._feeds)
+            if mark := self._surroundings.mark_of(part.bundle):
+                self.send(CodeLoading(mark))
+            code = make_ready(part, keeping, network, self._feeds, self._surroundings.run)
         finally:
             self._building = False
             self._host.forked.end_child(configuration.application)
-        bounds = configuration.bounds.with_users(code.program.topology.limits)
-        self._watchdog.set_bounds(bounds)
-        self.send(UserBoundsSet(bounds))
+        self.send(UserBoundsSet(self._surroundings.take_limits(code.program.topology.limits)))
         return code
 
     async def _join(
@@ -513,6 +515,11 @@ _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
 _TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
 
+def _send(writer: asyncio.StreamWriter, message: ExecutorMessage) -> None:
+    if not writer.is_closing():
+        writer.write(frame(FrameKind.CONTROL, _TO_AGENT.encode(message)))
+
+
 def _take_connection(handover: socket.socket, worker: Worker) -> None:
     """Take one connection that the agent hands over."""
     try:
@@ -529,12 +536,22 @@ def _take_connection(handover: socket.socket, worker: Worker) -> None:
         worker.accepted_links.take(connection)
 
 
-async def run(pair: socket.socket, crash_reporter: CrashReporter, handover: socket.socket | None = None) -> None:
-    """Serve one agent until it closes the pair."""
+async def run(
+    pair: socket.socket,
+    crash_reporter: CrashReporter,
+    handover: socket.socket | None = None,
+    shared: SharedProgram | None = None,
+) -> None:
+    """Serve one agent until it closes the pair. `shared`: this is one program of a process that several share."""
     reader, writer = await asyncio.open_unix_connection(sock=pair)
     frames = FrameReader(MAX_FRAME_BYTES)
     worker: Worker | None = None
+    programs: SharedPrograms | None = None
     reporting: asyncio.Task[None] | None = None
+
+    async def serve(program_pair: socket.socket, connections: socket.socket, program: SharedProgram) -> None:
+        await run(program_pair, crash_reporter, connections, program)
+
     try:
         while data := await reader.read(1 << 18):
             frames.feed(data)
@@ -543,10 +560,14 @@ async def run(pair: socket.socket, crash_reporter: CrashReporter, handover: sock
                 if worker is not None:
                     worker.take(message)
                 elif isinstance(message, Configure):
-                    worker = Worker(writer, message, crash_reporter)
+                    surroundings = OwnProcess(message, crash_reporter) if shared is None else shared.configure(message)
+                    worker = Worker(writer, message, surroundings)
                     if handover is not None:
                         asyncio.get_running_loop().add_reader(handover, _take_connection, handover, worker)
                     reporting = asyncio.create_task(worker.reporter.report_periodically())
+                elif isinstance(message, ShareProcess) and handover is not None and shared is None:
+                    programs = SharedPrograms(message, crash_reporter, handover, partial(_send, writer), serve)
+                    programs.open()
     except (ConnectionError, BrokenPipeError):
         pass
     finally:
@@ -554,6 +575,11 @@ async def run(pair: socket.socket, crash_reporter: CrashReporter, handover: sock
             reporting.cancel()
         if worker is not None:
             worker.close()
+            if shared is not None:
+                await worker.leave()
+        if programs is not None:
+            await programs.close()
+        writer.close()
 
 
 def main() -> int:

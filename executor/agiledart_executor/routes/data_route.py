@@ -212,6 +212,12 @@ class DataRoute:
         if self._timer is not None:
             self._timer.cancel()
 
+    def disconnect(self) -> None:
+        """End all links, behind `close`, in a process that goes on."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.abort("leaving")
+
     # ---- effects
 
     def _step(self, event: Event) -> None:

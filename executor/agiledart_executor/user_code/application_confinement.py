@@ -12,13 +12,11 @@ from typing import Final
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
-from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, run_folder
-from agiledart_executor.user_code.application_folders import FOLDER, logs_here, models_folder, steps_here, work_folder
+from agiledart_executor.user_code.application_folders import FOLDER, models_folder, own_folders, steps_here, work_folder
 from agiledart_executor.user_code.confinement import Confinement, FileOfConnector
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_sink_log.layout import log_directory
 
 CHECKED: Final = ".checked"
 """Folder name for code that a dry run checks, instead of an application's name; no application can have this name."""
@@ -48,14 +46,10 @@ def confine_application(
     """
     if not closed:
         return False
-    files = work_folder(root, part.application) / "files"
+    own = own_folders(part, root, home, has_latencies=has_latencies)
+    files = own[0]
     specification = _SPECIFICATION.decode(part.specification)
     local_steps = steps_here(part, home)
-    logs = logs_here(part, home)
-    names = (*logs.of_users, *(logs.of_latencies if has_latencies else ()))
-    own = [files, files.parent, *(log_directory(root, name) for name in names)]
-    if part.by_epoch:
-        own += [run_folder(root, part.application, part.version) / kind for kind in EXECUTOR_FOLDERS]
     try:
         confinement = Confinement([Path(path) for path in closed], own, readable=_models(part, root, specification))
         os.chdir(files)

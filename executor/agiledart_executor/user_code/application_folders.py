@@ -6,8 +6,10 @@ from typing import Final, NamedTuple
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_executor.snapshots.snapshot_file import EXECUTOR_FOLDERS, run_folder
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.node_id import NodeId
+from agiledart_sink_log.layout import log_directory
 from agiledart_sink_log.plain_files import path_below
 from agiledart_sink_log.protocol import latency_log_name, user_sink_name_fault
 
@@ -46,6 +48,16 @@ def logs_here(part: DeploymentPart, home: NodeId) -> SinkLogNames:
         tuple(name for name in named if not user_sink_name_fault(name)),
         tuple(latency_log_name(part.application, number) for number, _ in sinks),
     )
+
+
+def own_folders(part: DeploymentPart, root: Path, home: NodeId, *, has_latencies: bool) -> tuple[Path, ...]:
+    """Return the folders below the state directory `root` that an application may use at `home`: its working directory first."""
+    work = work_folder(root, part.application)
+    logs = logs_here(part, home)
+    names = (*logs.of_users, *(logs.of_latencies if has_latencies else ()))
+    run = run_folder(root, part.application, part.version)
+    kinds = EXECUTOR_FOLDERS if part.by_epoch else ()
+    return (work / "files", work, *(log_directory(root, name) for name in names), *(run / kind for kind in kinds))
 
 
 def steps_here(part: DeploymentPart, home: NodeId) -> set[int]:

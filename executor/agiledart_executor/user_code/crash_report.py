@@ -1,8 +1,8 @@
 """Crash report: a pipe from an executor to its agent for the reason of the executor's end, and the place of its code.
 
 The agent holds the reading end. The pipe carries text: heartbeats of the watchdog thread, a reason before the process ends itself
-(a line that begins with `!`), the place of user code that does not return (`~`), and stack dumps by `faulthandler`. That works in
-a crash, and also while C code holds the interpreter's lock forever.
+(a line that begins with `!`; where several applications share it, the one that is why: `@`), the place of user code that does not
+return (`~`), and stack dumps by `faulthandler`. That works in a crash, and also while C code holds the interpreter's lock forever.
 """
 
 import contextlib
@@ -65,9 +65,13 @@ class CrashReporter:
         """Send the reason why this process is about to end itself."""
         self._write(b"\n!" + reason.replace("\n", "\x04").encode("utf-8", "replace") + b"\n")
 
-    def report_pending_call(self, step: str, seconds: float, place: str) -> None:
+    def report_application(self, application: str) -> None:
+        """Name the application whose code is why this process, which several share, is about to end itself."""
+        self._write(b"\n@" + application.encode() + b"\n")
+
+    def report_pending_call(self, step: str, seconds: float, place: str, application: str = "") -> None:
         """Report user code that has not returned; the main thread cannot report it."""
-        text = f"{step}\x1f{seconds:.0f}\x1f{place}".replace("\n", " ")
+        text = f"{step}\x1f{seconds:.0f}\x1f{place}\x1f{application}".replace("\n", " ")
         self._write(b"\n~" + text.encode("utf-8", "replace") + b"\n")
 
     def _write(self, data: bytes) -> None:
@@ -102,11 +106,15 @@ class StackFrame:
 
 @dataclass(frozen=True)
 class PendingCall:
-    """User code that has not returned: its step, for how long, and its place (`taxi.py:42 in parse`)."""
+    """User code that has not returned: its step, for how long, and its place (`taxi.py:42 in parse`).
+
+    `application`: whose it is, in a process that several share; else empty.
+    """
 
     step: str
     seconds: int
     place: str
+    application: str = ""
 
 
 class CrashReport:
@@ -126,12 +134,27 @@ class CrashReport:
         return reasons[-1][1:].replace("\x04", "\n") if reasons else ""
 
     @property
+    def application(self) -> str:
+        """Application that the process named as why it ends; empty when it named none."""
+        names = [line for line in self._text.splitlines() if line.startswith("@")]
+        return names[-1][1:] if names else ""
+
+    @property
+    def mark(self) -> str:
+        """Mark of the user code in which the main thread was at the last dump; empty when it was in none."""
+        for frames in self._main_stacks():
+            if users := next((frame for frame in frames if _USER_FILE.match(frame.file)), None):
+                return users.file[1:9]
+        return ""
+
+    @property
     def pending_call(self) -> "PendingCall | None":
         """Last report of user code that had not returned; None when there was none since `forget_pending_call`."""
         lines = [line for line in self._text.splitlines() if line.startswith("~")]
         step, _, rest = lines[-1][1:].partition("\x1f") if lines else ("", "", "")
-        seconds, _, place = rest.partition("\x1f")
-        return PendingCall(step, int(seconds), place) if step and seconds.isdigit() else None
+        seconds, _, rest = rest.partition("\x1f")
+        place, _, application = rest.partition("\x1f")
+        return PendingCall(step, int(seconds), place, application) if step and seconds.isdigit() else None
 
     def forget_pending_call(self) -> None:
         """Forget it: the main thread reports again."""
@@ -147,14 +170,16 @@ class CrashReport:
     @property
     def place(self) -> str:
         """Place of the main thread in the last dump, `taxi.py:42 in parse`; empty when unknown."""
-        for frames in _stacks(self._text):
-            if any("/agiledart_executor/programs/worker.py" in frame.file for frame in frames):
-                return parse_pending_place(frames)
-        return ""
+        return next((parse_pending_place(frames) for frames in self._main_stacks()), "")
+
+    def _main_stacks(self) -> "list[list[StackFrame]]":
+        """Return the stacks of the main thread, of the last dump first."""
+        program = "/agiledart_executor/programs/worker.py"
+        return [frames for frames in _stacks(self._text) if any(program in frame.file for frame in frames)]
 
     def forget_dumps(self) -> None:
         """Forget earlier stack dumps, before the agent requests another one."""
-        self._text = "\n".join(line for line in self._text.splitlines() if line.startswith(("!", "~")))
+        self._text = "\n".join(line for line in self._text.splitlines() if line.startswith(("!", "@", "~")))
 
 
 def parse_pending_place(frames: list[StackFrame]) -> str:

@@ -45,6 +45,7 @@ __all__ = [
     "encode_bundle",
     "load_builder",
     "make_bundle",
+    "modules_of",
 ]
 
 
@@ -175,9 +176,18 @@ def make_bundle(
     return bundle
 
 
-def build_bundle(bundle: Bundle) -> Topology:
-    """Run a bundle's builder here. Raises `OperationFailed` when this node lacks a requirement, and errors as `build`."""
-    modules = UserModules(bundle.files, bundle.installed, bundle.requires)
+def modules_of(bundle: Bundle, run: str = "") -> UserModules:
+    """Return the modules of a bundle. `run`: as in `UserModules`."""
+    return UserModules(bundle.files, bundle.installed, bundle.requires, run=run)
+
+
+def build_bundle(bundle: Bundle, run: str = "") -> Topology:
+    """Run a bundle's builder here. Raises `OperationFailed` when this node lacks a requirement, and errors as `build`.
+
+    Args:
+        run: as in `UserModules`.
+    """
+    modules = modules_of(bundle, run)
     check_bundle(bundle)
     entry, _, name = bundle.entry.partition(":")
     module = _run_module(modules, entry, entry)

@@ -41,21 +41,28 @@ class UserModules:
         installed: shipped module → SHA-256 of its source, in hex.
         requires: other top-level packages that the files import, sorted; not those of Python itself or of AgileDart.
         root: folder that the files were read from; None when they came in a bundle.
+        run: name of the run that has the modules for itself, in a process with others; empty: all with the same files share them.
     """
 
     files: Mapping[str, bytes]
     installed: Mapping[str, str] = field(default_factory=dict)
     requires: Sequence[str] = ()
     root: Path | None = None
+    run: str = ""
 
     @property
     def package(self) -> str:
-        """Name of the private package; the same on every node for the same files."""
-        digest = sha256()
+        """Name of the private package; the same on every node for the same files and run."""
+        digest = sha256(self.run.encode())
         for name in sorted(self.files):
             for part in (name.encode(), self.files[name]):
                 digest.update(len(part).to_bytes(8, "big") + part)
         return PREFIX + digest.hexdigest()[:16]
+
+    @property
+    def mark(self) -> str:
+        """Name of the bundle in the names of its files that tracebacks show."""
+        return self.package[len(PREFIX) :][:8]
 
     def python(self) -> tuple[int, int]:
         """Return the oldest supported Python whose grammar accepts all files (grammar only, not the library)."""
@@ -66,7 +73,7 @@ class UserModules:
 
     def display_name(self, file: str) -> str:
         """Return the file name that tracebacks show."""
-        return str(self.root / file) if self.root else f"<{self.package[len(PREFIX) :][:8]}>/{file}"
+        return str(self.root / file) if self.root else f"<{self.mark}>/{file}"
 
 
 def _parses(source: bytes, version: tuple[int, int]) -> bool:
@@ -247,6 +254,10 @@ class _Finder(importlib.abc.MetaPathFinder):
             self._open[package] = (modules, files, _builtins_of(package, files))
         return package
 
+    def close(self, package: str) -> None:
+        """Make a private package importable no longer."""
+        self._open.pop(package, None)
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -292,3 +303,11 @@ def import_private(modules: UserModules, entry: str) -> ModuleType:
     if _FINDER not in sys.meta_path:
         sys.meta_path.append(_FINDER)
     return importlib.import_module(f"{_FINDER.open(modules)}.{entry}")
+
+
+def forget_private(modules: UserModules) -> None:
+    """Release modules that were imported for one run; code that still refers to them keeps them."""
+    package = modules.package
+    _FINDER.close(package)
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]

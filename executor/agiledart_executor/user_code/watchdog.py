@@ -30,10 +30,14 @@ AGAIN_FACTOR: Final = 3.0
 
 @dataclass(frozen=True)
 class UserCall:
-    """Call that keeps the main thread busy: the names of the steps, and a number that is unique to the call."""
+    """Call that keeps the main thread busy: the names of the steps, and a number that is unique to the call.
+
+    `application`: its name, in a process that several share; else empty.
+    """
 
     name: str
     number: int
+    application: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class Watchdog:
         look: returns the call that the main thread is busy with; None while it waits or runs code of the engine.
         crash_reporter: gets the reason before the process ends.
         end: ends the process with an exit code.
+        is_shared: several applications run in the process, so the one at work need not be the one that took the memory.
     """
 
     def __init__(
@@ -109,7 +114,9 @@ class Watchdog:
         crash_reporter: CrashReporter,
         *,
         end: Callable[[int], None] = os._exit,
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self._application, self._look, self._crash_reporter, self._end = application, look, crash_reporter, end
         self._watched = threading.get_ident()
         self._memory = ResidentMemory()
@@ -152,18 +159,29 @@ class Watchdog:
         now = time.monotonic()
         verdict = self._hang_detector.look(now, call, progress_key)
         if call is not None and locations and (seconds := self._hang_detector.seconds(now)) >= PENDING_SECONDS:
-            self._crash_reporter.report_pending_call(_step(locations[0], call), seconds, str(locations[0] or ""))
+            where = str(locations[0] or "")
+            self._crash_reporter.report_pending_call(_step(locations[0], call), seconds, where, call.application)
         if verdict is None or call is None:
             return
         at = locations[0] if locations else locate_thread(self._watched)
         text = f"{_step(at, call)}: user code has not returned for {verdict.seconds:.0f} s: {at}"
         if verdict.must_end:
-            self._finish(f"{text}; its process was stopped (stuck_limit)")
+            if call.application:
+                self._crash_reporter.report_application(call.application)
+            limit_name = "executors.share" if call.application else "stuck_limit"
+            self._finish(f"{text}; its process was stopped ({limit_name})")
         else:
             limit = self._bounds.limit_seconds
             _print(f"warning: {text}{f'; after {limit:.0f} s its process is stopped' if limit else ''}")
 
     def _end_for_memory(self, used: int, call: UserCall | None) -> None:
+        bound = self._bounds
+        if self._is_shared:
+            self._finish(
+                f"the process of several applications took {used / MB:,.0f} MB of memory, more than the "
+                f"{bound.memory_bytes / MB:,.0f} MB that it may have ({bound.memory_setting})"
+            )
+            return
         at = locate_thread(self._watched) if call is not None else None
         self._finish(
             f"{_step(at, call)}: its process took {used / MB:,.0f} MB of memory, more than the"

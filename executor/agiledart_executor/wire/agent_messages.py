@@ -63,6 +63,28 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     proxy: str = ""
 
 
+class ShareProcess(Message, frozen=True, gc=False, tag=137):
+    """First message of the agent to a process that applications of one owner are going to share.
+
+    The answer is `RequestCompleted` or `RequestFailed` with the request 0, once the process is confined: only then may folders be
+    moved. Their executor programs follow through the pair for connections. Each comes with three descriptors: its end of a socket
+    pair to the agent, its end of a pair for connections, and its output.
+
+    Args:
+        root: the agent's state directory.
+        folder: working directory of the process.
+        bounds: on user code's time, and on the memory of the whole process.
+        closed: as in `Configure`.
+        own: folders inside them that the owner's applications may use.
+    """
+
+    root: str
+    folder: str
+    bounds: Bounds
+    closed: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+
 class Launch(Message, frozen=True, gc=False, tag=101):
     """Command to make these instances ready. `part` is the wire form of a `DeploymentPart`.
 
@@ -197,10 +219,27 @@ class RequestCompleted(Message, frozen=True, gc=False, tag=110):
 
 
 class RequestFailed(Message, frozen=True, gc=False, tag=111):
-    """Answer: the request failed, for example the instances of a `Launch` cannot run. `message` is written for users."""
+    """Answer: the request failed, for example the instances of a `Launch` cannot run. `message` is written for users.
+
+    Args:
+        needs_own_process: the application cannot share a process with others; in one of its own the request may succeed.
+    """
 
     request: int
     message: str
+    needs_own_process: bool = False
+
+
+class ProgramEnded(Message, frozen=True, gc=False, tag=138):
+    """Notice of a shared process: the executor program with this number has ended and released what it had."""
+
+    number: int
+
+
+class CodeLoading(Message, frozen=True, gc=False, tag=139):
+    """Notice that user code is about to be loaded. `mark`: stands in the names of its files in stack dumps."""
+
+    mark: str
 
 
 class InstanceReports(Message, frozen=True, gc=False, tag=112):
@@ -483,6 +522,7 @@ AgentMessage = (
     | PreviousStateStored
     | PreloadSnapshots
     | FeedFetched
+    | ShareProcess
 )
 ExecutorMessage = (
     RequestCompleted
@@ -499,4 +539,6 @@ ExecutorMessage = (
     | UserBoundsSet
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
+    | ProgramEnded
+    | CodeLoading
 )

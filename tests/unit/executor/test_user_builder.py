@@ -21,7 +21,9 @@ from agiledart_executor.user_code.user_builder import (
     encode_bundle,
     load_builder,
     make_bundle,
+    modules_of,
 )
+from agiledart_executor.user_code.user_modules import forget_private
 from agiledart_kernel.errors import (
     ConfigurationError,
     OperationFailed,
@@ -363,3 +365,22 @@ def test_set_needs_a_name_and_a_value() -> None:
     for text in ("a", "=1", "a b=1"):
         with pytest.raises(ConfigurationError, match="write --set NAME=VALUE"):
             parse_settings([text])
+
+
+def test_modules_of_two_runs_in_one_process_are_not_the_same(tmp_path: Path) -> None:
+    code = (
+        PRELUDE
+        + "SEEN = []\ndef build(name: str = 'one') -> Topology:\n    SEEN.append(name)\n    return Topology(name)\n"
+    )
+    bundle = Bundle("counted:build", {"counted.py": code.encode()})
+    modules = [modules_of(bundle, run) for run in ("a.1", "b.1")]
+    for run in ("a.1", "a.1", "b.1"):
+        build_bundle(bundle, run)
+    loaded = [sys.modules[f"{each.package}.counted"] for each in modules]
+    assert [vars(module)["SEEN"] for module in loaded] == [["one", "one"], ["one"]]
+    assert modules[0].mark != modules[1].mark
+    forget_private(modules[0])
+    assert f"{modules[0].package}.counted" not in sys.modules
+    assert f"{modules[1].package}.counted" in sys.modules
+    build_bundle(bundle, "a.1")
+    assert vars(sys.modules[f"{modules[0].package}.counted"])["SEEN"] == ["one"]
