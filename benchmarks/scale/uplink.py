@@ -95,6 +95,10 @@ class Uplink:
         stages = self._agent.ask(ExplainScaling("uplink"))["stages"]
         return next((stage for stage in stages if stage["name"].startswith("widen")), {})
 
+    def changes(self) -> list[dict[str, Any]]:
+        """Return the changes of stages that `explain scaling` lists."""
+        return list(self._agent.ask(ExplainScaling("uplink"))["changes"])
+
     def rate(self, seconds: float) -> float:
         """Return the rows a second that arrive at the sink."""
         before = self.late.lines
@@ -128,7 +132,8 @@ def uplink(tenth: float = 0.1) -> dict[str, Any]:
         while time.monotonic() < began + LONGEST_S and len(set(job.hosts())) < 2:
             stage = job.explained()
             use = max(use, float((stage.get("terms") or {}).get("link_use") or 0.0))
-            reasons.setdefault(str(stage.get("why", "")), round(time.monotonic() - began, 1))
+            said = "; ".join(str(text) for key in ("why", "unknown_reason", "waits_for") if (text := stage.get(key)))
+            reasons.setdefault(said, round(time.monotonic() - began, 1))
             if thin is None and time.monotonic() > began + CALM_S / 2:
                 thin = job.rate(CALM_S / 2)
             time.sleep(0.5)
@@ -149,6 +154,8 @@ def uplink(tenth: float = 0.1) -> dict[str, Any]:
             "hosts": hosts,
             "link_use": round(use, 3),
             "reasons": {why: at for why, at in reasons.items() if "link" in why},
+            "other_reasons": {why: at for why, at in list(reasons.items())[-9:] if "link" not in why},
+            "changes": [(change["state"], change["reason"]) for change in job.changes()],
             "state": state,
             "exact": ended and job.is_as_run(),
             "load": [round(load, 1) for load in os.getloadavg()],

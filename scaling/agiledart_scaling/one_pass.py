@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from agiledart_scaling.demand import Demand
 from agiledart_scaling.kinds.bandwidth import SHORT_TERM_INTERVALS, LinkLoad, Remedy, choose_remedy, is_bandwidth_bound
 from agiledart_scaling.kinds.quota import Growth, within_quota
 from agiledart_scaling.kinds.skew import GroupLoad, GroupMove, balancing_moves, hot_group, hot_text, is_uneven
@@ -39,6 +40,7 @@ class StageState:
         limits: of its instances.
         measures: of the interval; None: it does not count, for the reason in `void`.
         void: reason why there are no measures.
+        demand: rows that it must process, where there are no measures: links may be full although it works little; None: unknown.
         measured: true rates by instance, before missing ones were filled in.
         owners: instance of each key group; empty: rows go to instances in turn.
         groups: load of each key group; empty: unknown.
@@ -53,6 +55,7 @@ class StageState:
     limits: Limits
     measures: StageMeasures | None
     void: str = ""
+    demand: Demand | None = None
     measured: tuple[float | None, ...] = ()
     owners: tuple[int, ...] = ()
     groups: tuple[GroupLoad, ...] = ()
@@ -153,13 +156,12 @@ def _limited_by_quota(proposal: Proposal, allowed: int, now: int, quota: int | N
 
 def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> Proposal:
     measures = state.measures
-    if measures is None:
-        return Proposal(state.stage, ChangeKind.NOTHING, now, state.void, wanted=now, memory=memory)
-    decision = ask(measures, state.limits, memory.policy)
     is_bound = is_bandwidth_bound(state.link, has_free_cores=state.has_free_cores)
-    new_memory = StageMemory(
-        decision.memory, slow_intervals(state.measured, memory.slow), memory.bound + 1 if is_bound else 0
-    )
+    bound = memory.bound + 1 if is_bound else 0
+    if measures is None:
+        return _propose_without_measures(state, memory, bound, now)
+    decision = ask(measures, state.limits, memory.policy)
+    new_memory = StageMemory(decision.memory, slow_intervals(state.measured, memory.slow), bound)
     unchanged = Proposal(
         state.stage,
         ChangeKind.NOTHING,
@@ -172,6 +174,17 @@ def _propose_one(state: StageState, memory: StageMemory, ask: Ask, now: int) -> 
     if state.keeps_number:
         return replace(unchanged, why=f"held at {now}; {decision.why}")
     return _choose_change(state, measures, unchanged, now)
+
+
+def _propose_without_measures(state: StageState, memory: StageMemory, bound: int, now: int) -> Proposal:
+    """Return the proposal for a stage that does too little work for a rate: a full link may be why."""
+    unchanged = Proposal(state.stage, ChangeKind.NOTHING, now, state.void, wanted=now, memory=memory)
+    if state.demand is None:
+        return unchanged
+    unchanged = replace(unchanged, memory=replace(memory, bound=bound))
+    if not bound or state.keeps_number or not _has_backlog(state.demand):
+        return unchanged
+    return _for_links(state, unchanged, now, min(now + 1, state.limits.high))
 
 
 def _choose_change(state: StageState, measures: StageMeasures, unchanged: Proposal, now: int) -> Proposal:
@@ -197,7 +210,7 @@ def _choose_change(state: StageState, measures: StageMeasures, unchanged: Propos
     return unchanged
 
 
-def _has_backlog(measures: StageMeasures) -> bool:
+def _has_backlog(measures: StageMeasures | Demand) -> bool:
     """Return whether so many rows wait for the stage that its links, not its input, are the limit."""
     rate = sum(measures.offered) / max(1, len(measures.offered))
     return bool(measures.backlog) and measures.backlog[-1] > BACKLOG_SECONDS * rate > 0.0

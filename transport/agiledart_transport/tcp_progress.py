@@ -9,9 +9,14 @@ from typing import Final, NamedTuple
 _TCP_INFO_BYTES: Final = 192
 _BYTES_ACKED: Final = struct.Struct("=Q")
 _BYTES_ACKED_AT: Final = 120
+_ROUND_TRIP: Final = struct.Struct("=I")
+_ROUND_TRIP_AT: Final = 148
 _HELD_AT: Final = 176
-"""Offsets in Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1, and `tcpi_rwnd_limited`, since 4.10.
-"""
+"""Offsets in Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1, `tcpi_min_rtt`, since 4.6, and
+`tcpi_rwnd_limited`, since 4.10."""
+
+
+_UNKNOWN_ROUND_TRIP: Final = (1 << 32) - 1
 
 
 class TcpProgress(NamedTuple):
@@ -21,11 +26,13 @@ class TcpProgress(NamedTuple):
         acknowledged: bytes that the other host's kernel has.
         queued: bytes that it still has to get.
         held_us: microseconds for which it had no buffer space, because its process did not read.
+        round_trip_us: microseconds of the shortest round trip of the last minutes; 0: not known.
     """
 
     acknowledged: int = 0
     queued: int = 0
     held_us: int = 0
+    round_trip_us: int = 0
 
 
 NO_PROGRESS: Final = TcpProgress()
@@ -40,5 +47,8 @@ def progress_of(connection: socket.socket) -> TcpProgress:
         (queued,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
     except (AttributeError, OSError, struct.error):
         return NO_PROGRESS
-    held = _BYTES_ACKED.unpack_from(tcp_info, _HELD_AT)[0] if len(tcp_info) >= _TCP_INFO_BYTES else 0
-    return TcpProgress(acknowledged, queued, held)
+    if len(tcp_info) < _TCP_INFO_BYTES:
+        return TcpProgress(acknowledged, queued)
+    (held,) = _BYTES_ACKED.unpack_from(tcp_info, _HELD_AT)
+    (round_trip,) = _ROUND_TRIP.unpack_from(tcp_info, _ROUND_TRIP_AT)
+    return TcpProgress(acknowledged, queued, held, round_trip if round_trip < _UNKNOWN_ROUND_TRIP else 0)

@@ -154,7 +154,7 @@ def print_scaling(response: Mapping[str, Any]) -> None:
     for stage in response["stages"]:
         if stage["unknown_reason"]:
             click.echo(paint(f" {stage['name']}: {stage['unknown_reason']}", WATCH))
-        elif stage["why"]:
+        if stage["why"]:
             click.echo(f" {stage['name']}: {stage['why']}")
         if stage.get("keeps_number"):
             command = f"agiledart scale {response['name']} {stage['name']} auto"

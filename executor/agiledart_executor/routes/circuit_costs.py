@@ -50,8 +50,8 @@ _WAITS: Final = 0.1
 
 _STEADY: Final = 0.8
 _STEADY_FIRST: Final = 0.9
-_LEAST_WAITING: Final = 16_384
-"""Bytes: less may wait on any link for an instant."""
+_LEAST_WAITING: Final = 2_048
+"""Bytes: less may wait on any link for an instant. Credit is a second of rows, so no more than that waits on a thin link."""
 
 _MEMORY: Final = EstimateMemory(keep=0.5 ** (SLOT_NS / HALF_LIFE_NS), forgets_used=True)
 
@@ -64,6 +64,7 @@ class CircuitReading(NamedTuple):
         sent, came: frames sent and received over it.
         acknowledged, queued: bytes that the next host's kernel has acknowledged, and bytes that still wait for that.
         held_us: microseconds for which the next host's kernel had no buffer space because its process did not read.
+        round_trip_us: microseconds of the shortest round trip to the next host; bytes on their way for so long do not wait.
     """
 
     circuit: int
@@ -72,6 +73,7 @@ class CircuitReading(NamedTuple):
     acknowledged: int = 0
     queued: int = 0
     held_us: int = 0
+    round_trip_us: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -160,7 +162,8 @@ class Circuit:
         """Update the circuit from a reading; a delivered probe no longer counts as late."""
         if self._acknowledged >= 0 and now > self._looked:
             self._measure_rate(seen.acknowledged - self._acknowledged, now - self._looked)
-            waits = seen.queued > max(_LEAST_WAITING, _WAITS * self.rate) and seen.held_us <= self._held_us
+            usual = (_WAITS + seen.round_trip_us / 1e6) * self.rate
+            waits = seen.queued > max(_LEAST_WAITING, usual) and seen.held_us <= self._held_us
             self.use += min(1.0, (now - self._looked) / _FULL_NS) * (waits - self.use)
         moved = self._acknowledged < min(seen.acknowledged, self._until) or seen.came != self._came
         if moved:

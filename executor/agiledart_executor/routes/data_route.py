@@ -187,11 +187,7 @@ class DataRoute:
         readings = []
         for number, link in self._links.items():
             progress = link.progress()
-            readings.append(
-                CircuitReading(
-                    number, link.frames_out, link.frames_in, progress.acknowledged, progress.queued, progress.held_us
-                )
-            )
+            readings.append(CircuitReading(number, link.frames_out, link.frames_in, *progress))
         self._step(InspectCircuits(tuple(readings)))
 
     def echoed(self, link: Link, body: bytes) -> None:

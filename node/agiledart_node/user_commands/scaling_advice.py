@@ -1,8 +1,7 @@
 """Scaling advice: a policy's proposal for each stage of a running application, with its reason, from the last interval.
 
 Nothing is stored between two requests: a policy that waits for several intervals says so, and `needed` is its eventual result.
-The
-controllers of autoscaled runs get the same measures (`stage_states`); their decisions replace the advice.
+The controllers of autoscaled runs get the same measures (`stage_states`); their decisions replace the advice.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -113,7 +112,9 @@ def _state(
         unknown_reason = (
             NOT_YET if known is None else _unknown(plan, stage, demands) if demand is None else NOT_MEASURED
         )
-        return StageState(stage.name, limits, None, unknown_reason, keeps_number=keeps_number)
+        return StageState(
+            stage.name, limits, None, unknown_reason, demand, has_state=stage.has_state, keeps_number=keeps_number
+        )
     return StageState(
         stage.name,
         limits,
@@ -307,8 +308,10 @@ def _with_score(row: StageRow, status: Mapping[str, Any], keeps_number: bool) ->
 def _with_decision(row: ScalingStageRow, status: Mapping[str, Any], keeps_number: bool) -> ScalingStageRow:
     wanted, why, waits_for = status.get("wanted"), status.get("why"), status.get("waits_for")
     if isinstance(wanted, int) and isinstance(why, str) and isinstance(waits_for, str):
+        terms = _terms(status)
+        is_decided = bool(terms) or not row.unknown_reason  # without figures the reason only says that there are none
         row = msgspec.structs.replace(
-            row, wanted=wanted, why=row.why if row.unknown_reason else why, waits_for=waits_for, terms=_terms(status)
+            row, wanted=wanted, why=why if is_decided else row.why, waits_for=waits_for, terms=terms
         )
     return msgspec.structs.replace(row, keeps_number=keeps_number) if keeps_number and row.scales else row
 

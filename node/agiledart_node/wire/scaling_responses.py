@@ -34,7 +34,7 @@ class ScalingStageRow(Response, frozen=True):
         health_score: capacity as a share of the demand; null: no demand, or unknown.
         needed: instances that this interval requires, before limits and delays of the policy; null: unknown.
         wanted: instances that the policy would choose now.
-        why: reason in words; `unknown_reason`: why the score is unknown, else empty.
+        why: reason in words; `unknown_reason`: why the score is unknown, else empty. Both: a full link decides without a score.
         keeps_number: its number stays fixed until `agiledart scale APP STAGE auto`.
         waits_for: obstacle to the wanted number; empty: none.
         hot_group, hot_share: a key group with more rows than one instance can process, so that further instances do not help,

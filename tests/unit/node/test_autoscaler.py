@@ -166,17 +166,22 @@ def test_a_starved_stage_gets_instances_and_the_reason_is_reported() -> None:
 class FullLinkWorld(World):
     """A world in which rows wait before a stage whose link is full and whose cores are not."""
 
+    def __init__(self, rows: int, busy: float) -> None:
+        super().__init__()
+        self._rows, self._busy = rows, busy
+
     def _reports(self) -> dict[str, Any]:
         circuit = {"relay": "", "in_use": True, "cost_ms": 9.0, "round_trip_ms": 9.0, "success": 1.0, "answers": 9,
                    "bytes_per_second": 250_000, "late": False, "use": 0.93, "waiting_bytes": 400_000}  # fmt: skip
         route = {"edge": 1, "target": 0, "to": "pi1", "paths": "auto", "relay": "", "since_ms": 1, "state": "works",
                  "circuits": [circuit], "changes": [], "moves": {}, "frames": {}}  # fmt: skip
-        stage = report(1_500, busy=0.2, waiting=3_000, edge=1) | {"routes": [route]}
+        stage = report(self._rows, busy=self._busy, waiting=3_000, edge=1) | {"routes": [route]}
         return super()._reports() | {"1.0": stage}
 
 
-def test_a_full_link_gets_an_instance_behind_another_one_in_the_third_interval() -> None:
-    world = FullLinkWorld()
+@pytest.mark.parametrize(("rows", "busy"), [(1_500, 0.2), (50, 0.001)])
+def test_a_full_link_gets_an_instance_behind_another_one_in_the_third_interval(rows: int, busy: float) -> None:
+    world = FullLinkWorld(rows, busy)
     for number in range(2):
         world.interval()
         assert (world.asked, world.told["why"][:43]) == ([], "the link of busy+areas.0 to pi1 is full (us"), number

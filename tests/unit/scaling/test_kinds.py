@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from agiledart_scaling.demand import Demand
 from agiledart_scaling.kinds.bandwidth import LinkLoad, Remedy, choose_remedy, is_bandwidth_bound
 from agiledart_scaling.kinds.candidate_node import CandidateNode, InstanceStart, leaving, places_for
 from agiledart_scaling.kinds.quota import Growth, within_quota
@@ -201,6 +202,23 @@ def test_rows_that_wait_before_a_full_link_go_out_behind_another_one() -> None:
     assert one(replace(bound, limits=Limits(1, 2)), 2, StageMemory(bound=2)).kind is ChangeKind.MOVE
     stateful = one(replace(bound, has_state=True), 2, StageMemory(bound=2))
     assert (stateful.kind, stateful.slow_instance) == (ChangeKind.MOVE, 1)
+
+
+def test_a_full_link_counts_although_the_stage_works_too_little_for_a_rate() -> None:
+    link = LinkLoad(0.9, 0.001, name="of s.1 to a6", instance=1)
+    light = StageState("s", Limits(1, 8), None, "too little work", Demand((100.0,), (150.0,)), link=link)
+    assert one(light, 2).kind is ChangeKind.NEW_PATH
+    made = one(light, 2, StageMemory(bound=2))
+    assert (made.kind, made.instances, made.slow_instance) == (ChangeKind.GROW, 3, 1)
+    assert one(replace(light, has_state=True), 2, StageMemory(bound=2)).kind is ChangeKind.MOVE
+    for calm in (
+        replace(light, demand=Demand((100.0,), (99.0,))),
+        replace(light, demand=None),
+        replace(light, keeps_number=True),
+        replace(light, link=LinkLoad(0.7)),
+    ):
+        assert one(calm, 2, StageMemory(bound=2)).kind is ChangeKind.NOTHING
+    assert one(replace(light, link=LinkLoad()), 2, StageMemory(bound=2)).memory.bound == 0
 
 
 def test_a_number_set_by_hand_holds_visibly() -> None:

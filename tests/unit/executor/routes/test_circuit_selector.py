@@ -212,3 +212,17 @@ def test_a_link_is_in_full_use_only_while_bytes_wait_for_it() -> None:
     for tick in range(400, 600):
         circuit.look(CircuitReading(1, tick, acknowledged=tick * 5_000, queued=1_000), tick * 50 * MS)
     assert circuit.use < 0.01
+
+
+@pytest.mark.parametrize(
+    ("rate", "waiting", "round_trip_ms", "is_full"),
+    [(100_000, 30_000, 300, False), (100_000, 30_000, 30, True), (4_000, 3_500, 30, True), (4_000, 1_400, 30, False)],
+)
+def test_bytes_on_their_way_do_not_wait_and_few_fill_a_thin_link(
+    rate: int, waiting: int, round_trip_ms: int, is_full: bool
+) -> None:
+    circuit = Circuit(1, 0, "", 0, 0, 0)
+    for tick in range(200):
+        reading = CircuitReading(1, tick, 0, tick * rate // 20, waiting, 0, round_trip_ms * 1_000)
+        circuit.look(reading, tick * 50 * MS)
+    assert (circuit.use > 0.9, circuit.use < 0.01) == (is_full, not is_full)
