@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 
 from agiledart_dataflow.plan.paths import AUTO, DIRECT, WARM, Paths, named
 from agiledart_executor.routes.circuit_costs import PLACES, ROUNDS, Circuit, CircuitCosts, CircuitReading
-from agiledart_executor.routes.faster_path import STAY, STAY_SOON, FasterPathTrial
+from agiledart_executor.routes.direct_trust import PROVEN_NS, TRUST_NS, DirectTrust
+from agiledart_executor.routes.faster_path import HELD_LATE_NS, STAY, STAY_SOON, FasterPathTrial
 from agiledart_executor.routes.switch_reasons import SWITCH_REASONS
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
@@ -51,17 +52,6 @@ SLOWEST_DIAL_NS: Final = 8 * SECOND
 
 BACK_NS: Final = SECOND
 """Time between two direct dials while rows go through a relay."""
-
-TRUST_NS: Final = SECOND
-"""Time for which the direct circuit must answer well before rows return to it.
-
-It is `DOUBTED_TRUST_NS`, and doubles up to `LONG_TRUST_NS`, when rows must leave again within `PROVEN_NS`, because each return to
-an unstable link costs a pause."""
-
-DOUBTED_TRUST_NS: Final = 30 * SECOND
-
-LONG_TRUST_NS: Final = 300 * SECOND
-PROVEN_NS: Final = 30 * SECOND
 
 LINGER_NS: Final = 10 * SECOND
 """Time for which spare circuits stay open after a suspicion."""
@@ -238,8 +228,7 @@ class CircuitSelector:
         self._ask_at = 0
         self._look_at: int | None = None
         self._answered: int | None = None  # instant at which another circuit first answered in the present silence
-        self._trust_ns: int = TRUST_NS
-        self._home_since: int | None = None  # instant at which rows returned to the direct circuit
+        self._trust = DirectTrust()
         self._better_since = now  # instant since which another relayed circuit has always cost less
         self._abandoned = False
         self._doubted = now - LINGER_NS
@@ -399,6 +388,9 @@ class CircuitSelector:
             return [] if best is None else self._move(best, "lost", now)
         if state is not CircuitState.WORKS:
             assert used.asked is not None
+            is_slow_only = not used.relay and now - used.asked < HELD_LATE_NS
+            if is_slow_only and self._trial.is_held(now):
+                return []
             grace = used.stall_ns if used.is_delivered else max(GRACE_NS, used.rtt_ns)
             if self._answered is None or now < self._answered + grace:
                 return []
@@ -410,13 +402,10 @@ class CircuitSelector:
                 best, "thin" if used.is_thin else "silent" if state is CircuitState.SILENT else "slow", now
             )
         measured = [circuit for circuit in others if circuit.rounds >= ROUNDS and not circuit.is_late(now)]
-        if (
-            used.relay
-            and self._may_direct
-            and (home := next((circuit for circuit in measured if not circuit.relay), None))
-        ):
-            is_cheap = self.costs.of(home, now, self._rate()) <= self.costs.of(used, now)
-            if is_cheap and now - home.well_since >= self._trust_ns:
+        home = next((circuit for circuit in measured if not circuit.relay), None) if self._may_direct else None
+        if used.relay and home is not None:
+            rate = self._rate()
+            if self._trust.is_earned(home, self.costs.of(home, now, rate), self.costs.of(used, now, rate), now):
                 return self._move(home, "direct again", now)
         self._trial.check(self.costs.of(used, now, self._rate()), now)
         if not used.relay and not self._is_warm and not self._trial.is_open:
@@ -426,7 +415,7 @@ class CircuitSelector:
         if best is None or self.costs.of(best, now, self._rate()) >= share * self.costs.of(used, now):
             self._better_since = now
             return []
-        trust_ns = TRUST_NS if self._trial.is_open else self._trust_ns
+        trust_ns = TRUST_NS if self._trial.is_open else self._trust.needs_ns
         if now - max(self.used_since, self._better_since) < trust_ns:
             return []
         return self._move(best, "better", now)
@@ -441,8 +430,8 @@ class CircuitSelector:
         self.moves[self._left_as or reason] += 1
         self.changes.append(CircuitSwitch(now, self._left, circuit.relay, self._left_as or reason))
         if not circuit.relay:
-            self._home_since = now
-        self._trial.moved(now, is_return=not circuit.relay)
+            self._trust.returned(now)
+        self._trial.moved(now, is_return=not circuit.relay and bool(self._left))
         self.since, self._answered, self.tried = None, None, 0
         circuit.begin()
         self._left_as, self._ask_at = "", now
@@ -456,10 +445,7 @@ class CircuitSelector:
         if circuit.relay:
             return
         self._direct_at = now + self._spread(BACK_NS)
-        if self._home_since is not None:
-            longer_ns = min(LONG_TRUST_NS, max(DOUBTED_TRUST_NS, 2 * self._trust_ns))
-            self._trust_ns = TRUST_NS if now - self._home_since >= PROVEN_NS else longer_ns
-            self._home_since = None
+        self._trust.left(now)
 
     # ---- opening and asking
 
@@ -486,7 +472,7 @@ class CircuitSelector:
         used = self.used
         if state is not CircuitState.WORKS:
             self._doubted = now
-        unproven = self._home_since is not None and now - self._home_since < PROVEN_NS
+        unproven = self._trust.is_unproven(now)
         if used is None or (used.relay and not self._names) or unproven or now - self._doubted < LINGER_NS:
             return OTHERS
         return max(self._others, int(self._trial.is_open))

@@ -22,8 +22,13 @@ REQUEST_NS: Final = SECOND
 TRIAL_NS: Final = 4 * SECOND
 PAUSE_NS: Final = 30 * SECOND
 LONG_PAUSE_NS: Final = 300 * SECOND
-AFTER_RETURN_NS: Final = 60 * SECOND
-"""Time after a return to the direct circuit in which no trial begins: rows move at most twice a minute on an unstable link."""
+HOLD_NS: Final = 60 * SECOND
+"""Time after a return to the direct circuit in which rows stay with it while it answers within `HELD_LATE_NS`, and no trial begins.
+
+So rows move at most twice a minute over a link that is slow and fast by turns."""
+
+HELD_LATE_NS: Final = SECOND // 2
+"""Delay of an answer from which a held circuit is no longer only slow: it may be dead, or thin with a second of rows before it."""
 
 
 class FasterPathTrial:
@@ -46,6 +51,11 @@ class FasterPathTrial:
         self._ends = self._next = now
         self._pause = PAUSE_NS
         self._cost_at_failure = 0.0
+        self._held_until = now
+
+    def is_held(self, now: int) -> bool:
+        """Return whether rows have returned to the direct circuit so recently that they stay while it answers."""
+        return now < self._held_until
 
     def is_request_due(self, sent: int, now: int) -> bool:
         """Return whether to request the promise now: frames went out since the last one, and it is long enough ago.
@@ -84,7 +94,9 @@ class FasterPathTrial:
         self._promises = 0
 
     def moved(self, now: int, *, is_return: bool) -> None:
-        """Note that rows have moved; `is_return`: back to the direct circuit."""
+        """Note that rows have moved; `is_return`: from a relay back to the direct circuit."""
         self.is_open, self._promises, self._requested_sent = False, 0, -1
         self._pause, self._cost_at_failure = PAUSE_NS, 0.0
-        self._next = now + AFTER_RETURN_NS if is_return else now
+        if is_return:
+            self._held_until = now + HOLD_NS
+        self._next = max(now, self._held_until)

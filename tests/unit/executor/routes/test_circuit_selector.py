@@ -4,6 +4,7 @@ import pytest
 
 from agiledart_executor.routes.circuit_costs import Circuit, CircuitReading
 from agiledart_executor.routes.circuit_selector import AbandonRoute, DialCircuit, RequestPromise, SwitchCircuit
+from agiledart_executor.routes.faster_path import FasterPathTrial
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from tests.unit.executor.routes.circuit_world import PATIENCE_NS, SimulatedPath, Spans, World
 
@@ -191,6 +192,32 @@ def test_rows_move_at_most_twice_a_minute_over_a_path_that_flaps(seed: int) -> N
     world = World(slow_direct(*flaps), seed=seed, promise=lambda _: 4.0).run(180 * S)
     for minute in range(10, 120, 10):
         assert len(world.moves(minute * S, (minute + 60) * S)) <= 2, minute
+
+
+@pytest.mark.parametrize(("period", "slow_ms"), [(10, 150), (20, 150), (15, 60), (7, 200), (35, 150)])
+def test_a_slow_path_that_flaps_is_left_after_its_hold_and_then_distrusted(period: int, slow_ms: int) -> None:
+    paths = slow_direct(*((at * S, (at + period) * S) for at in range(10, 300, 2 * period)))
+    paths[""].slow_ns = slow_ms * MS
+    world = World(paths, promise=lambda _: 4.0).run(320 * S)
+    assert world.moves(), "the slow path is left at first"
+    for begin in range(0, 260, 5):
+        assert len(world.moves(begin * S, (begin + 60) * S)) <= 2, begin
+    assert world.share("a2", 100 * S, 300 * S) >= 0.5
+
+
+def test_a_return_is_held_for_a_minute() -> None:
+    trial = FasterPathTrial(0, is_allowed=True)
+    assert not trial.is_held(0)
+    trial.moved(10 * S, is_return=True)
+    assert trial.is_held(69 * S)
+    trial.moved(69 * S, is_return=False)
+    assert not trial.is_held(70 * S)
+
+
+def test_a_held_path_that_stops_answering_is_left() -> None:
+    world = World(ways(cuts=((10 * S, 20 * S), (40 * S, 60 * S)))).run(80 * S)
+    assert 40 * S < world.first_move(40 * S) <= 42 * S
+    assert world.share("", 43 * S, 60 * S) == 0
 
 
 @pytest.mark.parametrize("paths", [("direct",), ("a2",)])
