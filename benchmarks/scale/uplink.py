@@ -132,8 +132,8 @@ def uplink(tenth: float = 0.1) -> dict[str, Any]:
         while time.monotonic() < began + LONGEST_S and len(set(job.hosts())) < 2:
             stage = job.explained()
             use = max(use, float((stage.get("terms") or {}).get("link_use") or 0.0))
-            said = "; ".join(str(text) for key in ("why", "unknown_reason", "waits_for") if (text := stage.get(key)))
-            reasons.setdefault(said, round(time.monotonic() - began, 1))
+            reason = "; ".join(str(text) for key in ("why", "unknown_reason", "waits_for") if (text := stage.get(key)))
+            reasons.setdefault(reason, round(time.monotonic() - began, 1))
             if thin is None and time.monotonic() > began + CALM_S / 2:
                 thin = job.rate(CALM_S / 2)
             time.sleep(0.5)
