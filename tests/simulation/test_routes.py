@@ -28,6 +28,11 @@ def test_whole_runs_deeper(first: int) -> None:
         check(seed)
 
 
+def test_an_acknowledgement_lost_with_the_way_back_stops_no_rows() -> None:
+    """The window is full, so no frame goes out that would show the loss."""
+    assert play(draw(9, name="routes", fixed={"steps": 400})).violations == ()
+
+
 def test_the_fast_seeds_draw_every_kind_of_fault() -> None:
     assert {kind for seed in FAST for kind in draw(seed, name="routes").kinds} == set(OF_ROUTES)
 

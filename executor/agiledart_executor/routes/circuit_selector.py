@@ -31,6 +31,9 @@ ASK_EVERY_NS: Final = 100 * MILLISECOND
 
 SHARE_NS: Final = 50 * MILLISECOND
 
+WAITING_EVERY_NS: Final = SECOND
+"""Time between two probes while no frame goes out and some are not acknowledged: the way back may be broken."""
+
 TICK_NS: Final = 50 * MILLISECOND
 """Time between two inspections while a probe is out. An inspection that comes later was itself delayed, which excuses the
 circuits."""
@@ -63,9 +66,13 @@ CHANGES_KEPT: Final = 8
 
 
 class InspectCircuits(NamedTuple):
-    """Event: an inspection is due or the owner makes one. `seen` are readings of all open circuits."""
+    """Event: an inspection is due or the owner makes one.
+
+    `seen` are readings of all open circuits; `is_waiting`: some frames of the channels are not acknowledged.
+    """
 
     seen: tuple[CircuitReading, ...] = ()
+    is_waiting: bool = False
 
 
 class ProbeEchoed(NamedTuple):
@@ -226,6 +233,7 @@ class CircuitSelector:
         self._relay_dial_pause = self._pause_ns = DIAL_EVERY_NS
         self._again_at, self._looks_again = now + AGAIN_NS, False
         self._ask_at = 0
+        self._is_waiting = False
         self._look_at: int | None = None
         self._answered: int | None = None  # instant at which another circuit first answered in the present silence
         self._trust = DirectTrust()
@@ -254,7 +262,8 @@ class CircuitSelector:
         self._excuse(now)
         self.costs.age(now)
         match event:
-            case InspectCircuits(seen):
+            case InspectCircuits(seen, is_waiting):
+                self._is_waiting = is_waiting
                 for reading in seen:
                     if (circuit := self.circuits.get(reading.circuit)) is not None:
                         circuit.look(reading, now)
@@ -540,7 +549,9 @@ class CircuitSelector:
     def _ask(self, now: int) -> list[Effect]:
         """Probe all circuits at the same time while frames go out, because a delay at the other end affects all of them alike."""
         used = self.used
-        if used is None or now < self._ask_at or (used.asked is None and used.sent == used.asked_sent):
+        if used is None or now < self._ask_at:
+            return []
+        if used.asked is None and used.sent == used.asked_sent and not self._is_answer_overdue(now):
             return []
         idle = [circuit for circuit in self.circuits.values() if circuit.asked is None]
         if not idle:
@@ -552,6 +563,13 @@ class CircuitSelector:
             circuit.ask(self._probes, now)
             effects.append(SendProbe(circuit.number, self._probes))
         return effects
+
+    def _is_answer_overdue(self, now: int) -> bool:
+        """Return whether frames wait for an acknowledgement for so long that the circuit is probed without further ones.
+
+        Their acknowledgement may be lost with the way back. A full window sends nothing that would show it.
+        """
+        return self._is_waiting and now >= self._ask_at + WAITING_EVERY_NS
 
     def _next_look(self, now: int) -> list[Effect]:
         used = self.used

@@ -188,7 +188,8 @@ class DataRoute:
         for number, link in self._links.items():
             progress = link.progress()
             readings.append(CircuitReading(number, link.frames_out, link.frames_in, *progress))
-        self._step(InspectCircuits(tuple(readings)))
+        is_waiting = any(sender.kept.kept_bytes for sender in self.senders)
+        self._step(InspectCircuits(tuple(readings), is_waiting))
 
     def echoed(self, link: Link, body: bytes) -> None:
         """Handle an echo from a link."""

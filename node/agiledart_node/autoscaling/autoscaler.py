@@ -205,7 +205,10 @@ class Autoscaler:
             return
         if coordinator is None or not coordinates(coordinator):
             return
-        reports = await hosts_reports(self._context, run, coordinator.value)
+        config = self._context.config
+        # A host behind a full link answers late, and it is the one that matters.
+        timeout_ns = max(config.report_timeout_ns, config.scaling_interval_ns // 2)
+        reports = await hosts_reports(self._context, run, coordinator.value, timeout_ns)
         if not coordinates(coordinator):
             return
         plan = stage_plan_of(coordinator.value)
@@ -316,15 +319,15 @@ class Autoscaler:
         return most * len(self._context.known()) if most else None
 
 
-async def hosts_reports(context: NodeContext, run: RunId, value: RegisterValue) -> Reports:
-    """Return the reports of all instances of the committed plan whose hosts answer."""
+async def hosts_reports(context: NodeContext, run: RunId, value: RegisterValue, timeout_ns: int = 0) -> Reports:
+    """Return the reports of all instances of the committed plan whose hosts answer within a time; 0: the usual one."""
     hosts: dict[Any, Peer] = value.plan.hosts
     held = {node: {copy_of(assignment.instance) for assignment in value.plan.at(node)} for node in hosts}
     answers = await context.requests.ask_all(
         list(hosts.values()),
         lambda number, _: QueryReports(number, run.app, run.version),
         ReportsOf,
-        Duration(context.config.report_timeout_ns),
+        Duration(timeout_ns or context.config.report_timeout_ns),
     )
     reports: Reports = {}
     for peer, answer in answers:

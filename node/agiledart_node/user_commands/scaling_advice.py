@@ -112,8 +112,9 @@ def _state(
         unknown_reason = (
             NOT_YET if known is None else _unknown(plan, stage, demands) if demand is None else NOT_MEASURED
         )
+        must_do = None if known is None else demand  # a link is unknown, too, where the stage is
         return StageState(
-            stage.name, limits, None, unknown_reason, demand, has_state=stage.has_state, keeps_number=keeps_number
+            stage.name, limits, None, unknown_reason, must_do, has_state=stage.has_state, keeps_number=keeps_number
         )
     return StageState(
         stage.name,

@@ -166,7 +166,8 @@ class RoutesRun:
         self.at(self.wires.awake(0, self.now + _TICK_NS), self._tick)
 
     def _look(self) -> InspectCircuits:
-        return InspectCircuits(tuple(circuit.seen() for circuit in self.circuits.values()))
+        is_waiting = self.ends.end.sender.kept.kept_bytes > 0
+        return InspectCircuits(tuple(circuit.seen() for circuit in self.circuits.values()), is_waiting)
 
     def _arrives(self, circuit: SplicedCircuit, is_down: bool, kind: int, body: bytes) -> None:
         """Process a frame at either end."""

@@ -80,6 +80,7 @@ class World:
         asleep: spans in which the sender's does nothing.
         rate: frames a second.
         promise: cost in slots that the agent's neighbours promise at an instant; None: the agent has no answer.
+        full_from: instant from which the window is full: no frame goes out, and some are not acknowledged; None: never.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class World:
         asleep: Spans = (),
         rate: int = 200,
         promise: Callable[[int], float] | None = None,
+        full_from: int | None = None,
     ) -> None:
         self.ways, self.held, self.asleep, self.rate = ways, held, asleep, rate
-        self.promise = promise
+        self.promise, self.full_from = promise, full_from
         self.random = RandomStream(seed, "world")
         self.now = self._order = self._numbers = 0
         self._due: list[tuple[int, int, Callable[[], Event | None]]] = []
@@ -149,13 +151,18 @@ class World:
         self._at(self.now + BEAT_NS, beat)
 
     def _look(self) -> InspectCircuits:
-        return InspectCircuits(tuple(self._seen(number, one) for number, one in self.connections.items()))
+        seen = tuple(self._seen(number, one) for number, one in self.connections.items())
+        return InspectCircuits(seen, self._is_full)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.full_from is not None and self.now >= self.full_from
 
     def _seen(self, number: int, one: Connection) -> CircuitReading:
         way, took = self.ways[one.way], self.now - one.looked
         one.looked = self.now
         is_used = self.machine.used is not None and self.machine.used.number == number
-        if is_used:
+        if is_used and not self._is_full:
             one.sent += max(1, took * self.rate // SECOND)
             one.queued = min(1 << 20, one.queued + took * self.rate * FRAME_BYTES / SECOND)
         stands = any(since <= self.now < to for since, to in (*way.cuts, *way.lossy))

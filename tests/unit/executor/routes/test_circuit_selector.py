@@ -214,6 +214,14 @@ def test_a_return_is_held_for_a_minute() -> None:
     assert not trial.is_held(70 * S)
 
 
+def test_a_full_window_is_probed_and_leaves_a_path_that_no_acknowledgement_comes_back_by() -> None:
+    healthy = World(ways(), full_from=10 * S).run(30 * S)
+    assert not healthy.moves()
+    assert 10 <= healthy.probes(10 * S, 30 * S) <= 21
+    world = World(ways(cuts=((11 * S, 60 * S),)), full_from=10 * S).run(30 * S)
+    assert world.first_move(11 * S) <= 15 * S
+
+
 def test_a_held_path_that_stops_answering_is_left() -> None:
     world = World(ways(cuts=((10 * S, 20 * S), (40 * S, 60 * S)))).run(80 * S)
     assert 40 * S < world.first_move(40 * S) <= 42 * S
