@@ -253,7 +253,7 @@ def test_a_link_is_in_full_use_only_while_bytes_wait_for_it() -> None:
     ("rate", "waiting", "round_trip_ms", "is_full"),
     [(100_000, 30_000, 300, False), (100_000, 30_000, 30, True), (4_000, 3_500, 30, True), (4_000, 1_400, 30, False)],
 )
-def test_bytes_on_their_way_do_not_wait_and_few_fill_a_thin_link(
+def test_bytes_in_flight_do_not_wait_and_few_fill_a_thin_link(
     rate: int, waiting: int, round_trip_ms: int, is_full: bool
 ) -> None:
     circuit = Circuit(1, 0, "", 0, 0, 0)
