@@ -15,7 +15,7 @@ from agiledart_scaling.kinds.quota import Growth, within_quota
 from agiledart_scaling.kinds.skew import GroupLoad, GroupMove, balancing_moves, hot_group, hot_text, is_uneven
 from agiledart_scaling.kinds.straggler import slow_intervals, straggler
 from agiledart_scaling.limits import Limits
-from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.measures import LEAST_ROWS, StageMeasures
 from agiledart_scaling.scaling_policy import ScalingDecision
 
 
@@ -211,9 +211,12 @@ def _choose_change(state: StageState, measures: StageMeasures, unchanged: Propos
 
 
 def _has_backlog(measures: StageMeasures | Demand) -> bool:
-    """Return whether so many rows wait for the stage that its links, not its input, are the limit."""
+    """Return whether so many rows wait for the stage that its links, not its input, are the limit.
+
+    A source that spools may have read all of its input already: then nothing is offered any more, and all of it waits.
+    """
     rate = sum(measures.offered) / max(1, len(measures.offered))
-    return bool(measures.backlog) and measures.backlog[-1] > BACKLOG_SECONDS * rate > 0.0
+    return bool(measures.backlog) and measures.backlog[-1] > max(LEAST_ROWS, BACKLOG_SECONDS * rate)
 
 
 def _for_links(state: StageState, unchanged: Proposal, now: int, wanted: int) -> Proposal:

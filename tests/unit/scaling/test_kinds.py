@@ -211,8 +211,11 @@ def test_a_full_link_counts_although_the_stage_works_too_little_for_a_rate() -> 
     made = one(light, 2, StageMemory(bound=2))
     assert (made.kind, made.instances, made.slow_instance) == (ChangeKind.GROW, 3, 1)
     assert one(replace(light, has_state=True), 2, StageMemory(bound=2)).kind is ChangeKind.MOVE
+    spooled = replace(light, demand=Demand((0.0,), (9_000.0,)))
+    assert one(spooled, 2, StageMemory(bound=2)).kind is ChangeKind.GROW, "all input waits in a spool"
     for calm in (
         replace(light, demand=Demand((100.0,), (99.0,))),
+        replace(light, demand=Demand((0.0,), (9.0,))),
         replace(light, demand=None),
         replace(light, keeps_number=True),
         replace(light, link=LinkLoad(0.7)),
