@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agiledart_agent.metrics.agent_metrics import COUNTED, METRICS
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics.metric_declarations import LATENCY_BOUNDS_SECONDS
+from agiledart_agent.metrics.prometheus_text import LATENCY_BOUNDS_SECONDS
 from agiledart_agent.settings import DEFAULT_METRICS
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "metrics.md"

@@ -1,26 +1,11 @@
 """Placement strategies by name: the shipped ones, and those of users' packages."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_placement.baselines.along_path import AlongPath
-from agiledart_placement.baselines.r_storm import RStorm
-from agiledart_placement.baselines.random_placement import RandomPlacement
-from agiledart_placement.baselines.resource_aware import ResourceAware
-from agiledart_placement.baselines.round_robin import RoundRobin
-from agiledart_placement.baselines.single_node import SingleNode
-from agiledart_placement.baselines.traffic_aware import TrafficAware
-from agiledart_placement.integer_programme.odp import Odp
-from agiledart_placement.latency_space.mopa import Mopa
-from agiledart_placement.latency_space.mopa_exact import MopaExact
-from agiledart_placement.latency_space.mopa_probe import MopaProbe
-from agiledart_placement.latency_space.springs import Springs
-from agiledart_placement.local_search.ant_system import AntSystem
-from agiledart_placement.local_search.hill_climbing import HillClimbing
-from agiledart_placement.local_search.hybrid import Hybrid
 from agiledart_placement.problem.objective import SINGLE, unknown_name
 from agiledart_placement.problem.strategy import PlacementStrategy
 
@@ -33,34 +18,41 @@ class StrategyEntry:
     """A shipped strategy.
 
     Attributes:
-        make: returns a new one.
+        place: its module in this package, and its class.
         objective: its objective when the user names none.
         objectives: the only objectives that it follows; empty: all.
         is_live: agents may use it by the setting `placement`.
     """
 
-    make: Callable[[], PlacementStrategy]
+    place: str
     objective: str = "score"
     objectives: tuple[str, ...] = ()
     is_live: bool = False
 
+    def make(self) -> PlacementStrategy:
+        """Return a new one. The first use imports its module: agents need few of them, and late."""
+        module, _, name = self.place.partition(":")
+        made = vars(import_module(f"{__package__}.{module}"))[name]()
+        assert isinstance(made, PlacementStrategy)
+        return made
+
 
 ENTRIES: dict[str, StrategyEntry] = {
-    "along_path": StrategyEntry(AlongPath, is_live=True),
-    "round_robin": StrategyEntry(RoundRobin, is_live=True),
-    "random": StrategyEntry(RandomPlacement),
-    "single_node": StrategyEntry(SingleNode),
-    "r_storm": StrategyEntry(RStorm),
-    "resource_aware": StrategyEntry(ResourceAware),
-    "traffic_aware": StrategyEntry(TrafficAware),
-    "hill_climbing": StrategyEntry(HillClimbing),
-    "ant_system": StrategyEntry(AntSystem),
-    "hybrid": StrategyEntry(Hybrid),
-    "springs": StrategyEntry(Springs, "usage", ("usage",)),
-    "mopa": StrategyEntry(Mopa, "usage", ("usage",)),
-    "mopa_exact": StrategyEntry(MopaExact, "usage", ("usage",)),
-    "mopa_probe": StrategyEntry(MopaProbe, "usage", ("usage",)),
-    "odp": StrategyEntry(Odp, "response"),
+    "along_path": StrategyEntry("baselines.along_path:AlongPath", is_live=True),
+    "round_robin": StrategyEntry("baselines.round_robin:RoundRobin", is_live=True),
+    "random": StrategyEntry("baselines.random_placement:RandomPlacement"),
+    "single_node": StrategyEntry("baselines.single_node:SingleNode"),
+    "r_storm": StrategyEntry("baselines.r_storm:RStorm"),
+    "resource_aware": StrategyEntry("baselines.resource_aware:ResourceAware"),
+    "traffic_aware": StrategyEntry("baselines.traffic_aware:TrafficAware"),
+    "hill_climbing": StrategyEntry("local_search.hill_climbing:HillClimbing"),
+    "ant_system": StrategyEntry("local_search.ant_system:AntSystem"),
+    "hybrid": StrategyEntry("local_search.hybrid:Hybrid"),
+    "springs": StrategyEntry("latency_space.springs:Springs", "usage", ("usage",)),
+    "mopa": StrategyEntry("latency_space.mopa:Mopa", "usage", ("usage",)),
+    "mopa_exact": StrategyEntry("latency_space.mopa_exact:MopaExact", "usage", ("usage",)),
+    "mopa_probe": StrategyEntry("latency_space.mopa_probe:MopaProbe", "usage", ("usage",)),
+    "odp": StrategyEntry("integer_programme.odp:Odp", "response"),
 }
 
 STRATEGIES: tuple[str, ...] = tuple(name for name, entry in ENTRIES.items() if entry.is_live)

@@ -26,9 +26,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from crc32c import crc32c
 
 from agiledart_dataflow.data.lazy_module import lazy_import
+from agiledart_kernel.checksum import crc32c
 from agiledart_sink_log.column_index import Bound, ColumnEntry, encode_index, text_bounds
 
 if TYPE_CHECKING:

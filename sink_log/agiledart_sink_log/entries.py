@@ -16,8 +16,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from agiledart_kernel.checksum import crc32c
 from agiledart_sink_log.column_index import INDEX_LENGTH, ColumnEntry, decode_index, index_bytes
 from agiledart_sink_log.protocol import MAX_STORED_BYTES
 

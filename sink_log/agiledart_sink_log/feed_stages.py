@@ -13,8 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
+from agiledart_kernel.checksum import crc32c
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.feed_protocol import StagePart
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from crc32c import crc32c
 
+from agiledart_kernel.checksum import crc32c
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.name_patterns import LogWriterName
 from agiledart_kernel.permissions import FEED_PREFIX

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
-from crc32c import crc32c
 
 from agiledart_agent.state_files.durable_file import sync_folder
+from agiledart_kernel.checksum import crc32c
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.name_patterns import ApplicationName, CheckpointName
 from agiledart_recovery.limits import MAX_CHAIN, MAX_INSTANCES

@@ -49,7 +49,8 @@ def main() -> None:
     os.nice(NICENESS)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    from agiledart_placement.plan_question import MAX_SECONDS, PlanQuestion, answer_question
+    from agiledart_placement.plan_answering import answer_question
+    from agiledart_placement.plan_question import MAX_SECONDS, PlanQuestion
 
     answers.write(framed(b""))
     answers.flush()

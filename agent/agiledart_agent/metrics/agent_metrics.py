@@ -7,11 +7,7 @@ This module keeps counts of the core's observations; it reads everything else wh
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING
 
 from agiledart_agent.metrics import application_metrics, lease_metrics, node_metrics, recovery_metrics, scaling_metrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, ApplicationFigures, BoundedLabels
@@ -19,6 +15,9 @@ from agiledart_agent.metrics.metric_declarations import MetricDeclaration, NodeF
 from agiledart_kernel.observation import HasReason, Observation
 from agiledart_overlay.wire.observations import MessageDropped, RingLeft
 from agiledart_recovery.wire.observations import ChangeFinalised, ChangeMeasured, RunRecovered
+
+if TYPE_CHECKING:
+    from agiledart_agent.metrics.prometheus_text import PrometheusText
 
 METRICS: tuple[MetricDeclaration, ...] = (
     *node_metrics.METRICS,
@@ -51,7 +50,7 @@ MAX_RENDERED = 4
 """Formats whose last text is kept for that long."""
 
 
-class AgentMetrics(Collector):
+class AgentMetrics:
     """All metrics of one agent.
 
     Args:
@@ -80,9 +79,7 @@ class AgentMetrics(Collector):
         }
         self._log_owners = BoundedLabels(MAX_APPLICATIONS)
         self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (time until which it is served, text)
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
+        self._text: PrometheusText | None = None
 
     def observed(self, observation: Observation) -> None:
         """Count an observation of core code."""
@@ -104,19 +101,27 @@ class AgentMetrics(Collector):
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Return (content type, text) in the format that an Accept header requests."""
-        encode, content_type = choose_encoder(accept)
+        content_type, make_text = self._prometheus_text().format_of(accept)
         now = self._clock()
         cached = self._rendered.get(content_type)
         if cached is None or now >= cached[0]:
             if content_type not in self._rendered and len(self._rendered) >= MAX_RENDERED:
                 self._rendered.clear()
-            text = encode(self._registry)
+            text = make_text()
             duration = self._clock() - now
             cached = self._rendered[content_type] = (now + max(RENDER_SECONDS, duration / RENDER_SHARE), text)
         return content_type, cached[1]
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the filled families, for prometheus_client."""
+    def _prometheus_text(self) -> "PrometheusText":
+        """Return what makes the texts. The first scrape loads it."""
+        if self._text is None:
+            from agiledart_agent.metrics.prometheus_text import PrometheusText
+
+            self._text = PrometheusText(self._samples)
+        return self._text
+
+    def _samples(self) -> Iterator[tuple[MetricDeclaration, Samples]]:
+        """Yield each metric with its samples of this moment."""
         node = self._look()
         self.applications.set_coordinated(sorted({name for name, _ in node.recovery.commit_ages}))
         scrape = Scrape(
@@ -133,7 +138,7 @@ class AgentMetrics(Collector):
         for declaration in METRICS:
             samples = declaration.read(scrape)
             reasons = self._reasons.get(declaration.name)
-            yield declaration.family(samples if reasons is None else _bounded(samples, reasons))
+            yield declaration, samples if reasons is None else _bounded(samples, reasons)
 
 
 def _bounded(samples: Samples, reasons: BoundedLabels) -> Samples:

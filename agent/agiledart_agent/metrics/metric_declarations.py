@@ -9,26 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-
 from agiledart_agent.metrics.application_figures import ApplicationScrape
 from agiledart_agent.metrics.gate_figures import GateFigures
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_kernel.observation import Observation
 from agiledart_overlay.wire.statistics import OverlayStatistics
-
-LATENCY_BOUNDS_SECONDS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
-)  # fmt: skip
-"""Upper bounds of the latency histogram's buckets."""
-
-_BOUNDS_NS = tuple(int(bound * 1e9) for bound in LATENCY_BOUNDS_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -204,41 +189,6 @@ class MetricDeclaration:
     labels: tuple[str, ...]
     read: Callable[[Scrape], Samples]
     observation: type[Observation] | None = None
-
-    def family(self, samples: Samples) -> Metric:
-        """Return the metric of one scrape."""
-        match self.kind:
-            case "counter":
-                counter = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
-                return _filled(counter, self.labels, samples)
-            case "gauge":
-                return _filled(GaugeMetricFamily(self.name, self.help, labels=self.labels), self.labels, samples)
-            case "histogram":
-                return _histogram(HistogramMetricFamily(self.name, self.help, labels=self.labels), samples)
-        info = InfoMetricFamily(self.name.removesuffix("_info"), self.help, labels=self.labels)
-        for labels, _ in samples:
-            info.add_metric([], dict(zip(self.labels, labels, strict=True)))
-        return info
-
-
-def _filled(
-    family: CounterMetricFamily | GaugeMetricFamily, names: tuple[str, ...], samples: Samples
-) -> CounterMetricFamily | GaugeMetricFamily:
-    for labels, figure in samples:
-        assert len(labels) == len(names)
-        assert isinstance(figure, int | float)
-        family.add_metric(labels, figure)
-    return family
-
-
-def _histogram(family: HistogramMetricFamily, samples: Samples) -> HistogramMetricFamily:
-    """Return the histogram in seconds with the bounds above, counts cumulative."""
-    for labels, figure in samples:
-        assert isinstance(figure, LatencyHistogram)
-        cumulative, total_ns = figure.cumulative(_BOUNDS_NS)
-        buckets = [(str(bound), float(count)) for bound, count in zip(LATENCY_BOUNDS_SECONDS, cumulative, strict=True)]
-        family.add_metric(labels, [*buckets, ("+Inf", float(figure.samples))], total_ns / 1e9)
-    return family
 
 
 def kind_of(name: str) -> str:

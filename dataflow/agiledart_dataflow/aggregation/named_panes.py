@@ -1,7 +1,8 @@
 """Windows with named results, over rows and over columns: the same results in the same order for both forms of input.
 
 Rows go into `PaneWindow`. From the first batch of columns on, open windows move into `VectorPanes`, and further rows
-are collected until they are worth columns. Values that arrays cannot hold move everything back to rows, for good.
+are collected until they are worth columns. When all that came between two closes were rows, open windows move back: a few
+rows cost less as rows, and a burst that came as columns is over. Values that arrays cannot hold move everything back for good.
 Snapshots have one form.
 """
 
@@ -82,6 +83,7 @@ class NamedPanes(WithoutRest):
         )
         self.inner = self._rows
         self._vectors: VectorPanes | None = None
+        self._columns_came = False  # since the last close
         self._waiting: list[Any] = []
         self._waiting_times: list[int] = []
         self._open: AsyncSnapshot | None = None  # snapshot of columns
@@ -119,6 +121,7 @@ class NamedPanes(WithoutRest):
             if len(self._waiting) >= _WORTH_COLUMNS and not self._add_waiting():
                 return self._run_rows([], [], watermark)
         elif len(held):
+            self._columns_came = True
             if not self._add_waiting():
                 return self._run_rows(as_rows(held), listed(order), watermark)
             if not self._add(held, order):
@@ -126,7 +129,12 @@ class NamedPanes(WithoutRest):
         if self._waiting and self._closes(watermark[0]) and not self._add_waiting():
             return self._run_rows([], [], watermark)
         columns, times = vectors.closed(watermark[0])
-        return ([], []) if columns is None else (columns, times)
+        if columns is None:
+            return [], []
+        if not self._columns_came:
+            self._return_to_rows()
+        self._columns_came = False
+        return columns, times
 
     def _closes(self, until: int) -> bool:
         """Report whether a window that the waiting rows may belong to has ended."""

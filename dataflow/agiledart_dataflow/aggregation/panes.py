@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
 from operator import add, iadd, lt
+from sys import maxsize
 from typing import Any, Final
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator
@@ -29,8 +30,14 @@ from agiledart_dataflow.state.open_windows import OpenWindows
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 
-COMPACT_EVERY: Final = 32_768
-"""Rows after which long lists of values are compacted: this and the number of keys bound what a window keeps."""
+COMPACT_EVERY: Final = 512
+"""Rows after which long lists of values are compacted.
+
+A result waits for what is left to compute when its window closes: at most so many rows, and `LONG` for each key.
+"""
+
+_ROWS_FOR_KEY: Final = 4
+"""Rows for each open key before all keys are looked at again: a look at a key then costs a row little."""
 
 
 class PaneWindow(StoreBackedState[OpenWindows]):
@@ -78,7 +85,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             joined=add if self._counts_only else iadd,
         )
         self._panes, self._firsts, self._before = self.store.panes, self.store.firsts, self.store.before
-        self._uncompacted = 0
+        self._uncompacted, self._compact_at = 0, COMPACT_EVERY
         self._tracks_keys = False
         self.current: tuple[Any, ...] = ()
         self._forget_current()
@@ -119,7 +126,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             self.counts.taken += count
             self._fill(self, rows, order)
             self._uncompacted += count
-            if self._uncompacted >= COMPACT_EVERY:
+            if self._uncompacted >= self._compact_at:
                 self._compact()
         out: list[Any] = []
         at: list[Any] = []
@@ -254,8 +261,8 @@ class PaneWindow(StoreBackedState[OpenWindows]):
         return lambda key, flat: built(results(flat, before[key], values_kept)) if key in before else close(flat)
 
     def _compact(self) -> None:
-        """Shorten long lists."""
-        self._uncompacted = 0
+        """Shorten long lists. Where values cannot be added or compared, leave them all: the close of their window says so."""
+        self._uncompacted, self._compact_at = 0, max(COMPACT_EVERY, _ROWS_FOR_KEY * len(self.store))
         values_kept = self._kept
         if values_kept is None or self._counts_only:
             return
@@ -266,7 +273,13 @@ class PaneWindow(StoreBackedState[OpenWindows]):
                 if len(flat) >= LONG * len(values_kept.values):
                     if dirty_tracker.is_tracking and key not in dirty_tracker.keys:
                         store.touch(key)
-                    before.setdefault(key, Compact(len(values_kept.values))).take(flat, values_kept)
+                    compact = before.get(key) or Compact(len(values_kept.values))
+                    try:
+                        compact.take(flat, values_kept)
+                    except Exception:  # noqa: BLE001  values of users may raise anything
+                        self._compact_at = maxsize
+                        return
+                    before[key] = compact
                     flat.clear()
 
     def _plain(self, state: Any, compact: Compact | None) -> Any:
@@ -276,7 +289,7 @@ class PaneWindow(StoreBackedState[OpenWindows]):
             return state
         width = len(self._kept.values)
         columns = [state[number::width] for number in range(width)]
-        return columns, None if compact is None else (compact.count, compact.sums, compact.extremes)
+        return columns, None if compact is None else compact.plain
 
     def _restored(self, plain: Any) -> tuple[Any, Compact | None]:
         if self._kept is None:

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.aggregation.vector_panes import Folded, OpenVectorWindow, RowPiece, Unfit, VectorPanes, fitting
+from agiledart_dataflow.aggregation.pane_values import Compact
+from agiledart_dataflow.aggregation.vector_panes import Folded, OpenVectorWindow, RowPiece, VectorPanes, fitting
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.grouping import key_values
@@ -95,9 +96,8 @@ def _window(vectors: VectorPanes, end: int, entries: list[Any]) -> OpenVectorWin
         window.folded = Folded(_keys(vectors, [key for key, _, _ in entries]), counts, [], [], [])
         window.seen = len(entries)
         return window
+    entries = _compact_first(vectors, entries)
     old = [(key, compact) for key, _, (_, compact) in entries if compact is not None]
-    if any(compact is None for _, _, (_, compact) in entries[: len(old)]):
-        raise Unfit  # compacted keys stand after others: their order would be lost
     if old:
         window.folded = _folded(vectors, old)
         window.seen = len(old)
@@ -109,6 +109,19 @@ def _window(vectors: VectorPanes, end: int, entries: list[Any]) -> OpenVectorWin
         ]
         window.put(RowPiece(end, window.seen, len(repeated), _keys(vectors, repeated), values))
     return window
+
+
+def _compact_first(vectors: VectorPanes, entries: list[Any]) -> list[Any]:
+    """Return entries of which none stands uncompacted before a compacted one: folded keys come first, and keys keep their order."""
+    last = max((place for place, (_, _, (_, compact)) in enumerate(entries) if compact is not None), default=-1)
+    width = len(vectors.values_kept.values)
+    made = list(entries)
+    for place, (key, first, (columns, compact)) in enumerate(entries[:last]):
+        if compact is None:
+            summary = Compact(width)
+            summary.take([value for values in zip(*columns, strict=True) for value in values], vectors.values_kept)
+            made[place] = key, first, ([[] for _ in columns], summary.plain)
+    return made
 
 
 def _keys(vectors: VectorPanes, keys: list[Any]) -> list[Column]:

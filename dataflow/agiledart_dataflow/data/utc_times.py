@@ -20,7 +20,6 @@ from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 _S_BELOW, _MS_BELOW, _US_BELOW = 10**11, 10**14, 10**17
 """Sizes below which numbers count s, ms and µs; others count ns.
@@ -79,6 +78,8 @@ def zone_named(name: str) -> tzinfo:
     if offset := _OFFSET.fullmatch(name):
         span = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
         return timezone(-span if offset[1] == "-" else span)
+    from zoneinfo import ZoneInfo
+
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # the last: ZoneInfoNotFoundError

@@ -1,9 +1,8 @@
 """`ZoneDays`: the days of a time zone as event times, through daylight saving; and times in ISO 8601."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from agiledart_kernel.errors import TopologyError
 
@@ -20,8 +19,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=64)
-def zone_named(name: str) -> ZoneInfo:
+def zone_named(name: str) -> tzinfo:
     """Return a time zone of the IANA database. Raises `TopologyError` with the nearest name."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones  # few nodes need it, and it takes 1 MB
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -47,7 +48,7 @@ class ZoneDays:
     """
 
     def __init__(self, zone: str, offset_ms: int = 0) -> None:
-        self._zone = ZoneInfo("UTC") if not zone else zone_named(zone)
+        self._zone = zone_named(zone or "UTC")
         self._offset_ms = offset_ms
         self._offset = timedelta(milliseconds=offset_ms)
         self.start_of = lru_cache(maxsize=4_096)(self._start_of)
@@ -74,7 +75,7 @@ class ZoneDays:
         return iso_text(time_ms, self._zone)
 
 
-def iso_text(time_ms: int, zone: ZoneInfo | None = None) -> str:
+def iso_text(time_ms: int, zone: tzinfo | None = None) -> str:
     """Return an event time in ISO 8601 with its offset from UTC (no zone: `Z`); beyond the years 2 to 9998 in milliseconds."""
     if not _FIRST * DAY_MS <= time_ms < _LAST * DAY_MS:
         return f"{time_ms} ms"

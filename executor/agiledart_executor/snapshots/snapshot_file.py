@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
-from crc32c import crc32c
 
+from agiledart_kernel.checksum import crc32c
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 from agiledart_sink_log.plain_files import open_plain, path_below
 

@@ -15,8 +15,8 @@ from agiledart_placement.instances.delay_tables import continents
 from agiledart_placement.instances.operator_trees import LARGE, OperatorTree, operator_tree, tree_topology
 from agiledart_placement.latency_space.embedding import positions_of
 from agiledart_placement.latency_space.mapping import SpaceMapping
-from agiledart_placement.latency_space.mopa import NOTIFY_MS, MopaRelaxation
-from agiledart_placement.latency_space.points import distance
+from agiledart_placement.latency_space.mopa import MopaRelaxation
+from agiledart_placement.latency_space.points import NOTIFY_MS, distance
 from agiledart_placement.latency_space.space_graph import SpaceGraph
 from agiledart_placement.latency_space.springs import SPRING_TOLERANCE_MS, relax, spring_step
 from agiledart_placement.problem.problem import Problem

@@ -14,7 +14,6 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.peer import Peer
 from agiledart_node.live_placement.run_problem import stays
-from agiledart_placement.latency_space.mopa import NOTIFY_MS
 from agiledart_placement.latency_space.mopa_instance import (
     LEAST_INTERVAL_NS,
     RATE_CHANGE,
@@ -22,7 +21,7 @@ from agiledart_placement.latency_space.mopa_instance import (
     NeighbourLink,
     PositionNews,
 )
-from agiledart_placement.latency_space.points import Point, distance
+from agiledart_placement.latency_space.points import NOTIFY_MS, Point, distance
 
 Copy = tuple[int, int]
 """(stage, index)."""

@@ -8,14 +8,12 @@ from math import inf
 
 from agiledart_placement.latency_space.embedding import positions_of
 from agiledart_placement.latency_space.mapping import SpaceMapping
-from agiledart_placement.latency_space.points import Pull, distance, length, resultant
+from agiledart_placement.latency_space.points import NOTIFY_MS, Pull, distance, length, resultant
 from agiledart_placement.latency_space.space_graph import SpaceGraph
 from agiledart_placement.latency_space.weber import weber_point
 from agiledart_placement.problem.problem import Problem
 from agiledart_placement.problem.request import Placement, PlacementRequest, SearchReport
 
-NOTIFY_MS = 1.0
-"""An operator tells its free neighbours of a move of at least this length."""
 CALM_MS = 1e-6
 IDLE_ROUNDS, LEAST_SHARE_OF_GAIN = 3, 1e-9
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from agiledart_kernel.instants import SECOND
-from agiledart_placement.latency_space.mopa import NOTIFY_MS
-from agiledart_placement.latency_space.points import Point, Pull, distance, length, resultant, usage
+from agiledart_placement.latency_space.points import NOTIFY_MS, Point, Pull, distance, length, resultant, usage
 from agiledart_placement.latency_space.weber import weber_point
 
 Name = TypeVar("Name", bound=tuple[int, ...])

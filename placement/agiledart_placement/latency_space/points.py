@@ -9,6 +9,10 @@ Pull = tuple[Point, float]
 """Point of a neighbour and rate of the link to it."""
 
 
+NOTIFY_MS = 1.0
+"""An operator tells its free neighbours of a move of at least this length."""
+
+
 def distance(a: Point, b: Point) -> float:
     """Return the Euclidean distance."""
     return sqrt((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)

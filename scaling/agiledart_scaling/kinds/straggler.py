@@ -1,7 +1,6 @@
 """Detection of stragglers: an instance far slower than its siblings is moved, because more instances would wait for it."""
 
 from collections.abc import Sequence
-from statistics import median
 
 SLOW_SHARE = 0.5
 SLOW_INTERVALS = 3
@@ -16,6 +15,8 @@ def slow_intervals(rates: Sequence[float | None], before: Sequence[int]) -> tupl
         rates: measured true rates; an instance without a rate, or without a measured sibling, is not slow.
         before: result of the previous interval; when the number of instances changed, those that stay keep their index.
     """
+    from statistics import median
+
     counts = (*before, *(0 for _ in rates))[: len(rates)]
     result = []
     for index, (rate, count) in enumerate(zip(rates, counts, strict=True)):

@@ -9,7 +9,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.wire.placement_effects import SolvePlacement
-from agiledart_placement.plan_question import answer_question
+from agiledart_placement.plan_answering import answer_question
 from agiledart_placement.registry import STRATEGIES
 
 PLANNING_NS: Final = 300 * MILLISECOND

@@ -18,7 +18,7 @@ from agiledart_agent.executors.planner_program import framed
 from agiledart_kernel.errors import OperationFailed
 from agiledart_placement.plan_question import PlanQuestion
 
-SLOW = "from agiledart_agent.executors import planner_program\nimport agiledart_placement.plan_question as p\n"
+SLOW = "from agiledart_agent.executors import planner_program\nimport agiledart_placement.plan_answering as p\n"
 SILENT = SLOW + "def spin(q, clock):\n    while True: pass\np.answer_question = spin\nplanner_program.main()\n"
 NONSENSE = SLOW + "p.answer_question = lambda q, clock: 'thirteen'\nplanner_program.main()\n"
 
