@@ -415,7 +415,7 @@ class RunningInstance:
             **({"awaited_input": awaited} if awaited else {}),
             **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
-            **({"connection_status": connection_status} if (connection_status := self._connection_status()) else {}),
+            **({"connection_status": connection_status} if (connection_status := self.connection_status()) else {}),
             **({"slo_ms": self.slo_ms} if self.slo_ms else {}),
             **({"unsaved": self.unsaved[:MAX_STATUS_CHARS]} if self.unsaved else {}),
         }
@@ -440,7 +440,7 @@ class RunningInstance:
         ends = [(place, end.route) for place, end in self.outputs.items() if end.route is not None]
         return [{"edge": edge, "target": target, **route()} for (edge, target), route in ends[:MAX_REPORTED_ROUTES]]
 
-    def _connection_status(self) -> str:
+    def connection_status(self) -> str:
         """Return the status text of the source's or sink's external connection; empty when it is well."""
         connection = self.sink.connection if self.source is None else self.reader_abilities.connection
         return "" if connection is None else str(connection.connection_status())[:MAX_STATUS_CHARS]

@@ -19,6 +19,12 @@ REPORT_SECONDS = 0.5
 QUIET_NS: Final = 10_000_000
 """Time that instances have worked since the last report, up to which figures are sent only with every second report."""
 
+STILL_REPORTS: Final = 4
+"""Reports without any work after which instances count as still: their last figures have said that nothing is done."""
+
+STILL_SECONDS: Final = 5
+"""Seconds of the wall clock between two figures of still instances: only ages change in them."""
+
 
 class InstanceReporter:
     """Reporter of the instances of one executor.
@@ -39,8 +45,8 @@ class InstanceReporter:
     ) -> None:
         self._instances, self._send, self._fail, self._look = instances, send, fail, look
         self._taps: StepTaps | None = None
-        self._busy_ns = 0
-        self._reported: frozenset[tuple[InstanceName, int]] = frozenset()
+        self._busy_ns = self._still_reports = 0
+        self._reported: frozenset[tuple[InstanceName, int, str]] = frozenset()
 
     def open_tap(self, code: Launchable | None, step: str) -> None:
         """Sample the rows of a step for a while; do nothing before the code is loaded."""
@@ -53,7 +59,7 @@ class InstanceReporter:
         """Send figures twice a second; their absence shows the agent that user code does not return.
 
         Reports go out at whole and half seconds of the wall clock. So the figures of different nodes are of one moment, as far as
-        their clocks agree. While instances do little, a report at a half second has no figures.
+        their clocks agree. While instances do little, a report at a half second has no figures; while they do nothing, few have.
         """
         while True:
             self._look()
@@ -89,17 +95,22 @@ class InstanceReporter:
     def is_brief(self, wall_seconds: float) -> bool:
         """Return whether the report of this moment has no figures. Figures are a third of what an executor with few rows costs.
 
-        Figures of new instances, and those behind a barrier, do not wait: a run may end there.
+        Figures of new instances, those behind a barrier, and those of another state of a connection do not wait.
         """
         instances = tuple(self._instances())
         busy_ns = sum(running.busy_ns for running in instances)
         worked_ns, self._busy_ns = busy_ns - self._busy_ns, busy_ns
         before, self._reported = (
             self._reported,
-            frozenset((running.instance_name, running.barrier) for running in instances),
+            frozenset((running.instance_name, running.barrier, running.connection_status()) for running in instances),
         )
+        if before != self._reported:
+            self._still_reports = 0
+            return False
+        self._still_reports = 0 if worked_ns else self._still_reports + 1
         is_half_second = wall_seconds % (2 * REPORT_SECONDS) >= REPORT_SECONDS
-        return is_half_second and worked_ns <= QUIET_NS and before == self._reported
+        is_still = self._still_reports > STILL_REPORTS and int(wall_seconds) % STILL_SECONDS > 0
+        return worked_ns <= QUIET_NS and (is_half_second or is_still)
 
     def instance_failed(self, running: RunningInstance, message: str) -> None:
         """Report an instance that cannot go on, after the last figures of all."""

@@ -7,8 +7,20 @@ from agiledart_executor.programs.instance_reporter import QUIET_NS, InstanceRepo
 from agiledart_executor.wire.agent_messages import InstanceName
 
 
+def instance(stage: int) -> Any:
+    """An instance that has done nothing."""
+    status = {"text": ""}
+    return SimpleNamespace(
+        busy_ns=0,
+        barrier=0,
+        instance_name=InstanceName(stage, 0),
+        status=status,
+        connection_status=lambda: status["text"],
+    )
+
+
 def test_figures_of_quiet_instances_go_with_each_second_report() -> None:
-    counts, sink = (SimpleNamespace(busy_ns=0, barrier=0, instance_name=InstanceName(stage, 0)) for stage in range(2))
+    counts, sink = instance(0), instance(1)
     instances: list[Any] = [counts]
     reporter = InstanceReporter(lambda: instances, lambda _: None, lambda *_: None, lambda: None)
     assert not reporter.is_brief(7.51)  # the first figures of an instance wait for nothing
@@ -27,3 +39,22 @@ def test_figures_of_quiet_instances_go_with_each_second_report() -> None:
     sink.barrier = 3
     assert not reporter.is_brief(12.51)
     assert reporter.is_brief(13.51)
+
+
+def test_figures_of_still_instances_go_every_five_seconds_until_something_happens() -> None:
+    source = instance(0)
+    reporter = InstanceReporter(lambda: [source], lambda _: None, lambda *_: None, lambda: None)
+
+    def figures(first: float, reports: int) -> list[float]:
+        walls = [first + number / 2 for number in range(reports)]
+        return [wall for wall in walls if not reporter.is_brief(wall)]
+
+    assert figures(100.01, 41) == [100.01, 101.01, 102.01, 105.01, 110.01, 115.01, 120.01]
+    source.busy_ns += 1
+    assert figures(120.51, 12) == [
+        121.01,
+        122.01,
+        125.01,
+    ]  # the first brings the row, the second says that nothing is done
+    source.status["text"] = "the broker is away"
+    assert figures(126.51, 8) == [126.51, 127.01, 128.01, 130.01]
