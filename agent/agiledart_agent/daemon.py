@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from agiledart_agent.agent import Agent, write_agent_json
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.executors.protected_paths import ALLOWED_ROOT, root_refusal
+from agiledart_agent.host.freed_memory import return_freed_memory
 from agiledart_agent.host.service_manager import ServiceManager
 from agiledart_agent.identity.clock_wait import ClockWait
 from agiledart_agent.identity.identity import Identity
@@ -209,6 +210,7 @@ async def _main(
             supervisor.notify("READY=1", f"STATUS=links on {agent.address}")
             gc.collect()
             gc.freeze()  # objects of the start-up stay for good; the collector need not examine them again
+            return_freed_memory()
             await asyncio.wait({signals.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
             drain = agent.leave_asked.result() if agent.leave_asked.done() else signals.end.result()
         else:
