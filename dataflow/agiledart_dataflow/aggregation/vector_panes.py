@@ -34,6 +34,12 @@ else:
 FOLD_AT: Final = 32_768
 """Rows of one window that are kept as they came."""
 
+JOIN_PIECES: Final = 64
+"""Pieces of a window that are joined into one, unless they are large: a close would take the time that each one costs at once."""
+
+LARGE_PIECES: Final = 256 * JOIN_PIECES
+"""Rows of so many pieces from which they stay as they are."""
+
 _FOLDS_AGAIN: Final = 2
 """A window is folded again when it holds this many times more rows than the last fold left keys."""
 
@@ -80,19 +86,38 @@ class RowPiece:
 
 @dataclass
 class OpenVectorWindow:
-    """One open window: pieces of its rows, and the part folded before. `seen`: rows that came in all, or slightly fewer."""
+    """One open window: pieces of its rows, and the part folded before.
+
+    Attributes:
+        rows: of the pieces.
+        joined: number of pieces, the first ones, that are not joined with others.
+        seen: rows that came in all, or slightly fewer.
+    """
 
     pieces: list[RowPiece] = field(default_factory=list)
     rows: int = 0
     folded: Folded | None = None
     fold_at: int = FOLD_AT
     seen: int = 0
+    joined: int = 0
 
     def put(self, piece: RowPiece) -> None:
         """Append a piece."""
         self.pieces.append(piece)
         self.rows += piece.rows
         self.seen += piece.rows
+        if len(self.pieces) - self.joined >= JOIN_PIECES:
+            self._join()
+
+    def _join(self) -> None:
+        """Join the last pieces. A snapshot, or the record of changes, may hold them: they stay as they are."""
+        before, last = self.pieces[: self.joined], self.pieces[self.joined :]
+        rows = sum(piece.rows for piece in last)
+        if rows < LARGE_PIECES:
+            keys = [concatenated_columns([piece.keys[part] for piece in last]) for part in range(len(last[0].keys))]
+            values = [np.concatenate([piece.values[i] for piece in last]) for i in range(len(last[0].values))]
+            self.pieces = [*before, RowPiece(last[0].end, last[0].rank, rows, keys, values)]
+        self.joined = len(self.pieces)
 
 
 class VectorPanes:
@@ -284,7 +309,7 @@ class VectorPanes:
             for kind in ("least", "greatest")
         )
         window.folded = Folded(keys, counts, sums, least, greatest)
-        window.pieces, window.rows = [], 0
+        window.pieces, window.rows, window.joined = [], 0, 0
         window.fold_at = max(FOLD_AT, _FOLDS_AGAIN * count)
 
     @property

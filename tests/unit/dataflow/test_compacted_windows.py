@@ -77,6 +77,20 @@ def test_a_window_with_compacted_keys_becomes_columns(first: str) -> None:
     assert closed(by_column) == closed(by_row)
 
 
+def test_small_columns_are_joined_before_a_window_closes() -> None:
+    pytest.importorskip("numpy")
+    from agiledart_dataflow.aggregation.vector_panes import JOIN_PIECES
+
+    by_row, by_column, rows = window(), window(), [Reading(at, "abc"[at % 3], at / 7) for at in range(6_000)]
+    fed(by_row, rows)
+    for start in range(0, len(rows), 3):
+        fed(by_column, rows[start : start + 3], columns=True)
+    assert by_column._vectors is not None
+    (pieces,) = [opened.pieces for opened in by_column._vectors.open.values()]
+    assert len(pieces) < 2 * JOIN_PIECES
+    assert closed(by_column) == closed(by_row)
+
+
 def test_a_burst_that_came_as_columns_does_not_keep_a_window_in_columns() -> None:
     pytest.importorskip("numpy")
     operator = window()
