@@ -378,7 +378,7 @@ class VotersKnown(RunMessage, frozen=True, gc=False, tag=377):
 
 
 class QueryRunKey(RunMessage, frozen=True, gc=False, tag=373):
-    """Host → voter, or other host: what the receiver has of the run's key."""
+    """Host → voter, or other host: question about the parts of the run's key that the receiver has."""
 
 
 class KeyShareDealt(RunMessage, frozen=True, gc=False, tag=374):
@@ -388,7 +388,7 @@ class KeyShareDealt(RunMessage, frozen=True, gc=False, tag=374):
 
 
 class RunKeyParts(RunMessage, frozen=True, gc=False, tag=375):
-    """Voter or host → host that its value names: what the sender has of the run's key.
+    """Voter or host → host that its value names: the parts of the run's key that the sender has.
 
     Args:
         key: of a host that has all of it.

@@ -226,9 +226,7 @@ def _messages() -> st.SearchStrategy[Any]:
         "signed_command": st.sampled_from([b"", b"signed"]),
         "phase": st.sampled_from(["fetch", "restore"]),
         "needed": st.lists(st.builds(CheckpointId, _COUNTS, _COUNTS), max_size=3).map(tuple),
-        "is_over": st.booleans(),
-        "asks": st.booleans(),
-        "builds": st.booleans(),
+        **{flag: st.booleans() for flag in ("is_over", "asks", "builds", "is_caught_up", "is_crash", "has_ended")},
         "voters": st.lists(st.builds(Voter, _PEERS, _COUNTS), max_size=3).map(tuple),
         "held": st.lists(st.tuples(st.builds(CheckpointId, _COUNTS, _COUNTS), _COUNTS), max_size=3).map(tuple),
         "made": st.lists(
@@ -244,9 +242,6 @@ def _messages() -> st.SearchStrategy[Any]:
         "share": shares,
         "shares": st.lists(shares, max_size=3).map(tuple),
         "key": st.sampled_from([b"", bytes(32)]),
-        "is_caught_up": st.booleans(),
-        "is_crash": st.booleans(),
-        "has_ended": st.booleans(),
         "changeover_pauses": st.lists(st.builds(GenerationPause, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(
             tuple
         ),
