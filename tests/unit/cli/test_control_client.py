@@ -68,7 +68,8 @@ def test_a_malformed_answer_of_an_agent_gives_no_traceback(tmp_path: Path, raw: 
     assert "another protocol version" in str(error)
 
 
-def test_without_an_agent_the_message_lists_the_paths_tried(tmp_path: Path) -> None:
+def test_without_an_agent_the_message_lists_the_paths_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # else a temporary folder in the home is shown as ~
     environment = {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     with pytest.raises(NoAgentError) as caught:
         find_agent(None, environment)
