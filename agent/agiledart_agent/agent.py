@@ -199,7 +199,7 @@ class Agent:
         feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self._agent_links, feed_fetches, self.sink_logs.note_logs, self._log_ownership_proofs,
+            self._agent_links, feed_fetches, self.sink_logs.note_logs_named, self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)

@@ -41,6 +41,7 @@ from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_connectors.mqtt.broker_session import EndedSession, SessionRequest
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_executor.user_code.application_folders import logs_here
 from agiledart_executor.user_code.crash_report import PendingCall
 from agiledart_executor.wire.agent_messages import (
     AcknowledgeCheckpoint,
@@ -105,7 +106,7 @@ class ExecutorService:
         feed: takes events for the node.
         links: links of this agent, for relays of executors.
         feed_fetches: rows of feeds, for executors.
-        note_logs: called when instances have started: a sink may just have begun a log.
+        note_logs: called with names of logs when instances have started: a sink may just have begun them.
         ownership_proofs: owners of such logs.
         count_snapshot: called for each snapshot that an instance has saved: bytes, and nanoseconds for which rows
             waited, in all and at once.
@@ -123,7 +124,7 @@ class ExecutorService:
         feed: Callable[[Event], None],
         links: AgentLinks,
         feed_fetches: FeedFetches,
-        note_logs: Callable[[], None],
+        note_logs: Callable[[Iterable[str]], None],
         ownership_proofs: LogOwnershipProofs,
         count_snapshot: Callable[[int, int, int], None],
         application_ended: Callable[[str, int], None],
@@ -311,7 +312,8 @@ class ExecutorService:
             self._fail(effect.request, error)
             return
         await asyncio.to_thread(self._ownership_proofs.keep, part)
-        self._note_logs()
+        logs = logs_here(part, self._identity.node_id)
+        self._note_logs((*logs.of_users, *logs.of_latencies))
         known = pool.addresses(part.application, part.version) if waits else {}
         fresh = {(name.stage, name.index): address for name, address in addresses.items()}
         self._feed(Completed(effect.request, known | fresh))

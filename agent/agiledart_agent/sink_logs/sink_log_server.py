@@ -8,9 +8,10 @@ of untaken answers. Beyond that the server answers `overloaded`, and readers try
 """
 
 import asyncio
+import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ from agiledart_kernel.permissions import LogOwnership, Principal, log_read_refus
 from agiledart_node.records.log_permissions import not_to_be_read
 from agiledart_node.records.sink_directory import FindSink, RegisterSink, SharersFound, SinkFound, SinkRecord
 from agiledart_node.wire.log_list_messages import LogName, LogsFound, ReadLogNames
-from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
+from agiledart_sink_log.layout import Description, holds_rows, log_directory, logs_in, read_description
 from agiledart_sink_log.log_reader import ALL, DamagedError, LogReader, ReadBatch, ReadSelection, TrimmedError
 from agiledart_sink_log.protocol import (
     BY_COLUMNS,
@@ -174,23 +175,18 @@ class SinkLogServer:
     def note_logs(self) -> None:
         """Register every log here with the ring, as far as the ring does not know it."""
         for _, log in logs_in(self._root):
-            owner = bytes.fromhex(log.owner)
-            self._feed(
-                RegisterSink(
-                    SinkRecord(
-                        log.name,
-                        log.application,
-                        log.version,
-                        self._me(),
-                        log.opened_ms,
-                        log.log_id,
-                        log.schema_json(),
-                        log.partitions,
-                        owner,
-                        self._proof_of(log.name, owner) if owner else b"",
-                    )
-                )
-            )
+            self._note(log)
+
+    def note_logs_named(self, names: Iterable[str]) -> None:
+        """Register these logs, as far as they are here: a start of an application must not read the logs of all others."""
+        for name in names:
+            with contextlib.suppress(OperationFailed, OSError):  # a damaged one is reported when it is read
+                log = read_description(log_directory(self._root, name))
+                if log is not None and log.name == name:
+                    self._note(log)
+
+    def _note(self, log: Description) -> None:
+        self._feed(RegisterSink(_record_of(log, self._me(), self._proof_of)))
 
     async def announce_forever(self, also: Callable[[], None] = lambda: None) -> None:
         """Register the logs again and again: the ring forgets when all nodes of a neighbourhood end at once.
@@ -572,3 +568,20 @@ def _unknown(number: int, name: str) -> LogRefused:
 
 def _overloaded(request: LogRequest, why: str) -> LogRefused:
     return LogRefused(request.request, OVERLOADED, f"The agent is busy: {why}. Ask again in a moment.")
+
+
+def _record_of(log: Description, node: Peer, proof_of: Callable[[str, bytes], bytes]) -> SinkRecord:
+    """Return the record of a log on this node for the ring."""
+    owner = bytes.fromhex(log.owner)
+    return SinkRecord(
+        log.name,
+        log.application,
+        log.version,
+        node,
+        log.opened_ms,
+        log.log_id,
+        log.schema_json(),
+        log.partitions,
+        owner,
+        proof_of(log.name, owner) if owner else b"",
+    )

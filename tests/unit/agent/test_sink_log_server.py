@@ -142,6 +142,19 @@ def append(log: LogWriter, partition: int, values: list[int]) -> None:
     log.partitions[partition].append(msgspec.msgpack.encode([[value] for value in values]), len(values))
 
 
+def test_a_start_registers_only_the_logs_of_its_application(tmp_path: Path) -> None:
+    for name in ("x", "y", "z"):
+        writer(tmp_path, name).close()
+    (tmp_path / "sink-logs" / "broken").mkdir()
+    (tmp_path / "sink-logs" / "broken" / "log.json").write_text("{")
+
+    async def scenario(bench: Bench) -> None:
+        bench.server.note_logs_named(["y", "broken", "gone"])
+        assert [(record.name, record.partitions) for record in bench.noted] == [("y", 2)]
+
+    run(tmp_path, scenario)
+
+
 def test_logs_are_listed_with_the_fields_readers_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer(tmp_path, "x").close()
     writer(tmp_path, "y", 3).close()
