@@ -1,4 +1,4 @@
-"""Applications in one real process, without an agent: what each of them does to the others."""
+"""Applications in one real process, without an agent: a crash, a hang or an exit of one, and the others."""
 
 import asyncio
 import os
@@ -231,7 +231,7 @@ def test_an_end_of_the_process_gives_each_one_message_and_the_culprit_its_own(
     play(scenario, Place(tmp_path, **more))
 
 
-def test_what_user_code_does_to_its_process_harms_no_neighbour(tmp_path: Path) -> None:
+def test_user_code_that_changes_its_process_harms_no_neighbour(tmp_path: Path) -> None:
     async def scenario(place: Place) -> None:
         shared = await place.launch("good")
         closed = place.root / "node.key"
