@@ -62,8 +62,8 @@ simulate: $(STAMP) ## hostile runs of virtual rings for MINUTES (10); KEEP=DIR k
 bench-spark: $(STAMP) ## what reading a log with Spark costs, beside Parquet (needs Spark)
 	@$(PY) -m benchmarks.spark_read $(ARGS)
 
-soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads along (needs Spark)
-	@$(PY) -m benchmarks.day_of_trips $(ARGS)
+soak-day: $(STAMP) ## 24 hours of trips of two cities through a pipeline project, with damaged rows and an outage (needs Spark)
+	@$(PY) -m benchmarks.day_of_pipeline $(ARGS)
 
 soak-path: $(STAMP) ## the taxi job for an hour: does memory grow?
 	@$(PY) -m benchmarks.soak_path $(ARGS)

@@ -58,6 +58,7 @@ class AgentProcess:
     folder: Path
     process: "subprocess.Popen[bytes]"
     log: Path
+    command: list[str]
     note: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -166,7 +167,30 @@ class Mesh:
             *(("--join", join) if join else ()),
             *(("--host", f"machine-of-{name}") if self.apart else ()),
         ]
-        with log.open("wb") as output, deferred():
+        with deferred():
+            self.agents.append(AgentProcess(name, folder, self._process(command, log), log, command))
+
+    def kill(self, index: int) -> None:
+        """End an agent at once, as a power cut does."""
+        agent = self.agents[index]
+        agent.process.kill()
+        agent.process.wait()
+
+    def restart(self, index: int) -> None:
+        """Start an agent whose process has ended, and wait until it is in the ring; raises `OperationFailed` otherwise."""
+        agent = self.agents[index]
+        arguments = list(agent.command)
+        if "--join" in arguments:  # its state has peers, and the token is used up
+            at = arguments.index("--join")
+            del arguments[at : at + 2]
+        (agent.folder / AGENT_FILE).unlink(missing_ok=True)
+        with deferred():
+            agent.process, agent.note = self._process(arguments, agent.log), {}
+        self._wait(self.count, time.monotonic() + START_SECONDS, None)
+
+    def _process(self, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
+        """Start an agent's process, of which the janitor knows. The caller defers signals."""
+        with log.open("ab") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -178,12 +202,12 @@ class Mesh:
                 # Temporary agents on loopback, whose only submitter is this process's own user.
                 env={"AGILEDART_AGENT__ALLOW_ROOT": "true", **os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
             )
-            self.agents.append(AgentProcess(name, folder, process, log))
-            assert self._janitor is not None
-            assert self._janitor.stdin is not None
-            with contextlib.suppress(OSError):
-                self._janitor.stdin.write(b"%d\n" % process.pid)
-                self._janitor.stdin.flush()
+        assert self._janitor is not None
+        assert self._janitor.stdin is not None
+        with contextlib.suppress(OSError):
+            self._janitor.stdin.write(b"%d\n" % process.pid)
+            self._janitor.stdin.flush()
+        return process
 
     def _wait(self, count: int, deadline: float, on_joined: Callable[[int], None] | None) -> None:
         """Wait until `count` agents are ready."""
