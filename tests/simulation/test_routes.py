@@ -28,7 +28,7 @@ def test_whole_runs_deeper(first: int) -> None:
         check(seed)
 
 
-def test_an_acknowledgement_lost_with_the_way_back_stops_no_rows() -> None:
+def test_an_acknowledgement_lost_on_the_reverse_path_stops_no_rows() -> None:
     """The window is full, so no frame goes out that would show the loss."""
     assert play(draw(9, name="routes", fixed={"steps": 400})).violations == ()
 

@@ -43,7 +43,7 @@ class SnapshotSource(Protocol):
         """Return the next timers of a group that were in the file when the snapshot was opened, as (place, bytes)."""
         ...
 
-    def found(self, key: Any) -> KeyEntry | bytes | None:
+    def entry_or_bytes(self, key: Any) -> KeyEntry | bytes | None:
         """Return the entry of a key, or its bytes, without moving it; None when there is none."""
         ...
 
@@ -170,7 +170,7 @@ class SqliteSnapshot(AsyncSnapshotBase):
             for key in chunk:
                 if key not in self._touched and key not in met:
                     met[key] = None
-                    self._take(group, key, self._filed.found(key))
+                    self._take(group, key, self._filed.entry_or_bytes(key))
             yield
 
     def _file_steps(self, group: int) -> Iterator[None]:

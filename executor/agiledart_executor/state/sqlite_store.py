@@ -185,7 +185,7 @@ class SqliteStore:
         with self._translated_errors():
             return self._timers.some(group, behind, count)
 
-    def found(self, key: Any) -> KeyEntry | bytes | None:
+    def entry_or_bytes(self, key: Any) -> KeyEntry | bytes | None:
         if key in self._cached or key in self._dropped:
             return self._cached.get(key)
         with self._translated_errors():

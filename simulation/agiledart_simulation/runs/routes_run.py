@@ -443,5 +443,5 @@ class RoutesRun:
                     lengths[second] = min(lengths.get(second, NEVER), lengths[first] + delay)
         return lengths.get(self.sink, NEVER)
 
-    def _works(self, one: int, other: int) -> bool:
-        return (one, other) in self.wires.delays_ns and not self.wires.is_so("cut", self.now, one, other)
+    def _works(self, first: int, second: int) -> bool:
+        return (first, second) in self.wires.delays_ns and not self.wires.is_so("cut", self.now, first, second)
