@@ -49,7 +49,7 @@ def _cost(step: Mapping[str, Any], delivery: Delivery, *, merges: bool) -> tuple
         kind = parse_connector(step["connector"]).kind
         is_cut = delivery.saves_less and kind in ("csv", "jsonl") and not delivery.emits_at_once(kind)
         return _cost_of_repeating_sink(step) if delivery.duplicates and not is_cut else _cost_of_sink(step)
-    where = "the agent restarts it; if the host fails, a neighbour takes it over"
+    where = f"the agent restarts it; if the host fails, {_successor(step)} takes it over"
     if not step["has_state"] and delivery.saves_less:
         return f"has no state, so nothing of it is saved but counts, in the register; {where}", False
     if not step["has_state"]:
@@ -57,6 +57,14 @@ def _cost(step: Mapping[str, Any], delivery: Delivery, *, merges: bool) -> tuple
     state = "its state by key" if step["keyed"] else "its whole state"
     lost = _IF_STATE_LOST.get(step.get("if_lost", WAIT), "")
     return f"{state} is restored from the last checkpoint, {_where_saved(step)}; {where}{lost}", False
+
+
+def _successor(step: Mapping[str, Any]) -> str:
+    """Return which node takes a step over."""
+    if not step.get("standby"):
+        return "a neighbour"
+    nodes = step.get("standbys") or ()
+    return f"its standby on {', '.join(nodes)}" if nodes else "its standby, or a neighbour while there is none,"
 
 
 def _where_saved(step: Mapping[str, Any]) -> str:

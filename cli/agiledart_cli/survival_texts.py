@@ -20,6 +20,8 @@ def survival_text(facts: Mapping[str, Any]) -> str:
     saved = f"with the state of {with_state}" if with_state else "and nothing but positions is saved"
     if awaited and all(node in awaited for step in steps for node in step["nodes"]):
         return f"If {_listed(awaited, 'or')} dies, it goes on when that node is back, {saved}."
+    standbys = [step["name"] for step in steps if step.get("standby")]
+    saved += f"; a standby holds {_listed(standbys)} ready" if standbys else ""
     waits = f" If {_listed(awaited, 'or')} dies, it waits for that node." if awaited else ""
     return f"If a node dies, another one takes over its steps, {saved}.{waits}"
 

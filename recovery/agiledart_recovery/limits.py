@@ -6,6 +6,9 @@ MAX_RUNS = 256
 MAX_INSTANCES = 2_048
 """Instances of one run, sources and sinks included."""
 
+MAX_STANDBY = 1
+"""Standby hosts of one instance. A second one would help only against two losses between two commits."""
+
 MAX_VOTERS = 5
 """Voters of a run. More than five make every commit slower and protect only against more than two lost voters."""
 

@@ -30,6 +30,7 @@ from agiledart_agent.executors.executor_remains import ExecutorRemains
 from agiledart_agent.executors.executor_sharing import NO_SHARING, ExecutorSharing, SharingBounds
 from agiledart_agent.executors.run_messages import RunMessages
 from agiledart_agent.executors.shared_program import SharedProgramProcess
+from agiledart_agent.executors.standby_executors import StandbyExecutors
 from agiledart_dataflow.plan.deployment import RestoreFrom, SnapshotChain
 from agiledart_executor.wire.agent_messages import (
     Configure,
@@ -101,14 +102,15 @@ class ExecutorPool(RunMessages):
             lambda process: self._remains.clear_up(process.pid, process.watch),
         )
         self._nursery_until = 0.0
-        self._remains = ExecutorRemains(
-            lambda: (e.process.pid for e in (*self._running.values(), *self._ending.values()))
+        self._remains = ExecutorRemains(lambda: (e.process.pid for e in (*self.processes, *self._ending.values())))
+        self.standbys = StandbyExecutors(
+            lambda key, number, part: self._spawn(*key[:2], number, key[2], part, waits=True), self._end
         )
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
-        """Running executors."""
-        return tuple(self._running.values())
+        """Running executors, and those that wait for the next attempt of a run."""
+        return (*self._running.values(), *self.standbys.processes)
 
     async def launch(
         self,
@@ -124,6 +126,7 @@ class ExecutorPool(RunMessages):
         waits: bool = False,
         by_epoch: bool = False,
         has_own_port: bool = False,
+        plan: bytes = b"",
     ) -> dict[InstanceName, str]:
         """Start instances, by slot. Return the address at which each of them takes its data links.
 
@@ -133,10 +136,12 @@ class ExecutorPool(RunMessages):
             plan_name, waits: as of `Launch`.
             labels: names of the stages, by index, for messages.
             has_own_port: they listen, as hosts of an older version need it.
+            plan: of the part, in wire form. Executors that were held ready for it start them.
 
         Raises:
             LaunchError: with a text for the user.
         """
+        self._running |= {} if waits else self.standbys.claim((application, version), plan, slots, self._running)
         addresses = await asyncio.gather(
             *(
                 self._launch_one(
@@ -270,9 +275,13 @@ class ExecutorPool(RunMessages):
         finally:
             self._starting.pop(key, None)
 
-    async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
+    async def _spawn(
+        self, application: str, version: int, number: int, slot: int, part: bytes, *, waits: bool = False
+    ) -> ExecutorProcess:
+        """Start an executor. `waits`: for the next attempt of its run, in a process of its own."""
         configuration = self._configuration(application, version, number, part)
-        bare = await self._sharing.attach(part, configuration) or await self._nursery.start()
+        shared = None if waits else await self._sharing.attach(part, configuration)
+        bare = shared or await self._nursery.start()
         reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
         watch = bare.watch
         executor = ExecutorProcess(
@@ -291,7 +300,8 @@ class ExecutorPool(RunMessages):
         if executor.shared is None:
             watch.bounds = configuration.bounds
             watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
-        self._running[application, version, slot] = executor
+        if not waits:
+            self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
             asyncio.create_task(self._listener.read_lines(executor)),
@@ -315,8 +325,8 @@ class ExecutorPool(RunMessages):
         if executor.handover is not None:
             executor.handover.close()
         key = (executor.application, executor.version, executor.slot)
-        if self._running.get(key) is executor:
-            del self._running[key]
+        if self.standbys.forget(executor) or self._running.get(key) is executor:
+            self._running = {place: running for place, running in self._running.items() if running is not executor}
             self._ending[id(executor)] = executor
         code = await self._ended(executor)
         ended, why = executor.end_texts(code, reason)
@@ -328,7 +338,7 @@ class ExecutorPool(RunMessages):
         self._check_application_ended(executor.application, executor.version)
 
     def _check_application_ended(self, application: str, version: int) -> None:
-        others = (*self._running.values(), *self._ending.values())
+        others = (*self.processes, *self._ending.values())
         runs = [(executor.application, executor.version) for executor in others] + [key[:2] for key in self._starting]
         if (application, version) not in runs:
             self._events.application_ended(application, version)
@@ -392,7 +402,7 @@ class ExecutorPool(RunMessages):
 
     async def _look_after_nursery(self, now: float) -> None:
         """End the nursery some time after the last executor."""
-        if self._running or self._starting:
+        if self.processes or self._starting:
             self._nursery_until = now + IDLE_SECONDS
             self._nursery.warm_up()  # it may have died; a restart after a loss should not wait for it
         elif now > self._nursery_until:
@@ -410,7 +420,8 @@ class ExecutorPool(RunMessages):
         executor.ending = True
         executor.writer.close()
         # A restart of the same run meanwhile gets a new process, not this one.
-        del self._running[executor.application, executor.version, executor.slot]
+        self._running = {key: running for key, running in self._running.items() if running is not executor}
+        self.standbys.forget(executor)
         self._ending[id(executor)] = executor
 
     async def _ended(self, executor: ExecutorProcess) -> int:
@@ -451,6 +462,7 @@ class ExecutorPool(RunMessages):
         await self._nursery.close()
         for application, version in {(e.application, e.version): None for e in self.processes}:
             self.stop(application, version)
+            self.standbys.release(application, version)
         tasks = [task for executor in self._ending.values() for task in executor.tasks]
         if tasks:
             # A process that user code detached may hold the other end of the output pipe: do not wait for it.

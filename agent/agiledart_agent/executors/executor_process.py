@@ -19,6 +19,7 @@ from agiledart_executor.wire.agent_messages import (
     LinkOutputs,
     OpenGenerationChannels,
     PreloadSnapshots,
+    PrepareStandby,
 )
 from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.codec import Codec
@@ -119,7 +120,10 @@ class ExecutorProcess:
 
     async def ask(
         self,
-        message: Callable[[int], Launch | LinkOutputs | ForceSourceLogs | OpenGenerationChannels | PreloadSnapshots],
+        message: Callable[
+            [int],
+            Launch | LinkOutputs | ForceSourceLogs | OpenGenerationChannels | PreloadSnapshots | PrepareStandby,
+        ],
         seconds: float = LAUNCH_SECONDS,
     ) -> str:
         """Send a request that loads or links, and wait for the answer. Raises `LaunchError`."""

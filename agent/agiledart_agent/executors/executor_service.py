@@ -32,6 +32,7 @@ from agiledart_agent.executors.protected_paths import protected_paths, root_refu
 from agiledart_agent.executors.quotas import Quotas, sharing_bounds, user_code_bounds
 from agiledart_agent.executors.relay_search import RelaySearch
 from agiledart_agent.executors.secret_store import SecretStore
+from agiledart_agent.executors.standby_executors import instances_by_slot
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
 from agiledart_agent.executors.work_owners import WorkOwners
 from agiledart_agent.identity.identity import Identity
@@ -69,6 +70,7 @@ from agiledart_node.wire.effects import (
     DropLocalGeneration,
     EndSourceSessions,
     HandOverState,
+    HoldLocalStandby,
     InjectBarriers,
     LinkInstances,
     PreloadFromDisk,
@@ -76,6 +78,7 @@ from agiledart_node.wire.effects import (
     PrepareLocalGeneration,
     ReadLogs,
     ReadTap,
+    ReleaseLocalStandby,
     StartInstances,
     StartLocalSources,
     StopInstances,
@@ -191,6 +194,8 @@ class ExecutorService:
         self._spawn(watch_disk(self._quotas, pool))
         driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
         driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
+        driver.on(HoldLocalStandby, lambda e: self._spawn(self._answer(e.request, self._hold_standby(pool, e))))
+        driver.on(ReleaseLocalStandby, lambda e: pool.standbys.release(e.application, e.version))
         driver.on(StartLocalSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainLocalSources, lambda e: pool.drain_sources(e.application, e.version))
         driver.on(LinkInstances, lambda e: self._spawn(self._link_instances(pool, e)))
@@ -281,10 +286,7 @@ class ExecutorService:
         stages = _PLAN.decode(part.plan).stages
         labels = {stage.index: stage.name for stage in stages}
         self._metrics.applications.started(part.application)
-        slots: dict[int, list[InstanceName]] = {}
-        for placed in part.instances:
-            name = InstanceName(placed.stage, placed.index, stages[placed.stage].generation)
-            slots.setdefault(placed.executor, []).append(name)
+        slots = instances_by_slot(part)
         reason, refusal = ("owner", unowned) if unowned else await self._refusal(part, slots)
         if self._starts.pop(effect.request, None) is None:  # the run was stopped before a process of it existed
             self._feed(Failed(effect.request, f"{part.application} was stopped while it started"))
@@ -306,6 +308,7 @@ class ExecutorService:
                 plan_name=effect.plan_name,
                 waits=waits,
                 by_epoch=part.by_epoch,
+                plan=part.plan,
                 has_own_port=not self._links.know_tickets(peer.node for peer in part.nodes),
             )
         except (LaunchError, AgileDartError, OSError) as error:
@@ -317,6 +320,13 @@ class ExecutorService:
         known = pool.addresses(part.application, part.version) if waits else {}
         fresh = {(name.stage, name.index): address for name, address in addresses.items()}
         self._feed(Completed(effect.request, known | fresh))
+
+    async def _hold_standby(self, pool: ExecutorPool, effect: HoldLocalStandby) -> None:
+        """Hold executors ready. Raises `LaunchError`, `OperationFailed`."""
+        part, unowned = await self._ownership_proofs.add_log_owners(add_owner(effect.part))
+        if refusal := unowned or (await self._refusal(part, instances_by_slot(part)))[1]:
+            raise OperationFailed(refusal)
+        await pool.standbys.hold(part, effect)
 
     async def _refusal(self, part: DeploymentPart, slots: Iterable[int]) -> tuple[str, str]:
         """Return (reason, sentence) of a refusal to start these executors; both empty: they may start."""

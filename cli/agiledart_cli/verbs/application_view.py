@@ -159,7 +159,11 @@ def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
     age += ", and no rows since" if epoch.get("is_idle") else ""
     tolerated = epoch.get("tolerated_losses")
     losses = "" if tolerated is None else f"; survives the loss of {tolerated} machine{'' if tolerated == 1 else 's'}"
-    return f"checkpoint {epoch['committed']} committed{age}{losses}"
+    standbys = "".join(
+        f"; standby of {stage} on {', '.join(nodes)}" if nodes else f"; no other node can be the standby of {stage}"
+        for stage, nodes in epoch.get("standbys", {}).items()
+    )
+    return f"checkpoint {epoch['committed']} committed{age}{losses}{standbys}"
 
 
 def print_status(response: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from agiledart_dataflow.plan.placement_rules import (
 )
 from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.plan.stage_plan import suggestion
+from agiledart_dataflow.plan.standby_option import MOST_STANDBYS, STANDBY
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_parts import SourceParts
 from agiledart_dataflow.user_code.callables import code_of
@@ -242,6 +243,28 @@ class Topology(Graph):
         if target.traits.runs_once:
             raise where.error(f"{step!r} runs once ({target.kind}) and cannot scale")
         self._set_option(target, SCALE, limits_text((low, high)))
+
+    def standby(self, step: str, hosts: int = 1) -> None:
+        """Let another host hold a step's state ready, so that it takes the step over at once when its host is lost.
+
+        The other host gets the increments of each epoch into a waiting executor. That takes memory there, and bytes of its link.
+        All other hosts of the application hold an executor with its code ready, too, because a take-over restarts them.
+
+        Args:
+            step: its name; the step must exist already. It is no source, no sink, and not pinned by `at=`.
+            hosts: 1, or 0 to take an earlier call back.
+        """
+        where = call_site()
+        target = self._step_named(step, "give a standby", where)
+        if type(hosts) is not int or not 0 <= hosts <= MOST_STANDBYS:
+            raise where.error(f"{step!r} can have 0 or {MOST_STANDBYS} standby hosts, not {hosts!r}")
+        if target.traits.stage != "operator":
+            raise where.error(f"{step!r} is a {target.traits.stage}, which stays at its node: give standbys to steps")
+        if target.at:
+            raise where.error(f"{step!r} is pinned to {target.at}, so no other host may take it over: leave out at=")
+        if hosts and not self.delivery.is_saved:
+            raise where.error(f"a standby of {step!r} needs {SAVING}: without it no state is saved that it could hold")
+        self._set_option(target, STANDBY, str(hosts) if hosts else "")
 
     def place(
         self,

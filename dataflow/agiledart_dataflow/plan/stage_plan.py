@@ -60,6 +60,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         owners: owner table of this generation; empty where it can have one instance only.
         if_lost: policy when its node (of a source or sink) or its state is lost, see `losses`; "": the run waits.
         rules: about its nodes; they name steps, not stages.
+        standby: hosts that hold the state of each instance, to take it over; 0 or 1.
     """
 
     index: int
@@ -77,6 +78,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     owners: Owners = b""
     if_lost: str = ""
     rules: PlacementRules = NO_RULES
+    standby: int = 0
 
     def first_owners(self) -> Owners:
         """Return the owner table of the first generation."""

@@ -25,6 +25,7 @@ from agiledart_dataflow.plan.paths import read as paths_read
 from agiledart_dataflow.plan.placement_rules import PLACE
 from agiledart_dataflow.plan.specification import PATHS, Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan
+from agiledart_dataflow.plan.standby_option import standby_of
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_STAGES
@@ -74,6 +75,7 @@ def plan_stages(
             scales=not isinstance(asked, int),
             if_lost=next((lost for step in steps if (lost := step.option(IF_LOST))), ""),
             rules=head.rules,
+            standby=max(standby_of(step) for step in steps),
         )
         stages.append(msgspec.structs.replace(stage, owners=stage.first_owners()))
     edges = _edges(specification, stages)

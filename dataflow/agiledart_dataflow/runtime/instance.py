@@ -440,13 +440,17 @@ class Instance:
         Raises msgspec.MsgspecError for another instance's snapshot, `StateFormatError` for one whose state the code cannot read.
         """
         last, rest, changes = self.snapshots.chain_in(self.index, self.state, snapshot, increments)
+        self.resume(last)
+        self.state.restore_rest(rest)
+        for state_changes in changes:
+            self.state.apply(state_changes)
+
+    def resume(self, last: SnapshotParts) -> None:
+        """Continue at the barrier of a snapshot. The state is restored apart: here before or after, by a standby long before."""
         self._enter(last.entered)
         self._outbox.restore(last.sent)
         self._unsent = list(last.overtaken)
         self._watermark = last.watermark
-        self.state.restore_rest(rest)
-        for state_changes in changes:
-            self.state.apply(state_changes)
         for counts, then in zip(self._counts.values(), last.counts, strict=True):
             counts.become(then)
 

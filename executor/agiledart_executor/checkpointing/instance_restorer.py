@@ -13,6 +13,7 @@ from agiledart_connectors.files.seals import parse_sealed_file
 from agiledart_connectors.sink_origin import CommittedOutput
 from agiledart_dataflow.plan.deployment import DOES_NOT_FIT, STEPS, WHOLE, RestoreFrom, SnapshotChain
 from agiledart_dataflow.plan.losses import EMPTY
+from agiledart_dataflow.runtime.generation_handover import SnapshotParts
 from agiledart_dataflow.state.plain_codec import StateFormatError
 from agiledart_dataflow.state.restoring_from_run import restore_share
 from agiledart_executor.checkpointing.opening_records import OpeningRecords
@@ -32,6 +33,25 @@ from agiledart_executor.spool.logged_reader import LoggedReader
 from agiledart_kernel.errors import OperationFailed
 
 _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
+
+
+def read_of_stage(
+    folder: Path, run: int, steps: Callable[[int], tuple[str, ...]], running: RunningInstance, digest: bytes
+) -> tuple[SnapshotHeader, list[StoredBlock]]:
+    """Read a snapshot of an instance's stage, of any generation.
+
+    Args:
+        folder: of the run, on this node's disk.
+        run: number of the run.
+        steps: stage → names of its steps.
+
+    Raises:
+        DamagedSnapshot, OperationFailed: it cannot be read, or belongs to another run or stage.
+    """
+    header, blocks = stored_snapshot(folder, digest)
+    if (header.run, header.stage, header.steps) != (run, running.stage, steps(running.stage)):
+        raise DamagedSnapshot(f"{running.name}: its snapshot is of another run, or of {', '.join(header.steps)}")
+    return header, blocks
 
 
 class InstanceRestorer:
@@ -132,16 +152,21 @@ class InstanceRestorer:
         except (msgspec.MsgspecError, IndexError) as error:
             raise DamagedSnapshot(f"{running.name}: its snapshot does not fit: {error}") from None
 
-    def read(self, running: RunningInstance, digest: bytes) -> tuple[SnapshotHeader, list[StoredBlock]]:
-        """Read a snapshot of an instance's stage, of any generation.
+    def resume(self, running: RunningInstance, last: SnapshotParts, epoch: int) -> None:
+        """Continue a standby instance at a committed epoch whose state it has already.
 
-        Raises:
-            DamagedSnapshot, OperationFailed: it cannot be read, or belongs to another run or stage.
+        Args:
+            last: the other parts of its snapshot.
         """
-        header, blocks = stored_snapshot(self._folder, digest)
-        if (header.run, header.stage, header.steps) != (self._run, running.stage, self._steps(running.stage)):
-            raise DamagedSnapshot(f"{running.name}: its snapshot is of another run, or of {', '.join(header.steps)}")
-        return header, blocks
+        assert running.instance is not None  # only steps have standbys
+        running.open_transaction()
+        running.barrier = running.wanted = epoch
+        running.instance.resume(last)
+        running.instance.count_from(epoch)
+
+    def read(self, running: RunningInstance, digest: bytes) -> tuple[SnapshotHeader, list[StoredBlock]]:
+        """Read a snapshot of an instance's stage, of any generation. Raises as `read_of_stage`."""
+        return read_of_stage(self._folder, self._run, self._steps, running, digest)
 
     def _emits_again(self, running: RunningInstance) -> None:
         if running.emitted_rows is not None and running.instance is not None:

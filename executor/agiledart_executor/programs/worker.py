@@ -25,6 +25,8 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_executor.channels.data_links import DataPort, EdgeEnds, take_acknowledgement
 from agiledart_executor.checkpointing.instance_checkpointer import InstanceCheckpointer
+from agiledart_executor.checkpointing.instance_restorer import read_of_stage
+from agiledart_executor.handover.standby_instances import StandbyInstances
 from agiledart_executor.handover.upcoming_generations import UpcomingGenerations, by_channel_number, nodes_of
 from agiledart_executor.instances.instance_host import InstanceHost
 from agiledart_executor.instances.latency_log import LatencyKeeping, LatencyLog
@@ -66,6 +68,7 @@ from agiledart_executor.wire.agent_messages import (
     OpenTap,
     PeerVerdict,
     PreloadSnapshots,
+    PrepareStandby,
     PreviousStateStored,
     RelaysFound,
     RequestCompleted,
@@ -92,6 +95,18 @@ def _register_bytes(part: DeploymentPart) -> int:
     if not part.saves_less:
         return 0
     return min(REGISTER_BYTES_EACH, REGISTER_BYTES // max(1, len(part.assignment)))
+
+
+EpochMessage = (
+    BeginEpoch
+    | NotifyEpochCommitted
+    | ForceSourceLogs
+    | OpenGenerationChannels
+    | DropPendingPlan
+    | PreviousStateStored
+    | PreloadSnapshots
+)
+"""Messages about an epoch, or about a change that its barrier carries."""
 
 
 class Worker:
@@ -137,6 +152,7 @@ class Worker:
         self._launching = asyncio.Lock()
         self._checkpointer: InstanceCheckpointer | None = None
         self._upcoming_generations = UpcomingGenerations(self._host, self._host.fail_change)
+        self._standbys = StandbyInstances()
         self._unlinked: list[tuple[DeploymentPart, RunningInstance]] = []  # downstream first
         self._plan_name = b""
         self._building = self._is_confined = False
@@ -152,23 +168,15 @@ class Worker:
         """Handle a message from the agent."""
         match message:
             case Launch():
-                self._spawn(self._launch(message))
+                self._answer(message.request, self._launch(message))
             case LinkOutputs():
-                self._spawn(self._link_all(message))
+                self._answer(message.request, self._link_all(message))
             case StartReading():
                 self._host.start_reading()
             case EndInput():
                 self._host.end_input()
-            case (
-                BeginEpoch()
-                | NotifyEpochCommitted()
-                | ForceSourceLogs()
-                | OpenGenerationChannels()
-                | DropPendingPlan()
-                | PreviousStateStored()
-                | PreloadSnapshots()
-            ):
-                self._receive_epoch_message(message)
+            case PrepareStandby():
+                self._answer(message.request, self._prepare_standby(message))
             case PeerVerdict():
                 self._verifier.receive_answer(message)
             case RelaysFound():
@@ -181,22 +189,15 @@ class Worker:
                 self._renewed(message)
             case Configure() | ShareProcess():
                 raise RemoteProtocolError("form", "configured twice")
+            case _:
+                self._receive_epoch_message(message)
 
     def _renewed(self, message: CredentialsRenewed) -> None:
         self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
         self.accepted_links.renewed(message.credentials)
         self._routes.renewed(self._hello, message.credentials)
 
-    def _receive_epoch_message(
-        self,
-        message: BeginEpoch
-        | NotifyEpochCommitted
-        | ForceSourceLogs
-        | OpenGenerationChannels
-        | DropPendingPlan
-        | PreviousStateStored
-        | PreloadSnapshots,
-    ) -> None:
+    def _receive_epoch_message(self, message: EpochMessage) -> None:
         """Handle a message about an epoch, or about a change that an epoch's barrier carries."""
         match message:
             case BeginEpoch():
@@ -206,7 +207,7 @@ class Worker:
             case ForceSourceLogs():
                 self._sync_logs(message.request)
             case OpenGenerationChannels():
-                self._spawn(self._open_generation(message))
+                self._answer(message.request, self._open_generation(message))
             case DropPendingPlan():
                 self._upcoming_generations.drop(message.plan_name)
             case PreviousStateStored():
@@ -215,7 +216,7 @@ class Worker:
                         self._upcoming_generations.receive_previous_state(message, self._checkpointer.restorer.read)
                     )
             case PreloadSnapshots():
-                self._spawn(self._preload_state(message))
+                self._answer(message.request, self._preload_state(message))
 
     def _begin_epoch(self, begin: BeginEpoch) -> None:
         """Let the sources send a barrier; ignore one whose plan before it is not ours, or whose plan behind it is unknown."""
@@ -240,10 +241,7 @@ class Worker:
         def answer(reason: str) -> None:
             self.send(RequestFailed(request, reason) if reason else RequestCompleted(request, ""))
 
-        if self._checkpointer is None:
-            answer("")
-        else:
-            self._checkpointer.source_logs.sync_logs(answer)
+        answer("") if self._checkpointer is None else self._checkpointer.source_logs.sync_logs(answer)
 
     def _busy_with(self) -> UserCall | None:
         """Return the user code that runs just now, for the watchdog's thread; None when none runs."""
@@ -268,6 +266,19 @@ class Worker:
                 running.timer.cancel()
         await self.accepted_links.close()
         self._routes.disconnect()
+
+    def _answer(self, request: int, work: Coroutine[None, None, str]) -> None:
+        """Answer a request of the agent with the result of the work for it, or with the reason why it failed."""
+
+        async def answered() -> None:
+            try:
+                result = await work
+            except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
+                self.send(_failed(request, error))
+            else:
+                self.send(RequestCompleted(request, result))
+
+        self._spawn(answered())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -307,38 +318,18 @@ class Worker:
 
     # ---- launching
 
-    async def _launch(self, launch: Launch) -> None:
-        try:
-            part = _PART.decode(launch.part)
-            async with self._launching:
-                await self._make_ready(part, launch)
-                address = await self.accepted_links.open(has_own_port=launch.has_own_port)
-        except OwnProcessNeeded as error:
-            self.send(RequestFailed(launch.request, str(error), needs_own_process=True))
-            return
-        except BaseException as error:  # noqa: BLE001  a builder may raise anything; without an answer its user would wait
-            self.send(RequestFailed(launch.request, bounded_text(describe_error(error))))
-            return
-        self.send(RequestCompleted(launch.request, address))
+    async def _launch(self, launch: Launch) -> str:
+        """Make instances ready; return the address of this executor."""
+        async with self._launching:
+            await self._make_ready(_PART.decode(launch.part), launch)
+            return await self.accepted_links.open(has_own_port=launch.has_own_port)
 
     async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
         # The first launch loads the code; later ones add instances to it, or instances of the next generation.
         if self._code is None:
             self._code = self._loaded(part)
-            self._plan, self._plan_name = self._code.plan, launch.plan_name
-            self._run = part.number, part.attempt
-            self._nodes.update(nodes_of(self._plan, part))
-            self.accepted_links.port = DataPort(
-                part.number,
-                part.attempt,
-                self._host,
-                self._code.codecs,
-                self._ends,
-                lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
-                lambda edge: self._stage_name(self._edge(edge)[0]),
-                rest=self._host.rest,
-            )
-            self._surroundings.loaded()
+        if self._run is None:
+            self._code = self._bound(self._code, part, launch.plan_name)
         if part.by_epoch and self._checkpointer is None:
             configuration = self._configuration
             folder = run_folder(self._surroundings.root, configuration.application, configuration.version)
@@ -361,8 +352,13 @@ class Worker:
             keep = None
             if since is not None and self._checkpointer is not None and self._code.plan.stages[stage].kind == "sink":
                 keep = self._checkpointer.restorer.kept(stage, index, since)
-            running = await self._code.open_instance(
-                stage, index, by_epoch=part.by_epoch, restores=since is not None, keep=keep
+            standby = self._standbys.take(name, since)
+            running = (
+                standby.running
+                if standby is not None
+                else await self._code.open_instance(
+                    stage, index, by_epoch=part.by_epoch, restores=since is not None, keep=keep
+                )
             )
             if self._checkpointer is not None:
                 self._checkpointer.source_logs.keep_log(running)
@@ -370,6 +366,8 @@ class Worker:
                     self._checkpointer.records.keep_file_fingerprint(running, running.source.file)
                 if since is None:
                     self._checkpointer.opened(running)
+                elif standby is not None and standby.last is not None:
+                    self._checkpointer.restorer.resume(running, standby.last, since.epoch)
                 else:
                     self._checkpointer.restorer.restore(running, since)
             for channel in self._code.plan.inputs(stage, index):
@@ -379,6 +377,34 @@ class Worker:
                 await self._join(part, running, addresses)
             else:
                 self._unlinked.append((part, running))
+
+    async def _prepare_standby(self, message: PrepareStandby) -> str:
+        """Load the code, and build the state of instances that this process may take over."""
+        part = _PART.decode(message.part)
+        async with self._launching:
+            code = self._code = self._code or self._loaded(part)
+            folder = run_folder(self._surroundings.root, part.application, part.version)
+            read = partial(read_of_stage, folder, part.number, code.steps)
+            await self._standbys.build(self._code, read, message)
+        return ""
+
+    def _bound(self, code: Launchable, part: DeploymentPart, plan_name: bytes) -> Launchable:
+        """Return the code for the attempt that runs here; a standby has loaded it in an earlier one."""
+        code = replace(code, attempt=part.attempt, log_owners=part.log_owners)
+        self._plan, self._plan_name, self._run = code.plan, plan_name, (part.number, part.attempt)
+        self._nodes.update(nodes_of(code.plan, part))
+        self.accepted_links.port = DataPort(
+            part.number,
+            part.attempt,
+            self._host,
+            code.codecs,
+            self._ends,
+            lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
+            lambda edge: self._stage_name(self._edge(edge)[0]),
+            rest=self._host.rest,
+        )
+        self._surroundings.loaded()
+        return code
 
     def _loaded(self, part: DeploymentPart) -> Launchable:
         """Load the user code and set its bounds; the process confines itself before that."""
@@ -429,50 +455,38 @@ class Worker:
         program = self._upcoming_generations.plan(plan_name, program)
         return replace(self._code, program=program, plan=program.plan)
 
-    async def _open_generation(self, message: OpenGenerationChannels) -> None:
-        try:
-            async with self._launching:
-                assert self._code is not None  # the first launch has loaded it
-                part = _PART.decode(message.part)
-                plan = self._code_of(part, message.plan_name).plan
-                addresses = by_channel_number(plan, {(n.stage, n.index): address for n, address in message.addresses})
-                self._nodes.update(nodes_of(plan, part))
-                self._upcoming_generations.open_inputs(message.plan_name)
-                for running, edge, target in self._upcoming_generations.missing_outputs(message.plan_name):
-                    address = addresses.get((plan.edges[edge].target, target))
-                    running.outputs[edge, target] = await self._outputs.open(
-                        self._code, part, running, (edge, target), address
-                    )
-                    self._upcoming_generations.opened(message.plan_name, running, (edge, target))
-                self._upcoming_generations.ready(message.plan_name)
-        except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.send(RequestFailed(message.request, bounded_text(describe_error(error))))
-            return
-        self.send(RequestCompleted(message.request, ""))
+    async def _open_generation(self, message: OpenGenerationChannels) -> str:
+        async with self._launching:
+            assert self._code is not None  # the first launch has loaded it
+            part = _PART.decode(message.part)
+            plan = self._code_of(part, message.plan_name).plan
+            addresses = by_channel_number(plan, {(n.stage, n.index): address for n, address in message.addresses})
+            self._nodes.update(nodes_of(plan, part))
+            self._upcoming_generations.open_inputs(message.plan_name)
+            for running, edge, target in self._upcoming_generations.missing_outputs(message.plan_name):
+                address = addresses.get((plan.edges[edge].target, target))
+                running.outputs[edge, target] = await self._outputs.open(
+                    self._code, part, running, (edge, target), address
+                )
+                self._upcoming_generations.opened(message.plan_name, running, (edge, target))
+            self._upcoming_generations.ready(message.plan_name)
+        return ""
 
-    async def _preload_state(self, message: PreloadSnapshots) -> None:
-        try:
-            if self._checkpointer is not None:
-                await self._upcoming_generations.preload_state(message, self._checkpointer.restorer.read)
-        except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.send(RequestFailed(message.request, bounded_text(describe_error(error))))
-            return
-        self.send(RequestCompleted(message.request, ""))
+    async def _preload_state(self, message: PreloadSnapshots) -> str:
+        if (checkpointer := self._checkpointer) is not None:
+            await self._upcoming_generations.preload_state(message, checkpointer.restorer.read)
+        return ""
 
-    async def _link_all(self, link: LinkOutputs) -> None:
+    async def _link_all(self, link: LinkOutputs) -> str:
         assert self._plan is not None
         addresses = by_channel_number(
             self._plan, {(name.stage, name.index): address for name, address in link.addresses}
         )
-        try:
-            async with self._launching:
-                for part, running in self._unlinked:
-                    await self._join(part, running, addresses)
-                self._unlinked.clear()
-        except BaseException as error:  # noqa: BLE001  as in `_launch`
-            self.send(RequestFailed(link.request, bounded_text(describe_error(error))))
-            return
-        self.send(RequestCompleted(link.request, ""))
+        async with self._launching:
+            for part, running in self._unlinked:
+                await self._join(part, running, addresses)
+            self._unlinked.clear()
+        return ""
 
     def _edge(self, edge: int) -> tuple[int, int]:
         """Return (source stage, target stage) of an edge; raises RemoteProtocolError for an unknown edge."""
@@ -505,6 +519,13 @@ class Worker:
             if uses_route and not running.reported and not running.broken:
                 name = running.instance_name
                 self.send(InstanceFailure(name, bounded_text(f"{running.name}: {why}"), is_consequence=True))
+
+
+def _failed(request: int, error: BaseException) -> RequestFailed:
+    """Return the answer to a request that failed."""
+    if isinstance(error, OwnProcessNeeded):
+        return RequestFailed(request, str(error), needs_own_process=True)
+    return RequestFailed(request, bounded_text(describe_error(error)))
 
 
 def _by_stage(name: InstanceName) -> tuple[int, int]:

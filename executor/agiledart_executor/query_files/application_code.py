@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any
@@ -187,6 +187,11 @@ class ApplicationCode:
         """State the time that a row may take in a step, or until a sink has written it."""
         given = {"slo": py.value(slo)}
         self._body.append(ast.Expr(py.method(py.name("topology"), "expect", py.value(step), **given)))
+
+    def standby(self, steps: Iterable[str], hosts: int) -> None:
+        """State how many hosts hold the state of steps ready."""
+        for step in steps:
+            self._body.append(ast.Expr(py.method(py.name("topology"), "standby", py.value(step), py.value(hosts))))
 
     def where(self, relation: Relation, condition: ast.expr, wanted: str) -> Relation:
         """Keep the rows for which a condition is true."""

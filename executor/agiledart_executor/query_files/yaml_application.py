@@ -23,13 +23,14 @@ from agiledart_kernel.errors import ConfigurationError
 TOP: Final = ("name", "delivery", "placement", "slo", "sources", "steps", "sinks")
 SOURCE: Final = ("from", "columns", *SOURCE_OPTIONS)
 VERBS: Final = ("where", "with", "select", "function", "window", "score", "union")
-STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", "place", "slo", *VERBS)
+STEP: Final = ("name", "input", "columns", "key", "aggregate", "having", "place", "standby", "slo", *VERBS)
 PLACE: Final = ("labels", "zone", "on")
 SINK: Final = ("input", "to", "slo")
 WINDOW: Final = ("tumbling", "hopping", "every", "session")
 SCORE: Final = ("model", "inputs", "output", "on_error")
 ON_ERROR: Final = ("fail", "skip")
 NUMBERS: Final = ("int", "float")
+STANDBYS: Final = ("0", "1")
 
 OPTIONAL: Final = "optional "
 """Word before the type of a column in which values may be missing."""
@@ -185,6 +186,10 @@ class YamlApplication:
             self._place(parts["place"], self._code.steps[before:])
         if "slo" in parts:
             self._code.expect(self._code.steps[-1], _slo(parts["slo"]))
+        if "standby" in parts:
+            if (number := parts["standby"].text("standby")) not in STANDBYS:
+                parts["standby"].place.refuse("standby is 1, or 0 for none")
+            self._code.standby(self._code.steps[before:], int(number))
         self._define(name, relation, value.place)
 
     def _place(self, value: YamlValue, steps: list[str]) -> None:

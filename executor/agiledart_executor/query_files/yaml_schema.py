@@ -10,6 +10,7 @@ from agiledart_executor.query_files.yaml_application import (
     SCORE,
     SINK,
     SOURCE,
+    STANDBYS,
     STEP,
     TOP,
     TYPES,
@@ -53,6 +54,7 @@ _TEXTS: dict[str, str] = {
     "on_error": "Treatment of a model that is damaged or takes other inputs: fail, or skip it and go on.",
     "union": "Streams with equal columns that become one.",
     "place": "Nodes that may run the step; a source or sink has its node in from: or to:, such as csv:rooms.csv@label:plant.",
+    "standby": "1: another host holds the step's state ready, and takes it over at once when its host is lost.",
     "labels": "Labels that a node must have, all of them.",
     "zone": "Only nodes of this zone.",
     "on": "Only these nodes.",
@@ -92,6 +94,7 @@ _KINDS: dict[str, Any] = {
     "inputs": {"type": "array", "items": _TEXT, "minItems": 1},
     "output": _NAME,
     "on_error": {"enum": list(ON_ERROR)},
+    "standby": {"enum": [int(number) for number in STANDBYS]},
     **dict.fromkeys(
         ("max_out_of_order", "idle_timeout", "max_ahead", "tumbling", "hopping", "every", "session", "slo"), _SPAN
     ),

@@ -104,6 +104,23 @@ class Launch(Message, frozen=True, gc=False, tag=101):
     has_own_port: bool = False
 
 
+class PrepareStandby(Message, frozen=True, gc=False, tag=140):
+    """Command to load the code now, and to build the state of instances that this process takes over in the next attempt.
+
+    It comes again with each committed epoch. The answer is `RequestCompleted` or `RequestFailed`.
+
+    Args:
+        part: deployment part as it would be in that attempt, in wire form.
+        instances: those that wait here with their state.
+        snapshots: their committed snapshots, which are on this node's disk.
+    """
+
+    request: int
+    part: bytes
+    instances: tuple[InstanceName, ...]
+    snapshots: tuple[SnapshotChain, ...]
+
+
 class OpenGenerationChannels(Message, frozen=True, gc=False, tag=130):
     """Command to make links and channels ready for a plan that a later barrier may bring.
 
@@ -523,6 +540,7 @@ AgentMessage = (
     | PreloadSnapshots
     | FeedFetched
     | ShareProcess
+    | PrepareStandby
 )
 ExecutorMessage = (
     RequestCompleted

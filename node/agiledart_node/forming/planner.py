@@ -109,6 +109,13 @@ class Planner:
         loads = await self._surveying.with_candidates(list(nodes.values()), count)
         if is_ruled and (refusal := unfulfilled(plan, _traits(loads))):
             raise CommandRefused(refusal, 2)
+        asking = next((stage.name for stage in plan.stages if stage.standby), "")
+        if asking and len(loads) < 2 and len(loads := await self._surveying.wider(loads)) < 2:
+            raise CommandRefused(
+                f"{asking} asks for a standby, and {self._context.me.name} knows no second node that could be one. Start an agent"
+                " on another host, or leave the standby out.",
+                2,
+            )
         for stage, peer in pinned.items():
             if peer.node not in loads:
                 raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")

@@ -67,6 +67,7 @@ class AttemptEntry:
     Attributes:
         models_of: returns the models of an application that this node has.
         fetch_models: called on a node that is new to an application, with the models that another host has.
+        local_snapshots: returns the digests of a run's snapshots that were verified on this disk for a standby.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class AttemptEntry:
         self._state_fetcher, self._change_finaliser = state_fetcher, change_finaliser
         self.models_of: Callable[[str], tuple[SharedModel, ...]] = lambda application: ()
         self.fetch_models: FetchModels = _fetch_none
+        self.local_snapshots: Callable[[RunId], Container[bytes]] = lambda run: ()
 
     async def enter(self, effect: asked.EnterAttempt) -> None:
         """Enter an attempt, or report why this node cannot."""
@@ -104,7 +106,7 @@ class AttemptEntry:
             self._check_capacity(hosted, len(mine))
             self._context.emit(StopInstances(*key))
             for saved in (*effect.saved, *effect.emitted):
-                await self._state_fetcher.ensure_local(effect.run, saved, value)
+                await self._state_fetcher.ensure_local(effect.run, saved, value, self.local_snapshots(effect.run))
             # Fetching the state takes time, so check again whether this attempt still counts and the run is still open.
             part = self._run_host.machine.participants.get(effect.run)
             if part is None or part.attempt != effect.attempt:

@@ -67,10 +67,11 @@ def bundle_answer(
 ) -> PartReply | None:
     """Return the answer to a host of the attempt, or of a plan that is made ready in it, with the models that this node has.
 
-    None, which means no answer, to every other node, and while this node has not entered that attempt.
+    Standby hosts receive it, too. None, which means no answer, to every other node, and while this node has not entered that
+    attempt.
     """
     if run is None or value is None or value.attempt < message.attempt:
         return None
-    if sender.node not in value.plan.hosts and (pending is None or sender.node not in pending.hosts):
+    if sender.node not in value.informed and (pending is None or sender.node not in pending.hosts):
         return None
     return PartReply(message.request, encode(run.part), models)

@@ -359,10 +359,10 @@ def _with(value: RegisterValue, plan: StagePlan, places: Mapping[int, Sequence[P
             StageChange(name, generation, known, len(hosts), kind, reason, moved_groups=groups, moved_bytes=size)
         )
         at = next(place for place, assignment in enumerate(assignments) if assignment.instance.stage == name)
-        if_lost = assignments[at].if_lost
+        if_lost, standby = assignments[at].if_lost, assignments[at].standby
         assignments = [assignment for assignment in assignments if assignment.instance.stage != name]
         assignments[at:at] = [
-            Assignment(InstanceId(name, generation, number), InstanceRole.STAGE, host, if_lost=if_lost)
+            Assignment(InstanceId(name, generation, number), InstanceRole.STAGE, host, if_lost=if_lost, standby=standby)
             for number, host in enumerate(hosts)
         ]
     body = encode(msgspec.structs.replace(plan, stages=tuple(stages)))

@@ -46,6 +46,7 @@ from agiledart_node.recovery.register_bootstrap import (
     RegisterBootstrap,
 )
 from agiledart_node.recovery.stage_changes import StageChanges, barrier_of
+from agiledart_node.recovery.standby_service import StandbyService
 from agiledart_node.recovery.state_fetcher import StateFetcher
 from agiledart_node.wire.effects import (
     CommitEpochRows,
@@ -137,6 +138,8 @@ class RecoveryService:
             attempt_entry.check_free_capacity,
         )
         self._stage_changes = StageChanges(context, self.step, *about, self._change_finaliser)
+        self.standbys = StandbyService(context, attempt_entry.obtain_run, attempt_entry.ensure_old_state)
+        attempt_entry.local_snapshots = self.standbys.local_snapshots
         self.attempt_records = AttemptRecords(context, records, self)
         self.end_reporter = EndReporter(context, hosting, self)
         self.closed: Callable[[HostedApplication, str, str], None] = lambda hosted, state, reason: None
@@ -332,6 +335,7 @@ class RecoveryService:
         """Delete everything that this node knows about a run that is over. Return False when there was nothing."""
         run = RunId(*key)
         self._watch(run, ())
+        self.standbys.forget(key)
         self.end_reporter.forget(run)
         self.attempt_records.forget(run)
         self.runs_on_disk.pop(key, None)
@@ -342,10 +346,8 @@ class RecoveryService:
         return known
 
     def release_run(self, key: Key) -> None:
-        """Delete the part of a run whose local instances all run elsewhere now.
-
-        This node's votes, and the attempt that it has entered, stay.
-        """
+        """Delete the part of a run whose local instances all run elsewhere now. Votes and the entered attempt stay."""
+        self.standbys.forget(key)
         if self.runs.pop(key, None) is not None:
             self._context.emit(ForgetPart(*key))
 
@@ -393,6 +395,8 @@ class RecoveryService:
                     self._context.requests.begin(
                         self._driven(request, lambda n: SyncSourceLogs(n, run.app, run.version))
                     )
+                case asked.HoldStandby() | asked.ReleaseStandby():
+                    self.standbys.carry_out(effect)
                 case asked.MakeGenerationReady() | asked.PreloadState() | asked.TakeOver() | asked.DiscardGeneration():
                     self._stage_changes.carry_out(effect)
                 case _:
@@ -422,10 +426,7 @@ class RecoveryService:
         self.step(Failed(request, reason) if reason else Completed(request, None))
 
     def keep(self, key: Key, name: str, content: bytes) -> None:
-        """Write a file without waiting for it.
-
-        Files are written in order, so an effect that waits for a later file waits for this one, too.
-        """
+        """Write a file without waiting for it. Files are written in order, so a wait for a later one includes it."""
         self._context.emit(KeepFile(self._context.requests.number(), *key, name, content))
 
     def value(self, run: RunId) -> RegisterValue | None:

@@ -79,6 +79,7 @@ def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
             is_pinned=role is not InstanceRole.STAGE and stages.stages[stage].if_lost != MOVE,
             has_log=role is InstanceRole.SOURCE,
             if_lost=_IF_LOST.get(stages.stages[stage].if_lost, LossPolicy.WAIT),
+            standby=stages.stages[stage].standby,
         )
         for (stage, index), peer in sorted(places.items())
     )

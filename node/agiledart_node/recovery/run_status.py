@@ -47,6 +47,7 @@ def run_status(
         max_pause_ms=round(progress.pause_ns / MILLISECOND, 3),
         interval_s=round(coordinator.commit_protocol.interval_ns() / SECOND, 3),
         is_idle=coordinator.is_idle,
+        standbys=standbys_of(value, name_of),
     )
     if progress.since is None or value.state is not RunState.RUNNING:
         return None, epoch
@@ -66,6 +67,20 @@ def run_status(
         else "",
     )
     return recovery, epoch
+
+
+def standbys_of(value: RegisterValue, name_of: Callable[[NodeId], str]) -> dict[str, list[str]]:
+    """Return, for each stage that asks for standbys, the names of the nodes that hold its state ready."""
+    if not value.plan.wants_standby or not value.plan.body:
+        return {}
+    names = {str(stage.index): stage.name for stage in _PLAN.decode(value.plan.body).stages}
+    held: dict[str, list[str]] = {}
+    for assignment in value.plan.assignments:
+        if assignment.standby:
+            nodes = held.setdefault(names.get(assignment.instance.stage, assignment.instance.stage), [])
+            hosts = [standby.host for standby in value.standbys if standby.instance == assignment.instance]
+            nodes += [name for host in hosts if (name := name_of(host.node)) not in nodes]
+    return held
 
 
 def minority_status(

@@ -70,7 +70,15 @@ class ExplanationQueries:
         placement = row_of(record).placement
         status = (await self._status_queries.statuses([record], snapshots=True)).get(record.name)
         saved = snapshot_rows(status, plan) if status is not None else []
+        epoch = status.epoch if status is not None else {}
         about = recovery_facts(
-            specification, plan, record.delivery, placement, version=record.version, state=record.state, saved=saved
+            specification,
+            plan,
+            record.delivery,
+            placement,
+            version=record.version,
+            state=record.state,
+            saved=saved,
+            standbys=epoch.get("standbys"),
         )
         self._context.reply(request, about)

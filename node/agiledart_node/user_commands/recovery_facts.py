@@ -23,6 +23,7 @@ def recovery_facts(
     version: int = 0,
     state: str = "",
     saved: Iterable[InstanceSnapshotRow] = (),
+    standbys: Mapping[str, list[str]] | None = None,
 ) -> RecoveryFactsResponse:
     """Return the facts on which `explain recovery` is based.
 
@@ -30,17 +31,25 @@ def recovery_facts(
         placement: stage → nodes; empty for a topology that does not run.
         version, state: of an application; 0 and "" for a file.
         saved: snapshots that its last checkpoints need, by the names of their stages.
+        standbys: stage → nodes that hold its state ready.
     """
     stages = {step: stage for stage in plan.stages for step in stage.steps}
     snapshots = list(saved)
+    held = standbys or {}
     rows = [
-        _row(step, stages[step.index], placement, snapshots) for step in specification.steps if step.index in stages
+        _row(step, stages[step.index], placement, snapshots, held)
+        for step in specification.steps
+        if step.index in stages
     ]
     return RecoveryFactsResponse(specification.name, version, state, delivery, plan.merges_by_position, rows)
 
 
 def _row(
-    step: StepSpecification, stage: Stage, placement: Mapping[str, list[str]], saved: list[InstanceSnapshotRow]
+    step: StepSpecification,
+    stage: Stage,
+    placement: Mapping[str, list[str]],
+    saved: list[InstanceSnapshotRow],
+    standbys: Mapping[str, list[str]],
 ) -> RecoveryStepRow:
     connector = step.connector.connector() if step.connector is not None else None
     overload = overload_of(step.options) or Overload()
@@ -62,4 +71,6 @@ def _row(
         spools=overload.policy == SPOOL,
         bytes=sum(largest.values()),
         replica_nodes=sorted({node for row in mine for node in row.replica_nodes}),
+        standby=stage.standby,
+        standbys=standbys.get(stage.name, []),
     )

@@ -69,6 +69,32 @@ class StartInstances(Effect, frozen=True, gc=False):
     plan_name: bytes = b""
 
 
+class HoldLocalStandby(Effect, frozen=True, gc=False):
+    """Hold executors ready for the next attempt of a run: their code is loaded, and they have the state of these instances.
+
+    Comes again with each committed epoch. Answered by `Completed` or `Failed`.
+
+    Args:
+        part: of this node in the expected attempt.
+        standbys: (stage, index) of the instances whose state is built.
+        snapshots: their committed snapshots, on this node's disk.
+        timeout_ns: time limit.
+    """
+
+    request: int
+    part: DeploymentPart
+    standbys: tuple[tuple[int, int], ...]
+    snapshots: tuple[SnapshotChain, ...]
+    timeout_ns: int
+
+
+class ReleaseLocalStandby(Effect, frozen=True, gc=False):
+    """End the executors that are held ready for a run's next attempt. May come without need."""
+
+    application: str
+    version: int
+
+
 class CheckCode(Effect, frozen=True, gc=False):
     """Load this code in a separate process and test the sources and sinks among these stages.
 

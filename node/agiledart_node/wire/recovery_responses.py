@@ -47,6 +47,8 @@ class EpochRow(Response, frozen=True):
         max_pause_ms: longest pause of an instance's rows for the last committed epoch.
         interval_s: time from one epoch to the next.
         is_idle: no rows have come since, so no epoch is due (`delivery="survive"`).
+        standbys: stage → nodes that hold its state ready to take it over; none for a stage that asks for a standby and has no
+            other node.
     """
 
     committed: int
@@ -59,6 +61,7 @@ class EpochRow(Response, frozen=True):
     max_pause_ms: float = 0.0
     interval_s: float = 0.0
     is_idle: bool = False
+    standbys: dict[str, list[str]] = {}
 
 
 class CheckpointsResponse(Response, frozen=True):
@@ -93,6 +96,7 @@ class RecoveryStepRow(Response, frozen=True):
         if_lost: policy when its node (of a source or sink) or its state is lost: wait, move, fail, empty, previous.
         bytes: of its state, the sum of its instances' largest snapshots that the last checkpoints need; 0: none is known.
         replica_nodes: nodes that hold copies or fragments of it.
+        standby: number of hosts that it asks for to hold its state ready; `standbys`: those that do.
     """
 
     name: str
@@ -108,6 +112,8 @@ class RecoveryStepRow(Response, frozen=True):
     spools: bool = False
     bytes: int = 0
     replica_nodes: list[str] = []
+    standby: int = 0
+    standbys: list[str] = []
 
 
 class RecoveryFactsResponse(Response, frozen=True):

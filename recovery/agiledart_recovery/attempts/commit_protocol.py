@@ -28,6 +28,7 @@ be aborted, since its senders use the new plan behind the barrier. If it is not 
 begins.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -353,7 +354,7 @@ class CommitProtocol:
         message = wire.Committed(self._run, value.attempt, value)
         former = {node: peer for node, (peer, until) in self._former.items() if value.committed.epoch <= until}
         coming = {node: peer for node, peer in self.generation_change.listeners.items() if node in self._ready}
-        for node, peer in (former | coming | value.nodes).items():
+        for node, peer in (former | coming | value.informed).items():
             if self._acknowledged.get(node) != value.committed and self._context.can_reach(node):
                 self._context.send(peer, message)
 
@@ -366,6 +367,12 @@ class CommitProtocol:
             for peer in value.plan.hosts.values():
                 self._context.send(peer, wire.Committed(self._run, value.attempt, value))
 
+    def announce(self, standbys: Mapping[NodeId, Peer]) -> None:
+        """Send the register's value again to these nodes: they have become standby hosts, or are none any more."""
+        for node, peer in standbys.items():
+            self._acknowledged.pop(node, None)
+            self._former[node] = peer, self.epochs.committed + 2
+
     def concerns(self, node: NodeId) -> bool:
         """Return whether a node hosts an instance of an open epoch, of an earlier plan, or of a planned change."""
         return node in self.epochs.plan.hosts or node in self.generation_change.hosts or node in self._former
@@ -376,7 +383,7 @@ class CommitProtocol:
         An unreachable node does not matter when the run has failed, or when the node only holds an old part of a sink.
         """
         hosts = {} if value.state is RunState.FAILED else value.plan.hosts
-        waited_for = [node for node in value.nodes if node in hosts or self._context.can_reach(node)]
+        waited_for = [node for node in value.informed if node in hosts or self._context.can_reach(node)]
         return not value.committed.epoch or all(self._acknowledged.get(node) == value.committed for node in waited_for)
 
     def on_committed_ok(self, sender: Peer, message: wire.CommittedOk) -> None:

@@ -52,12 +52,12 @@ class CoordinatedEntry:
         self._send_resets()
 
     def _send_resets(self) -> None:
-        """Send RESET to all hosts. Nodes that only hold old parts of sinks receive it too, but the coordinator does not wait
-        for them.
+        """Send RESET to all hosts. Standby hosts and nodes with old parts of sinks receive it too; the coordinator does not
+        wait for them.
         """
         state = self._state
         message = wire.Reset(state.run, state.proposer.ballot, state.value)
-        for node, peer in (state.evacuated | state.value.nodes).items():
+        for node, peer in (state.evacuated | state.value.informed).items():
             if node not in self._entered and node not in self._refused:
                 self._context.send(peer, message)
 

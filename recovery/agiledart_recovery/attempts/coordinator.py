@@ -27,9 +27,11 @@ from agiledart_recovery.attempts.attempt_writer import AttemptWriter
 from agiledart_recovery.attempts.coordinated_entry import CoordinatedEntry
 from agiledart_recovery.attempts.coordinator_state import CoordinatorState
 from agiledart_recovery.attempts.coordinator_state import Phase as Phase
+from agiledart_recovery.attempts.generation_change import ChangeStep
 from agiledart_recovery.attempts.leadership import Leadership
 from agiledart_recovery.attempts.recovery_progress import RecoveryProgress
 from agiledart_recovery.attempts.run_requests import RunRequests
+from agiledart_recovery.attempts.standby_choice import with_standbys
 from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.proposer import RegisterOutcome
@@ -146,6 +148,8 @@ class Coordinator:
         self.commit_protocol.generation_change.written(self._before, self.value)
         if self._before is not None and self._before.old_voters and not self.value.old_voters:
             self.commit_protocol.send_voters(self.value)
+        if self._before is not None and self._before.standbys != self.value.standbys:
+            self._announce_standbys(self._before)
         self._before = self.value
         if self.leadership.leave_if_replaced((*self.value.voters, *self.value.old_voters)):
             self._state.follow()  # it has given its voter slot away: hosts accept nothing from it any more
@@ -255,10 +259,22 @@ class Coordinator:
         self._write_pending_changes()
 
     def _write_pending_changes(self) -> None:
-        """Write the pending or finished change to the register before anything depends on it."""
+        """Write the pending or finished change, and new standby hosts, to the register before anything depends on it."""
         with_pending_changes = self.commit_protocol.generation_change.with_pending_changes(self.value)
+        if with_pending_changes == self.value and self.commit_protocol.generation_change.step is ChangeStep.IDLE:
+            context = self._context
+            candidates = (*context.candidates, context.me)
+            with_pending_changes = with_standbys(
+                self.value, self.next_attempt.is_there, candidates, context.peer, context.host_rules
+            )
         if with_pending_changes != self.value and self._state.holds_ballot:
             self.proposer.write(with_pending_changes)
+
+    def _announce_standbys(self, before: RegisterValue) -> None:
+        """Send the value to nodes that have become standby hosts, and to those that are none any more."""
+        old = {standby.host: None for standby in before.standbys}
+        new = {standby.host: None for standby in self.value.standbys}
+        self.commit_protocol.announce({peer.node: peer for peer in (*old, *new) if (peer in old) != (peer in new)})
 
     # ---- what hosts say
 
@@ -268,7 +284,7 @@ class Coordinator:
 
     def is_host(self, node: NodeId) -> bool:
         """Return whether a node hosts a part of this run."""
-        return node in self.value.nodes or node in self._state.evacuated or self.commit_protocol.concerns(node)
+        return node in self.value.informed or node in self._state.evacuated or self.commit_protocol.concerns(node)
 
     def on_prepared(self, sender: Peer, message: wire.Prepared) -> None:
         """Take an instance's answer for an epoch, and commit when the epoch is complete."""

@@ -24,6 +24,7 @@ from agiledart_recovery.attempts.committed_fragments import CommittedFragments
 from agiledart_recovery.attempts.generation_preparation import GenerationPreparation
 from agiledart_recovery.attempts.run_key import RunKey
 from agiledart_recovery.attempts.snapshot_preparation import SnapshotPreparation
+from agiledart_recovery.attempts.standby_holding import StandbyHolding
 from agiledart_recovery.fragments.fragment_repair import FragmentRepair
 from agiledart_recovery.limits import (
     ATTEMPTS_PER_CONFIGURATION,
@@ -87,6 +88,7 @@ class Participant:
         self.preparation = SnapshotPreparation(context, run, self)
         self.fragment_repair = FragmentRepair(context, run, self.report)
         self._fragments = CommittedFragments(context, run, self.fragment_repair)
+        self._standby_holding = StandbyHolding(context, run)
         self._lacks: tuple[NodeId, ...] = ()
         self.run_key = RunKey(context, run, self._file.key, self._key_found, lambda: self.is_closed)
 
@@ -196,22 +198,8 @@ class Participant:
             self._refuse(reason)
             return
         self.phase = Phase.ENTERING
-        me = self._context.me.node
-        mine = value.plan.at(me)
-        saved = tuple(
-            {saved.instance: saved for assignment in mine for saved in value.saved_for(assignment.instance)}.values()
-        )
-        ends = tuple(end for end in value.parts if end.host == me)
-        sinks = {
-            assignment.instance: None
-            for assignment in mine
-            if assignment.role is InstanceRole.SINK and value.rolled_back_to is not None
-        }
-        emitted = tuple(saved for saved in value.emitted if saved.instance in sinks)
         self._context.ask(
-            lambda request: asked.EnterAttempt(
-                request, self.run, value.attempt, value.committed.epoch, value.plan, mine, saved, ends, emitted
-            ),
+            lambda request: _entry(request, self.run, value, self._context.me.node),
             lambda _, reason: self._entered(value, reason),
         )
 
@@ -382,8 +370,21 @@ class Participant:
             self._context.observe(MessageIgnored(sender.node, "committed"))
         elif value.attempt > self.attempt and self._context.me.node not in value.plan.hosts:
             self._enter(sender, value)
+        elif (
+            value.attempt == self.attempt and self.phase is Phase.OUT and _only_stands_by(value, self._context.me.node)
+        ):
+            self._follow(sender, value)
         elif self._is_over(value) or self._is_mine(sender, message.attempt):
             self._commit(sender, value)
+
+    def _follow(self, sender: Peer, value: RegisterValue) -> None:
+        """Continue as a standby in the attempt that an earlier process entered, or that could not be entered here."""
+        self.value, self._plan, self._leader, self.phase = value, value.plan, sender, Phase.READY
+        self._committed = self._committing = value.committed
+        self.committed_at = self._context.now
+        self._context.send(sender, wire.CommittedOk(self.run, value.attempt, value.committed))
+        self.run_key.follow(value)
+        self._standby_holding.update(value)
 
     def _is_over(self, value: RegisterValue) -> bool:
         """Return whether a value ends the run. An end needs no attempt: what a sink has to emit is on its disk."""
@@ -404,10 +405,11 @@ class Participant:
                 self.value = value  # the run ended behind an epoch that is committed here
                 self._fragments.notify_replica_nodes(value)
                 self._close()
-            elif (value.attempt, value.committed) == (self.attempt, self._committed) and self.phase is Phase.RUNNING:
-                self.value = value  # it may name other replica nodes, or other voters
+            elif (value.attempt, value.committed) == (self.attempt, self._committed) and self.is_in_attempt:
+                self.value = value  # it may name other replica nodes, other voters, and other standby hosts
                 self._update_repair()
                 self.run_key.follow(value)
+                self._standby_holding.update(value)
             self._context.send(sender, answer)
         elif value.committed > self._committing:
             self.value, self._committing = value, value.committed
@@ -435,11 +437,14 @@ class Participant:
         self.run_key.follow(value)
         if value.state is not RunState.RUNNING and self.phase is not Phase.CLOSED:
             self._close()
+        elif self.is_in_attempt:
+            self._standby_holding.update(value)
 
     def _close(self) -> None:
         assert self.value is not None, "a value says that it has ended"
         self.phase = Phase.CLOSED
         self.fragment_repair.forget()
+        self._standby_holding.release()
         self._context.do(asked.CloseRun(self.run, self.value.state.value))
 
     # ---- fragments between epochs
@@ -461,3 +466,26 @@ class Participant:
         ):  # the end needs no attempt, also on a new disk
             violations.append(f"committed {self._committed} above attempt {self.attempt}")
         return violations
+
+
+def _only_stands_by(value: RegisterValue, me: NodeId) -> bool:
+    """Return whether a node is a standby and has nothing else of the run, so that a restart there disturbs no attempt."""
+    return value.state is RunState.RUNNING and me in value.informed and me not in value.nodes
+
+
+def _entry(request: int, run: RunId, value: RegisterValue, me: NodeId) -> asked.EnterAttempt:
+    """Return the request to enter an attempt on a node: its instances, and all that they continue from."""
+    mine = value.plan.at(me)
+    saved = tuple(
+        {saved.instance: saved for assignment in mine for saved in value.saved_for(assignment.instance)}.values()
+    )
+    ends = tuple(end for end in value.parts if end.host == me)
+    sinks = {
+        assignment.instance: None
+        for assignment in mine
+        if assignment.role is InstanceRole.SINK and value.rolled_back_to is not None
+    }
+    emitted = tuple(saved for saved in value.emitted if saved.instance in sinks)
+    return asked.EnterAttempt(
+        request, run, value.attempt, value.committed.epoch, value.plan, mine, saved, ends, emitted
+    )

@@ -84,6 +84,9 @@ def next_plan(
     made: list[Assignment] = []
     load: dict[NodeId, int] = {}
     hosts: dict[InstanceId, Peer] = {}
+    known = {peer.node: None for peer in candidates}
+    standbys = {held.host.node: held.host for held in value.standbys if held.host.node not in known}
+    candidates = (*candidates, *standbys.values())
     for assignment in value.plan.assignments:
         if is_there(assignment.host.node):
             load[assignment.host.node] = load.get(assignment.host.node, 0) + 1
@@ -105,7 +108,11 @@ def next_plan(
         if assignment.is_pinned or not there or state:
             missing |= dict.fromkeys((assignment.host.node, *(() if assignment.is_pinned else state)))
             continue
-        _, successor = min(there, key=lambda choice: (choice[0], load.get(choice[1].node, 0)))
+        standby = {held.host.node for held in value.standbys if held.instance == assignment.instance}
+        _, successor = min(
+            there,
+            key=lambda choice: (choice[0], choice[1].node not in standby, load.get(choice[1].node, 0)),
+        )
         hosts[assignment.instance] = successor
         load[successor.node] = load.get(successor.node, 0) + 1
         made.append(msgspec.structs.replace(assignment, host=newest(successor)))

@@ -59,7 +59,7 @@ class RunKey:
             return
         if self.key and key_digest(self.key) != value.key_digest:
             self.key = b""
-        self._is_wanted = self._is_wanted or bool(value.plan.at(self._context.me.node))
+        self._is_wanted = self._is_wanted or value.needs_key(self._context.me.node)
         self._look()
 
     def want(self) -> None:
@@ -130,7 +130,7 @@ class RunKey:
         Args:
             coming: the plan that this host prepares for names the node.
         """
-        is_host = self._value is not None and (coming or node in self._value.plan.hosts)
+        is_host = self._value is not None and (coming or self._value.needs_key(node))
         return self.key if is_host else b""
 
     def _deal(self, value: RegisterValue) -> None:

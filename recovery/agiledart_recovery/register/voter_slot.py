@@ -126,7 +126,7 @@ class VoterSlot:
 
     def names_host(self, node: NodeId) -> bool:
         """Return whether the value that this voter holds names a node as a host of the run."""
-        return self.value is not None and node in self.value.plan.hosts
+        return self.value is not None and self.value.needs_key(node)
 
     def on_share_dealt(self, sender: Peer, message: KeyShareDealt) -> None:
         """Store a share of the run's key, and report the shares that are on the disk."""

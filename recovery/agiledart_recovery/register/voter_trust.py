@@ -184,4 +184,4 @@ def voters_known(run: RunId, value: RegisterValue) -> VotersKnown:
 
 def may_know(value: RegisterValue, node: NodeId) -> bool:
     """Return whether a node may know the voters of a run: only its voters and its hosts may."""
-    return value.may_be_sent_by(node) or node in value.nodes
+    return value.may_be_sent_by(node) or node in value.informed

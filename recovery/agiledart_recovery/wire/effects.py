@@ -170,6 +170,27 @@ class TakeOver(RequestEffect, frozen=True, gc=False):
     origin: Peer | None = None
 
 
+class HoldStandby(Effect, frozen=True, gc=False):
+    """Hold executors ready that this host needs in the next attempt, with the state of `assignments` as of a committed epoch.
+
+    Args:
+        assignments: instances of which this host is the standby; empty: its executors load the code only.
+        saved: their state at the committed epoch.
+    """
+
+    run: RunId
+    attempt: int
+    plan: Plan
+    assignments: tuple[Assignment, ...]
+    saved: tuple[SavedState, ...]
+
+
+class ReleaseStandby(Effect, frozen=True, gc=False):
+    """Release what `HoldStandby` has made ready: this host is no longer a standby of the run, and hosts nothing of it."""
+
+    run: RunId
+
+
 class DiscardGeneration(Effect, frozen=True, gc=False):
     """Discard what was prepared for the plan of this digest and has not begun: the plan will not come."""
 

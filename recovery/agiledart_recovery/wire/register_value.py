@@ -28,6 +28,7 @@ from agiledart_recovery.limits import (
     MAX_INSTANCES,
     MAX_PLAN_BYTES,
     MAX_REASON,
+    MAX_STANDBY,
     MAX_VOTERS,
 )
 from agiledart_recovery.wire.names import (
@@ -76,6 +77,7 @@ class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
         is_pinned: it cannot run elsewhere; without its host the run waits. What is not pinned is saved at replica nodes.
         has_log: a source that may write its rows to a log before they leave, and is asked to SYNC it where the plan syncs.
         if_lost: of a pinned instance: when its host is gone; of another one: when its state cannot be rebuilt.
+        standby: number of standby hosts that its stage asks for.
     """
 
     instance: InstanceId
@@ -84,6 +86,14 @@ class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
     is_pinned: bool = False
     has_log: bool = False
     if_lost: LossPolicy = LossPolicy.WAIT
+    standby: Annotated[int, msgspec.Meta(ge=0, le=MAX_STANDBY)] = 0
+
+
+class Standby(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A host that holds an instance's committed state in a waiting executor, to take the instance over."""
+
+    instance: InstanceId
+    host: Peer
 
 
 class ChangeOutcome(StrEnum):
@@ -159,6 +169,11 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     def digest(self) -> bytes:
         """Return a digest that is equal for equal plans."""
         return sha256(encode(self)).digest()[:16]
+
+    @property
+    def wants_standby(self) -> bool:
+        """Return whether some stage asks for a standby host."""
+        return any(assignment.standby for assignment in self.assignments)
 
     @property
     def hosts(self) -> dict[NodeId, Peer]:
@@ -264,6 +279,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
         rolled_back_to: the epoch that `saved` belongs to, where a state of the committed one is lost; None: the committed one.
         fallback_checkpoint: the epoch that `before` belongs to, if the run may continue from there; see `switched_checkpoint`.
         saves_less: no epoch begins while no rows come, and what the register can hold is written nowhere else.
+        standbys: hosts that hold the committed state of an instance, to take it over.
     """
 
     run: RunId
@@ -286,6 +302,7 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
     rolled_back_to: CheckpointId | None = None
     fallback_checkpoint: CheckpointId | None = None
     saves_less: bool = False
+    standbys: Annotated[tuple[Standby, ...], msgspec.Meta(max_length=MAX_INSTANCES)] = ()
 
     @property
     def at(self) -> CheckpointId:
@@ -405,6 +422,20 @@ class RegisterValue(msgspec.Struct, frozen=True, array_like=True):
         for end in self.parts:
             nodes.setdefault(end.host, Peer(end.host))
         return nodes
+
+    @property
+    def informed(self) -> dict[NodeId, Peer]:
+        """Return the nodes that receive attempts and commits: `nodes`, and standby hosts, on which no attempt waits."""
+        return {standby.host.node: standby.host for standby in self.standbys} | self.nodes
+
+    def stands_by(self, node: NodeId) -> tuple[Assignment, ...]:
+        """Return the instances of which a node is the standby host."""
+        instances = {standby.instance: None for standby in self.standbys if standby.host.node == node}
+        return tuple(assignment for assignment in self.plan.assignments if assignment.instance in instances)
+
+    def needs_key(self, node: NodeId) -> bool:
+        """Return whether a node saves or restores state of the run: a host of the plan, or a standby host."""
+        return node in self.plan.hosts or any(standby.host.node == node for standby in self.standbys)
 
     @property
     def needed(self) -> dict[tuple[InstanceId, CheckpointId], InstanceSnapshot]:

@@ -40,6 +40,7 @@ from agiledart_simulation.pipeline.pipeline_messages import (
     source_state,
 )
 from agiledart_simulation.pipeline.snapshot_chains import SnapshotChains, WrongChain, built, whole
+from agiledart_simulation.pipeline.standby_events import count_standby
 from agiledart_simulation.pipeline.tables import JOINED, is_shared, owned, tables_of
 
 Action = Callable[[], object]
@@ -101,7 +102,7 @@ class HostEnvironment(Protocol):
 
 
 class RecoveryHost:
-    """One incarnation of a virtual node."""
+    """One incarnation of a virtual node. `held`: state that it holds ready for the next attempt."""
 
     def __init__(
         self,
@@ -115,6 +116,7 @@ class RecoveryHost:
         self.me, self.disk, self.world, self.random = me, disk, world, random
         self.machine = RecoveryMachine(me, config, random, observer, _is_signed_command)
         self.engine: PipelineEngine | None = None
+        self.held: asked.HoldStandby | asked.ReleaseStandby | None = None
         self.chains = SnapshotChains()
         self._lacking: tuple[NodeId, ...] = ()  # replica nodes of a snapshot that could not be rebuilt
         self.now = Instant(0)
@@ -223,6 +225,8 @@ class RecoveryHost:
                 self.world.write(self, lambda: None, _StatePreloaded(effect))
             case asked.TakeOver():
                 self.world.write(self, lambda: None, _SnapshotFetched(effect))
+            case asked.HoldStandby() | asked.ReleaseStandby():
+                self.held = effect
             case asked.DiscardGeneration(attempt=attempt, digest=digest):
                 if self.engine is not None and self.engine.attempt == attempt:
                     self.engine.drop_generation(digest)
@@ -266,9 +270,7 @@ class RecoveryHost:
         self._pass_on(Failed(effect.request, reason) if reason else Completed(effect.request))
 
     def _take_previous_state(self, effect: asked.TakeOver) -> bytes | None:
-        """Return what an old instance left: its delta on the preloaded state, or its whole chain where it builds on another
-        snapshot.
-        """
+        """Return what an old instance left: its delta on the preloaded state, or its whole chain."""
         waiting = None if self.engine is None else self.engine.waiting.get(effect.digest)
         onto, state = (b"", b"") if waiting is None else waiting.built.get(effect.saved.instance, (b"", b""))
         if not self.rests_on(effect.saved, onto):
@@ -361,6 +363,7 @@ class RecoveryHost:
             outcome = Completed(entry.request)
             current = self.machine.participants[entry.run]
             if current.attempt == entry.attempt:
+                count_standby(self.world.reached, self.held, entry)
                 self.engine = PipelineEngine(self, entry, memories)
         self._pass_on(outcome)
 
@@ -479,10 +482,7 @@ class RecoveryHost:
         *,
         has_ended: bool,
     ) -> None:
-        """Prepare a sink when its rows before the barrier, and the rows that wait in its merge, are on the disk.
-
-        A movable sink has one input, so no row waits there.
-        """
+        """Prepare a sink when its rows before the barrier and those that wait in its merge are on the disk."""
         is_pinned, key = stage.mine.is_pinned, (stage.instance, checkpoint)
         raw = whole(raw)
         chain = (InstanceSnapshot(checkpoint, sha256(raw).digest(), len(raw), 1, ()),) if is_pinned else ()

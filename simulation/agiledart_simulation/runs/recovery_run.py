@@ -210,12 +210,13 @@ class RecoveryRun:
         if self.scenario.name == "scaling":
             return self._plan_of_many(peers)
         if_lost = LossPolicy.PREVIOUS if self.scenario.name == "losses" else LossPolicy.WAIT
+        standby = RandomStream(self.scenario.seed, "standbys").index(2) if self.scenario.name == "recovery" else 0
         places = [peers[0], peers[1], choice(peers), choice(peers), choice(peers)]
         assignments = (
             Assignment(InstanceId("S", 0, 0), InstanceRole.SOURCE, places[0], is_pinned=bool(index(2))),
             Assignment(InstanceId("L", 0, 1), InstanceRole.SOURCE, places[1], is_pinned=True, has_log=True),
-            Assignment(InstanceId("X"), InstanceRole.STAGE, places[2], if_lost=if_lost),
-            Assignment(InstanceId("Y"), InstanceRole.STAGE, places[3], if_lost=if_lost),
+            Assignment(InstanceId("X"), InstanceRole.STAGE, places[2], if_lost=if_lost, standby=standby),
+            Assignment(InstanceId("Y"), InstanceRole.STAGE, places[3], if_lost=if_lost, standby=standby),
             Assignment(InstanceId("K"), InstanceRole.SINK, places[4], is_pinned=bool(index(2))),
         )
         self._stateful = {
@@ -517,6 +518,8 @@ REACHED = (
     "voter slot given",
     "premature: refused",
     "saved in the register",
+    "standby took over",
+    "standby was up to date",
 )
 """Events that a large campaign must have reached beside its kinds."""
 

@@ -126,9 +126,12 @@ class Life:
             if since is None:
                 self.epochs.opened(running)
             else:
-                self.epochs.restorer.restore(running, since)
+                self.restore(running, since)
             self.host.add(running)
         self.host.start_reading()
+
+    def restore(self, running: RunningInstance, since: RestoreFrom) -> None:
+        self.epochs.restorer.restore(running, since)
 
     def _steps(self, stage: int) -> tuple[str, ...]:
         return tuple(step.name for step in self.program.steps(stage))
