@@ -13,10 +13,12 @@ A message that proves nothing is ignored and observed, by its reason.
 from collections.abc import Callable
 from typing import Any, Final
 
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.limits import MAX_RUNS
 from agiledart_recovery.recovery_context import RecoveryContext
+from agiledart_recovery.register.proposer import electors_of
 from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.register.voter_trust import VoterTrusts, may_know, voters_known
 from agiledart_recovery.wire import messages
@@ -27,6 +29,9 @@ from agiledart_recovery.wire.register_status import RegisterStatus
 from agiledart_recovery.wire.register_value import RegisterValue
 
 _VOTER_SLOT_BITS = 60
+
+MAX_RESERVED: Final = 4
+"""Coordinators of one run for which a node reserves the number of a slot: there is one, and strangers may ask, too."""
 
 ToCoordinator = Callable[[Coordinator, Peer, Any], None]
 
@@ -72,6 +77,7 @@ class VotedRuns:
         self._context, self._trusts = context, trusts
         self.voter_slots: dict[RunId, VoterSlot] = {}
         self.coordinators: dict[RunId, Coordinator] = {}
+        self._reserved: dict[RunId, dict[NodeId, VoterFile]] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             messages.Prepare: self._on_prepare,
             messages.Accept: self._on_accept,
@@ -96,7 +102,9 @@ class VotedRuns:
     def _on_accept(self, sender: Peer, message: messages.Accept) -> None:
         if message.value.run != message.run or message.value.faults():
             self._ignore(sender, "value")
-        elif (voter_slot := self._slot_for(sender, message.run, message.stamp.ballot, message.value)) is not None:
+            return
+        self._take_reserved(sender, message.value)
+        if (voter_slot := self._slot_for(sender, message.run, message.stamp.ballot, message.value)) is not None:
             before = voter_slot.held
             voter_slot.on_accept(sender, message)
             if (trust := self._trusts.known(message.run)) is not None:
@@ -159,13 +167,52 @@ class VotedRuns:
             voter_slot.on_share_dealt(sender, message)
 
     def _on_request_voter_slot(self, sender: Peer, message: messages.RequestVoterSlot) -> None:
-        voter_slot = self.voter_slots.get(message.run)
+        """Make a voter slot, or reserve the number of another one beside a slot that has a value: a stranger may have filled it."""
+        voter_slot, requested_by = self.voter_slots.get(message.run), (Voter(sender, 0), *message.voters)
+        if voter_slot is not None and voter_slot.value is not None:
+            reserved = self._reserved.setdefault(message.run, {})
+            if sender.node not in reserved and len(reserved) >= MAX_RESERVED:
+                del reserved[next(iter(reserved))]
+            file = VoterFile(message.run, self._context.random.bits(_VOTER_SLOT_BITS), requested_by=requested_by)
+            number = reserved.setdefault(sender.node, file).voter_slot
+            self._context.send(sender, messages.VoterSlotMade(message.run, number))
+            return
         if voter_slot is None or self._is_made_for_others(voter_slot, sender):
-            voter_slot = self.make_voter_slot(message.run, (Voter(sender, 0), *message.voters))
+            voter_slot = self.make_voter_slot(message.run, requested_by)
         if voter_slot is not None:
             voter_slot.keep(
                 lambda: self._context.send(sender, messages.VoterSlotMade(message.run, voter_slot.voter_slot))
             )
+
+    def _take_reserved(self, sender: Peer, value: RegisterValue) -> None:
+        """Vote with the slot that was reserved for a coordinator, when its value names that one and the held slot votes no more.
+
+        The held slot is out by its own value, or at the word of the voters that it holds. A stranger's slot that names others
+        than them stays; the coordinator then replaces this voter, because it does not answer.
+        """
+        run, me, voter_slot = value.run, self._context.me.node, self.voter_slots.get(value.run)
+        if voter_slot is None or voter_slot.value is None or voter_slot.held is None:
+            return
+        named = [voter.voter_slot for voter in value.voters if voter.peer.node == me]
+        files = [
+            file
+            for file in self._reserved.get(run, {}).values()
+            if file.voter_slot in named and any(voter.peer.node == sender.node for voter in file.requested_by)
+        ]
+        if not files or voter_slot.voter_slot in named:
+            return
+        held, own, trust = voter_slot.held, (me, voter_slot.voter_slot), self._trusts.of(run)
+        is_out = own not in [voter.voter_id for voter in electors_of(voter_slot.value)]
+        if is_out or trust.believes(held, sender.node) or trust.has_replaced(held, own):
+            del self._reserved[run]
+            taken = self.add_voter_slot(files[0])
+            trust.renew(held, taken.held)
+        else:
+            trust.ask(held)
+
+    def forget(self, run: RunId) -> None:
+        """Forget the numbers that are reserved for a run."""
+        self._reserved.pop(run, None)
 
     def _is_made_for_others(self, voter_slot: VoterSlot, sender: Peer) -> bool:
         """Return whether a slot without a value waits for that of other nodes: it must not be named at this one's request."""

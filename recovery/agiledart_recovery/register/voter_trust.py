@@ -85,6 +85,7 @@ class VoterTrust:
         self._asked_at: Instant | None = None
         self._confirmed: dict[NodeId, tuple[Peer, int]] = {}  # with the attempt that the answer was about
         self._ignorant: dict[NodeId, None] = {}
+        self._named: dict[NodeId, VotersKnown] = {}
 
     def confirms(self, held: KnownVoters, sender: NodeId) -> bool:
         """Return whether the held value or an answer of its voters names a node among the voters."""
@@ -100,7 +101,7 @@ class VoterTrust:
         An attempt may see several changes of voters, so the attempt of an answer does not say which of them it is about.
         """
         if held is not None and (before is None or held.voters != before.voters):
-            self._confirmed = {}
+            self._confirmed, self._named = {}, {}
 
     def believes(self, held: KnownVoters, sender: NodeId) -> bool:
         """Return whether a node may speak for the register to a host: it is confirmed, or too few voters are left to ask."""
@@ -108,6 +109,14 @@ class VoterTrust:
             return True
         lost = len(held.voters) - len(self._to_ask(held))
         return 2 * lost > len(held.voters)
+
+    def has_replaced(self, held: KnownVoters, voter: tuple[NodeId, int]) -> bool:
+        """Return whether a believed node has named the present voters, and this slot is none of them."""
+        return any(
+            message.attempt >= held.attempt and voter not in [known.voter_id for known in message.voters]
+            for node, message in self._named.items()
+            if held.may_be_sent_by(node)
+        )
 
     def ask(self, held: KnownVoters) -> None:
         """Ask the held voters, and those that they have confirmed, for the present voters.
@@ -135,6 +144,7 @@ class VoterTrust:
             return False
         if message.voters:
             self._ignorant.pop(sender.node, None)
+            self._named[sender.node] = message
         else:
             self._ignorant[sender.node] = None
         if message.attempt < held.attempt:

@@ -11,7 +11,7 @@ from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import AttemptFile, StoreVoter, VoterFile
 from agiledart_recovery.wire.events import Booted
 from agiledart_recovery.wire.names import Ballot, RunId, Stamp, Voter
-from agiledart_recovery.wire.register_value import RegisterValue
+from agiledart_recovery.wire.register_value import RegisterValue, RunState
 from tests.unit.recovery.bench import RUN, context, peer, value
 from tests.unit.recovery.test_machine import ZERO, machine, told
 
@@ -57,8 +57,65 @@ def test_a_slot_that_strangers_ask_for_again_is_another_one() -> None:
     assert other != number
     assert asked(made, ASKER, value().voters) not in (number, other)
     told(made, ASKER, accept(ASKER, naming(made.voter_slots[RUN].voter_slot)))
-    assert asked(made, THIEF, (Voter(THIEF, 9),)) == made.voter_slots[RUN].voter_slot, "a slot with a value stays"
-    assert made.voter_slots[RUN].value is not None
+    held = made.voter_slots[RUN].voter_slot
+    assert asked(made, THIEF, (Voter(THIEF, 9),)) not in (number, other, held)
+    assert made.voter_slots[RUN].voter_slot == held, "a slot with a value stays"
+
+
+def filled_by_thief(made: RecoveryMachine, voters: tuple[Voter, ...]) -> int:
+    """Let a thief ask first and write an end of the run. Return the number of the slot."""
+    number = asked(made, THIEF, (Voter(THIEF, 9),))
+    forged = msgspec.structs.replace(naming(number), voters=(*voters, Voter(peer(7), number)), state=RunState.FINISHED)
+    assert kinds(told(made, THIEF, accept(THIEF, forged, 99))) == [wire.Accepted]
+    return number
+
+
+def test_a_slot_that_a_stranger_has_filled_is_named_by_no_register() -> None:
+    made = machine(7)
+    theirs = filled_by_thief(made, tuple(value().voters[1:]))
+    mine = asked(made, ASKER, value().voters)
+    assert mine != theirs
+    assert asked(made, ASKER, value().voters) == mine, "the same again is the same number"
+    assert kinds(told(made, ASKER, accept(ASKER, naming(mine)))) == [wire.Accepted], "the forged value names the asker"
+    assert made.voter_slots[RUN].voter_slot == mine
+    assert set(kinds(told(made, THIEF, accept(THIEF, naming(mine), 999)))) == {wire.QueryVoters}
+    assert made.voter_slots[RUN].value == naming(mine)
+
+
+def test_a_filled_slot_that_names_strangers_only_costs_the_vote_and_forges_nothing() -> None:
+    made = machine(7)
+    filled_by_thief(made, (Voter(THIEF, 9), Voter(peer(8), 8)))
+    mine = asked(made, ASKER, value().voters)
+    said = told(made, ASKER, accept(ASKER, naming(mine)))
+    assert set(kinds(said)) == {wire.QueryVoters}, "no vote under the number that the register names"
+    assert told(made, THIEF, wire.VotersKnown(RUN, 1, (Voter(THIEF, 9),))) == []
+    assert kinds(told(made, ASKER, accept(ASKER, naming(mine)))) == [wire.Accepted], (
+        "the thief itself said that it is out"
+    )
+
+
+def test_a_stranger_displaces_no_slot_that_votes() -> None:
+    made = machine(7)
+    number = asked(made, ASKER, value().voters)
+    told(made, ASKER, accept(ASKER, naming(number)))
+    other = asked(made, THIEF, (Voter(THIEF, 9),))
+    forged = msgspec.structs.replace(naming(other), voters=(Voter(peer(7), other), Voter(THIEF, 9), Voter(peer(8), 8)))
+    told(made, THIEF, accept(THIEF, forged, 99))
+    told(made, ASKER, wire.VotersKnown(RUN, 1, naming(number).voters))
+    told(made, THIEF, accept(THIEF, forged, 99))
+    assert (made.voter_slots[RUN].voter_slot, made.voter_slots[RUN].value) == (number, naming(number))
+
+
+def test_a_former_voter_votes_again_when_the_voters_say_that_its_slot_is_out() -> None:
+    made = machine(7)
+    number = asked(made, ASKER, value().voters)
+    told(made, ASKER, accept(ASKER, naming(number)))
+    now = (Voter(peer(11), 11), Voter(peer(12), 12), Voter(peer(5), 5))
+    mine = asked(made, peer(11), now)
+    again = msgspec.structs.replace(naming(mine, 2), voters=(Voter(peer(7), mine), *now[:2]))
+    assert set(kinds(told(made, peer(11), accept(peer(11), again)))) == {wire.QueryVoters}
+    told(made, peer(5), wire.VotersKnown(RUN, 2, now))
+    assert kinds(told(made, peer(11), accept(peer(11), again))) == [wire.Accepted]
 
 
 def test_a_restarted_voter_keeps_the_requesters_of_its_slot() -> None:
