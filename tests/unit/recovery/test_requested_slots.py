@@ -106,7 +106,7 @@ def test_a_stranger_displaces_no_slot_that_votes() -> None:
     assert (made.voter_slots[RUN].voter_slot, made.voter_slots[RUN].value) == (number, naming(number))
 
 
-def test_a_former_voter_votes_again_when_the_voters_say_that_its_slot_is_out() -> None:
+def test_a_former_voter_votes_again_once_its_old_slot_is_out() -> None:
     made = machine(7)
     number = asked(made, ASKER, value().voters)
     told(made, ASKER, accept(ASKER, naming(number)))
