@@ -47,7 +47,9 @@ class SlowPool(ExecutorPool):
         self.go = asyncio.Event()
         self.started: list[ExecutorProcess] = []
 
-    async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
+    async def _spawn(
+        self, application: str, version: int, number: int, slot: int, part: bytes, *, waits: bool = False
+    ) -> ExecutorProcess:
         await self.go.wait()
         executor = ExecutorProcess(application, version, slot, cast(Any, FakeProcess()), cast(Any, FakeWriter()))
         self._running[application, version, slot] = executor
