@@ -41,9 +41,10 @@ Dial = Callable[[Peer, Callable[[Link, int, bytes], None], Callable[[Link, str],
 
 @dataclass(eq=False)
 class _ReplicaLink:
-    """Link to one replica node, and the pending requests on it."""
+    """Link to one replica node, and the pending requests on it. `address`: of the node when the link was dialled."""
 
     link: Link | None = None
+    address: str = ""
     dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
     putting: asyncio.Lock = field(default_factory=asyncio.Lock)
     asked: dict[int, "asyncio.Queue[object]"] = field(default_factory=dict)
@@ -68,13 +69,13 @@ class FragmentClient:
 
     async def put(self, peer: Peer, about: FragmentDescriptor, fragment: bytes, attempt: int = 0) -> None:
         """Store a fragment on a replica node. Raises `OperationFailed` with the reason when it is not stored."""
-        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        link_state = self._link_state(peer)
         async with link_state.putting:
             link = await self._link(peer, link_state)
             number, answers = self._ask(link_state)
             try:
                 self._send(link, PutFragment(number, about, attempt))
-                await self._expect(answers, PutAccepted)
+                await self._expect(link, answers, PutAccepted)
                 for start in range(0, len(fragment), CHUNK_BYTES):
                     piece = fragment[start : start + CHUNK_BYTES]
                     self._send(link, PutBytes(number, piece))
@@ -82,7 +83,7 @@ class FragmentClient:
                     await link.drain()
                     if not answers.empty():
                         break  # the replica node refused it on the way
-                await self._expect(answers, PutCompleted)
+                await self._expect(link, answers, PutCompleted)
             except ConnectionError as error:
                 raise OperationFailed(str(error)) from None
             finally:
@@ -94,7 +95,7 @@ class FragmentClient:
         Args:
             most: largest number of bytes that is accepted.
         """
-        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        link_state = self._link_state(peer)
         link = await self._link(peer, link_state)
         number, answers = self._ask(link_state)
         pieces: list[bytes] = []
@@ -102,7 +103,7 @@ class FragmentClient:
         try:
             self._send(link, GetFragment(number, key, digest, offset, length))
             while True:
-                piece = await self._expect(answers, FetchedBytes)
+                piece = await self._expect(link, answers, FetchedBytes)
                 pieces.append(piece.data)
                 taken += len(piece.data)
                 self.bytes_in += len(piece.data)
@@ -122,14 +123,14 @@ class FragmentClient:
         Args:
             most: largest number of bytes that is accepted.
         """
-        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())  # a plan may have a former address
         link = await self._link(peer, link_state)
         number, answers = self._ask(link_state)
         taken = 0
         try:
             self._send(link, GetSnapshot(number, run, digest))
             while True:
-                piece = await self._expect(answers, FetchedBytes)
+                piece = await self._expect(link, answers, FetchedBytes)
                 taken += len(piece.data)
                 self.bytes_in += len(piece.data)
                 if taken > most or (not piece.data and piece.left):
@@ -150,6 +151,13 @@ class FragmentClient:
 
     # ---- links
 
+    def _link_state(self, peer: Peer) -> _ReplicaLink:
+        """Return the link to a node where it is now. One to a former address is cut, with the requests that wait there."""
+        link_state = self._replica_links.setdefault(peer.node, _ReplicaLink())
+        if link_state.link is not None and link_state.address != peer.address:
+            link_state.link.abort(f"{peer.name or peer.node.short} is at {peer.address} now")
+        return link_state
+
     async def _link(self, peer: Peer, link_state: _ReplicaLink) -> Link:
         if link_state.idle is not None:
             link_state.idle.cancel()
@@ -157,6 +165,7 @@ class FragmentClient:
         async with link_state.dialling:
             if link_state.link is None or link_state.link.closed:
                 try:
+                    link_state.address = peer.address
                     link_state.link = await self._dial(
                         peer,
                         lambda _, kind, body: self._frame(link_state, kind, body),
@@ -184,10 +193,11 @@ class FragmentClient:
         if not link_state.asked and link_state.link is not None:
             link_state.link.close("done")
 
-    async def _expect(self, answers: "asyncio.Queue[object]", kind: type[A]) -> A:
+    async def _expect(self, link: Link, answers: "asyncio.Queue[object]", kind: type[A]) -> A:
         try:
             answer = await asyncio.wait_for(answers.get(), ANSWER_SECONDS)
         except TimeoutError:
+            link.abort("no answer")  # whatever follows on it would wait as long; the next request dials anew
             raise OperationFailed(f"no answer within {ANSWER_SECONDS:.0f} s") from None
         if isinstance(answer, FragmentRefused):
             raise OperationFailed(f"refused: {answer.text}")

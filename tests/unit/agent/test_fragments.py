@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agiledart_agent.fragments import fragment_client
 from agiledart_agent.fragments.erasure_code import cut, joined, sealed, unsealed
 from agiledart_agent.fragments.fragment_client import FragmentClient
 from agiledart_agent.fragments.fragment_file_store import (
@@ -281,6 +282,69 @@ def test_a_fragment_is_stored_on_its_replica_node_and_fetched(tmp_path: Path) ->
             await bench.client.get(Peer(NodeId(2)), key, bytes(32), 0, 0, size)
         with pytest.raises(OperationFailed, match="bytes 0 to"):
             await bench.client.get(Peer(NodeId(2)), key, DIGEST, 0, size + 1, size + 1)
+
+    run(work())
+
+
+class SilentWire(Wire):
+    """A connection to an address that its node has left: nothing comes back, and nothing says so."""
+
+    def __init__(self, peer: Peer, on_closed: Any) -> None:
+        super().__init__(peer)
+        self._on_closed, self.reason = on_closed, ""
+
+    def send(self, kind: int, body: bytes) -> None: ...
+
+    def abort(self, reason: str) -> None:
+        self.closed, self.reason = True, reason
+        self._on_closed(self, reason)
+
+
+class MovingBench(Bench):
+    """The first connection leads nowhere."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.silent: SilentWire | None = None
+        self.dialled = asyncio.Event()
+
+    async def dial(self, peer: Peer, on_frame: Any, on_closed: Any) -> Any:
+        if self.silent is None:
+            self.silent = SilentWire(peer, on_closed)
+            self.dialled.set()
+            return self.silent
+        return await super().dial(peer, on_frame, on_closed)
+
+
+def test_a_node_at_another_address_is_dialled_anew_and_what_waits_for_the_old_one_fails(tmp_path: Path) -> None:
+    async def work() -> None:
+        bench, fragments = MovingBench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+        waits = asyncio.ensure_future(
+            bench.client.put(Peer(NodeId(2), name="pi", address="10.0.0.1:1"), about(fragments, 0, 2), fragments[0])
+        )
+        await bench.dialled.wait()
+        moved = Peer(NodeId(2), name="pi", address="10.0.0.2:1")
+        await bench.client.put(moved, about(fragments, 0, 2), fragments[0])
+        with pytest.raises(OperationFailed, match=r"pi is at 10\.0\.0\.2:1 now"):
+            await waits
+        assert bench.store.count == 1
+
+    run(work())
+
+
+def test_a_link_without_an_answer_is_cut_and_the_next_request_dials_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        bench, fragments = MovingBench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+        monkeypatch.setattr(fragment_client, "ANSWER_SECONDS", 0.01)
+        with pytest.raises(OperationFailed, match="no answer"):
+            await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
+        monkeypatch.undo()
+        assert bench.silent is not None
+        assert bench.silent.reason == "no answer"
+        await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
+        assert bench.store.count == 1
 
     run(work())
 
