@@ -19,7 +19,7 @@ class KeyedRun(RecoveryRun):
     """A run with a key.
 
     Attributes:
-        named: nodes that some acknowledged value named as hosts, or a change that its coordinator proposed.
+        named: nodes that some acknowledged value named as hosts or standby hosts, or a change that its coordinator proposed.
         holders: nodes whose machine or disk had the key.
     """
 
@@ -49,7 +49,7 @@ class KeyedRun(RecoveryRun):
     def look(self) -> None:
         """Note the nodes that are hosts, and those that have the key."""
         for value in self.ledger.acknowledged.values():
-            self.named |= dict.fromkeys(value.plan.hosts)
+            self.named |= dict.fromkeys((*value.plan.hosts, *(standby.host.node for standby in value.standbys)))
         for node, disk in self.disks.items():
             machine = self.world.nodes[node].machine.machine
             keys = [part.run_key.key for part in machine.participants.values()]

@@ -169,9 +169,9 @@ class Compact:
         sums, extremes = list(self.sums), list(self.extremes)
         for number in values_kept.summed:
             sums[number] = _short(sums[number] + flat[number::width])
-        for number, kinds in values_kept.compared.items():
+        for number, ends_wanted in values_kept.compared.items():
             candidates = extremes[number] + flat[number::width]
-            ends = [extreme(candidates, least=kind == "least") for kind in kinds]
+            ends = [extreme(candidates, least=kind == "least") for kind in ends_wanted]
             extremes[number] = [ends[0], ends[-1]]
         self.count, self.sums, self.extremes = self.count + len(flat) // width, sums, extremes
 

@@ -19,6 +19,7 @@ from agiledart_node.wire.effects import (
 )
 from agiledart_node.wire.fragment_effects import FetchFragment, FindSnapshot, RebuildSnapshot
 from agiledart_node.wire.recovery_messages import GenerationListening
+from agiledart_recovery.register.key_splitting import key_digest
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import CheckpointId, InstanceId
 from agiledart_recovery.wire.register_value import Assignment, InstanceRole, InstanceSnapshot, Plan, SavedState
@@ -26,6 +27,7 @@ from tests.unit.node.test_node import ME, SCHEDULER
 from tests.unit.node.test_stage_changes import RUN, SINK, InLife, ready
 
 OLD = InstanceId("1", 1, 0)
+KEY = bytes(range(32))
 
 
 def snapshot(epoch: int) -> InstanceSnapshot:
@@ -46,7 +48,9 @@ class Growing(InLife):
             there = Assignment(OLD, InstanceRole.STAGE, SCHEDULER)
             others = tuple(each for each in self.value.plan.assignments if each.instance != OLD)
             self.value = msgspec.structs.replace(
-                self.value, plan=msgspec.structs.replace(self.value.plan, assignments=(others[0], there, *others[1:]))
+                self.value,
+                plan=msgspec.structs.replace(self.value.plan, assignments=(others[0], there, *others[1:])),
+                key_digest=key_digest(KEY),
             )
         self.commit(*epochs)
         self.plan = self.change(2, NodeCapacity(ME, 4))
@@ -141,7 +145,10 @@ def test_snapshots_of_another_host_are_fetched_and_dropped_with_the_change() -> 
     told = bench.said(wire.GenerationProgress)[-1]
     assert (told.got, told.of) == (0, 300)
     bench.feed(Completed(fetch.request, bytes(300)))
+    assert not bench.of(RebuildSnapshot), "the run's key is not here yet"
+    bench.hear(SCHEDULER, wire.RunKeyParts(RUN, key=KEY))
     (rebuild,) = bench.of(RebuildSnapshot)
+    assert rebuild.secret == KEY
     bench.feed(Completed(rebuild.request, None))
     bench.built()
     assert bench.ready_as_of() == [3]
