@@ -316,7 +316,7 @@ class MovingBench(Bench):
         return await super().dial(peer, on_frame, on_closed)
 
 
-def test_a_node_at_another_address_is_dialled_anew_and_what_waits_for_the_old_one_fails(tmp_path: Path) -> None:
+def test_a_node_at_another_address_is_dialled_anew_and_requests_to_the_former_one_fail(tmp_path: Path) -> None:
     async def work() -> None:
         bench, fragments = MovingBench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
         waits = asyncio.ensure_future(
