@@ -1,8 +1,9 @@
 """Decisions about moves of a run's instances: a machine without I/O, one for each run, at its coordinator.
 
 A move must end a broken constraint, or gain 5 % of the objective and more, within 600 s, than it costs. An instance does not return
-within 600 s to a node that it left: a link that turns slow and fast again would draw it to and fro. A run rests a minute after a
-move, then two, four, eight while moves follow each other within 600 s. A move that ends a broken constraint only waits the minute.
+within 600 s to a node that it left: a link that turns slow and fast again would draw it to and fro. A run rests a minute after each
+of the first two moves, then two, four, eight while moves follow each other within 600 s. A move that ends a broken constraint only
+waits the minute.
 A move that was dropped or rolled back delays the next one by 1, 2, 4 … 32 looks. A stage that a user has moved stays.
 
 Source: spec of placement §10, "Moves".
@@ -24,7 +25,7 @@ LOOK_NS: Final = 30 * SECOND
 """Time from one look to the next."""
 
 REST_NS: Final = 60 * SECOND
-"""Least time from the start of one move to the start of the next; it doubles with each move within `HORIZON_S`. Each was to pay
+"""Least time from the start of one move to the start of the next; it doubles with each move within `HORIZON_S` after the second. Each was to pay
 within this time, so many of them show that the network changes faster than moves can pay."""
 
 _JITTER_NS: Final = SECOND
@@ -231,7 +232,7 @@ class MoveController:
         if self._started_ns is None:
             return ""
         lately = sum(now_ns - done < HORIZON_S * SECOND for done in self._done_ns)
-        rest = REST_NS if best.ends_violation else REST_NS << max(0, lately - 1)
+        rest = REST_NS if best.ends_violation else REST_NS << max(0, lately - 2)
         if now_ns - self._started_ns >= rest - _JITTER_NS:
             return ""
         return "one move a minute" if rest == REST_NS else f"{rest // REST_NS} minutes after {lately} moves"

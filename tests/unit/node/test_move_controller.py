@@ -69,10 +69,10 @@ def test_rests_double_while_moves_follow_each_other_within_ten_minutes() -> None
             started.append(look)
             controller.started(now, proposal())
             controller.finished(is_done=True)
-    assert started == [0, 2, 6, 14, 22, 26, 34]
-    waiting = controller.decide(35 * LOOK, {}, [proposal()])
-    assert (waiting.action, waiting.why) == (ADVISE, "it would gain 59% of 58, waits: 4 minutes after 3 moves")
-    assert controller.decide(36 * LOOK, {}, [proposal(ends_violation=True)]).action == MOVE
+    assert started == [0, 2, 4, 8, 16, 22, 26, 30, 36]
+    waiting = controller.decide(39 * LOOK, {}, [proposal()])
+    assert (waiting.action, waiting.why) == (ADVISE, "it would gain 59% of 58, waits: 4 minutes after 4 moves")
+    assert controller.decide(39 * LOOK, {}, [proposal(ends_violation=True)]).action == MOVE
 
 
 def test_an_instance_returns_to_a_node_that_it_left_only_after_ten_minutes_or_to_end_a_broken_constraint() -> None:
