@@ -25,8 +25,9 @@ LOOK_NS: Final = 30 * SECOND
 """Time from one look to the next."""
 
 REST_NS: Final = 60 * SECOND
-"""Least time from the start of one move to the start of the next; it doubles with each move within `HORIZON_S` after the second. Each was to pay
-within this time, so many of them show that the network changes faster than moves can pay."""
+"""Least time from the start of one move to the start of the next; it doubles with each move within `HORIZON_S` after the second.
+
+Each was to pay within this time, so many of them show that the network changes faster than moves can pay."""
 
 _JITTER_NS: Final = SECOND
 """Tolerance of a rest. Looks follow each other each 30 s, but their surveys take some milliseconds, more or less."""
