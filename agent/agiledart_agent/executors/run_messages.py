@@ -1,6 +1,7 @@
 """Messages of an agent to all executors of a run that it hosts."""
 
 import asyncio
+from abc import ABC, abstractmethod
 
 from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_executor.wire.agent_messages import (
@@ -15,12 +16,12 @@ from agiledart_executor.wire.agent_messages import (
 )
 
 
-class RunMessages:
+class RunMessages(ABC):
     """Base of the pool of executors: sends what all executors of a run get."""
 
+    @abstractmethod
     def _of(self, application: str, version: int) -> list[ExecutorProcess]:
         """Return the executors of a run."""
-        raise NotImplementedError
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""

@@ -187,8 +187,8 @@ class VotedRuns:
     def _take_reserved(self, sender: Peer, value: RegisterValue) -> None:
         """Vote with the slot that was reserved for a coordinator, when its value names that one and the held slot votes no more.
 
-        The held slot is out by its own value, or at the word of the voters that it holds. A stranger's slot that names others
-        than them stays; the coordinator then replaces this voter, because it does not answer.
+        The held slot votes no more when its own value does not name it, or when a voter that it believes says so. A slot that a
+        stranger has filled believes strangers, so it stays. The coordinator then replaces this voter, because it does not answer.
         """
         run, me, voter_slot = value.run, self._context.me.node, self.voter_slots.get(value.run)
         if voter_slot is None or voter_slot.value is None or voter_slot.held is None:
