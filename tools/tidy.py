@@ -44,6 +44,7 @@ CORE = (
 )
 """Where the order of a `set` would make two runs of one seed differ."""
 
+_CONFLICT = re.compile(r"(<{7}|>{7}) ")
 _UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 _CITATION = re.compile(r"\[([A-Z][A-Za-z]+(?:[- &][A-Z][A-Za-z]+)*(?: et al\.)?(?: \d{4}[a-z]?)?)\]")
 _SLEEPS = ("time.sleep", "asyncio.sleep", "sleep")
@@ -176,11 +177,11 @@ def check_sizes(root: Path) -> Problems:
 
 
 def check_unfinished(root: Path) -> Problems:
-    """No note that something is unfinished: finish it, or write an entry in the changelog's list of what is missing."""
+    """No note that something is unfinished, and no mark of a merge: finish it, or write an entry in the changelog's list of what is missing."""
     problems: Problems = []
     for path in tracked_files(root, ".py", ".md", ".toml", ".sh", "Makefile", ".yml"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            if _UNFINISHED.search(line):
+            if _UNFINISHED.search(line) or _CONFLICT.match(line):
                 problems.append(f"{path.relative_to(root)}:{number}  {line.strip()[:80]}")
     return problems
 

@@ -34,6 +34,7 @@ LONG = "def long() -> None:\n" + "    pass\n" * 61
         (tidy.check_sizes, "kernel/a.py", "x = 1\n" * 901, "x = 1\n" * 900),
         (tidy.check_sizes, "kernel/a.py", "class Long:\n" + "    x = 1\n" * 401, "class Short:\n    x = 1\n"),
         (tidy.check_unfinished, "a.md", "FIX" + "ME later\n", "fixed\n"),
+        (tidy.check_unfinished, "a.md", "<" * 7 + " HEAD\n", "< HEAD\n"),
         (tidy.check_sleeps, "tests/unit/a.py", "import time\ntime.sleep(1)\n", "import asyncio\nasyncio.sleep(0)\n"),
         (tidy.check_sleeps, "tests/unit/a.py", "import time\ntime.sleep(1)\n", "import time\ntime.time()\n"),
         (tidy.check_set_iteration, "overlay/a.py", "for x in {1, 2}:\n    print(x)\n", "for x in (1, 2):\n    print(x)\n"),
