@@ -177,7 +177,10 @@ def check_sizes(root: Path) -> Problems:
 
 
 def check_unfinished(root: Path) -> Problems:
-    """No note that something is unfinished, and no mark of a merge: finish it, or write an entry in the changelog's list of what is missing."""
+    """No note that something is unfinished: finish it, or write an entry in the changelog's list of what is missing.
+
+    Nor a mark of a merge.
+    """
     problems: Problems = []
     for path in tracked_files(root, ".py", ".md", ".toml", ".sh", "Makefile", ".yml"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
