@@ -206,7 +206,7 @@ class UpcomingGenerations:
         """
         generation = self._generations.get(message.plan_name)
         for key in () if generation is None else tuple(generation.waiting):
-            if generation is not None and key in generation.waiting:
+            if generation is not None and self._waits(generation, message.plan_name, key):
                 mine = [
                     chain
                     for chain in message.snapshots
