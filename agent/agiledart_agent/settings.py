@@ -28,9 +28,8 @@ from agiledart_placement.registry import ALL_STRATEGIES, STRATEGIES, package_str
 from agiledart_scaling.registry import POLICIES, policy_named
 from agiledart_shuffle.link_indices import KL_EXPLORATION, LINK_INDICES, index_named
 
-_PREFIX = "AGILEDART_AGENT__"
 SECTIONS = ("executors", "paths", "placement", "quota", "scaling")
-"""Tables of a file beside `[agent]`; `key` in `[table]` is the setting `table_key`."""
+"""Tables of a file beside `[agent]`; `key` in `[table]` is the setting `table_key`, and the variable `AGILEDART_TABLE__KEY`."""
 
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
@@ -225,9 +224,10 @@ class AgentSettings:
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):
             origins["state_dir"] = "STATE_DIRECTORY"
+        variables = _variables(environment)
         given: tuple[tuple[str, Mapping[str, Any]], ...] = (
             (str(config_file), _from_file(config_file)),
-            ("the environment", _from_environment(environment)),
+            ("the environment", {key: environment[name] for key, name in variables.items()}),
             ("the command line", {key: value for key, value in flags.items() if value is not None}),
         )
         preset = next((str(values["preset"]) for _, values in reversed(given) if "preset" in values), "")
@@ -241,7 +241,7 @@ class AgentSettings:
                 typed: dict[str, Any] = {key: _typed(key, value, vars(settings)[key], origin)}
                 settings = replace(settings, **typed)
                 origins[key] = {
-                    "the environment": f"{_PREFIX}{key.upper()}",
+                    "the environment": variables.get(key, origin),
                     "the command line": f"--{key.replace('_', '-')}",
                 }.get(origin, origin)
         settings.validate()
@@ -456,8 +456,15 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     return settings
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {key[len(_PREFIX) :].lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return setting → its variable; the variable of a table counts before `AGILEDART_AGENT__TABLE_KEY`."""
+    prefixes = {"AGILEDART_AGENT__": ""} | {f"AGILEDART_{name.upper()}__": f"{name}_" for name in SECTIONS}
+    return {
+        f"{table}{name[len(prefix) :].lower()}": name
+        for prefix, table in prefixes.items()
+        for name in environment
+        if name.startswith(prefix)
+    }
 
 
 def _typed(key: str, value: object, default: object, origin: str) -> object:

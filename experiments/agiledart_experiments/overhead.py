@@ -29,7 +29,7 @@ APPLICATION: Final = "frequent-routes"
 AGENTS: Final = 3
 RATE: Final = 500
 WARM_S: Final = {"small": 3, "paper": 20}
-SECONDS: Final = {"small": 10, "paper": 60}
+SECONDS: Final = {"small": 10, "paper": 30}
 SPARE_S: Final = 60
 """Seconds of input beyond those of the measurement."""
 

@@ -34,7 +34,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 RATES: Final = {"small": (500,), "paper": (500, 1_000, 2_000, 4_000)}
 SECONDS: Final = {"small": 6, "paper": 60}
-SECONDS_BESIDE: Final = {"small": 20, "paper": 60}
+SECONDS_BESIDE: Final = {"small": 20, "paper": 24}
 """Length of a run beside another engine, whose virtual machine first has to compile its code."""
 
 PAIRS: Final = {"small": 2, "paper": 8}

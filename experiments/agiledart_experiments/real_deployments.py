@@ -2,7 +2,8 @@
 
 Each application has its source on one agent and its sink on the next, and reads ten rows a second. `--preset paper` lets one
 scheduler serve 50 applications, so more of them make the agents elect further schedulers. The single master is the same mesh with
-one scheduler for all. All agents share the cores of one machine: elected schedulers cannot make deployments faster here.
+one scheduler for all. All agents share the cores of one machine: elected schedulers cannot make deployments faster here. The
+applications on one agent share processes (`[executors] share`), so that hundreds of them fit into the memory of a machine.
 """
 
 import importlib.resources
@@ -25,18 +26,19 @@ AGENTS: Final = 4
 EACH: Final = 50
 """Applications that one scheduler of the preset `paper` serves."""
 
-APPLICATION_MB: Final = 32
-"""Memory of an application: an executor for its source, and one for its sink."""
+APPLICATION_MB: Final = 4
+"""Memory of an application: its shares of two processes."""
 
-MESH_MB: Final = 400
-"""Memory of the agents and of this process."""
+MESH_MB: Final = 600
+"""Memory of the agents, of a process with applications on each, and of this process."""
 
 ROWS_A_SECOND: Final = 10
 SAMPLES: Final = 20
 """Results of each application after which its latency is read."""
 
 RESULTS_S: Final = 300.0
-REAL_SETTINGS: Final = {"AGILEDART_AGENT__CAPACITY": "4096"}
+SHARE: Final = "owner"
+REAL_SETTINGS: Final = {"AGILEDART_AGENT__CAPACITY": "4096", "AGILEDART_EXECUTORS__SHARE": SHARE}
 
 
 class Deployments(NamedTuple):
@@ -62,7 +64,13 @@ def run(settings: Settings) -> ExperimentReport:
     counts = settings.sizes_or(COUNTS[settings.scale])
     check_memory(counts, available_mb())
     rows = [_row(count, settings) for count in counts]
-    parameters = {"agents": AGENTS, "applications": counts, "cores": os.cpu_count(), "rows_a_second": ROWS_A_SECOND}
+    parameters = {
+        "agents": AGENTS,
+        "applications": counts,
+        "cores": os.cpu_count(),
+        "rows_a_second": ROWS_A_SECOND,
+        "executors_share": SHARE,
+    }
     notes = (
         "all agents and executors share this machine; a result's latency is from the reading of a row to its writing",
         f"up to {EACH} applications one scheduler serves all, so the single master is the same run",

@@ -270,6 +270,7 @@ EXPERIMENTS = {
             y=("score", "instances"),
             unit="score, instances",
             series=("job", "timeline"),
+            has_apps=True,
             package=SCALING,
         ),
         Experiment(

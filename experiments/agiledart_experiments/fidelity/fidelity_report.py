@@ -40,6 +40,42 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A file that `experiment run -o json` printed.
+
+    Attributes:
+        file: its path.
+        document: its content.
+    """
+
+    file: str
+    document: dict[str, Any]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return its rows."""
+        return [row for row in self.document["results"] if isinstance(row, dict)]
+
+    @property
+    def scale(self) -> str:
+        """Return the scale of the run."""
+        return str(self.document.get("scale"))
+
+    def run(self) -> dict[str, Any]:
+        """Return command, seed, scale and load of the run, and its goals."""
+        goals = self.document.get("goals", ())
+        return {
+            **{name: self.document.get(name) for name in ("command", "seed", "scale", "load")},
+            "goals_met": sum(bool(goal["met"]) for goal in goals),
+            "goals_missed": [goal["what"] for goal in goals if not goal["met"]],
+        }
+
+
+Results = dict[str, list[StoredResult]]
+"""Experiment → its results, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
 class PanelReport:
     """State of a panel.
 
@@ -49,7 +85,7 @@ class PanelReport:
         why: the missing parts, and differences of the inputs; empty: none.
         curves: of the results, and beside them.
         source: file of the results; empty: there are none.
-        run: its command, seed, scale, and numbers of goals met and missed.
+        run: its command, seed, scale, and numbers of goals met and missed; `parts`: of other files with lines of the panel.
     """
 
     panel: Panel
@@ -84,15 +120,15 @@ class FidelityReport:
         return {"format": "agiledart-fidelity/1", "counts": self.counts(), "panels": [_entry(p) for p in self.panels]}
 
 
-def read_results(folders: Sequence[str]) -> tuple[dict[str, tuple[str, dict[str, Any]]], list[str]]:
-    """Return the result of each experiment in these folders with its file, and the files that hold none.
+def read_results(folders: Sequence[str]) -> tuple[Results, list[str]]:
+    """Return the results of each experiment in these folders with their files, and the files that hold none.
 
-    Of several results the one of the published scale counts, then the one whose file has the experiment's name.
+    Those of the published scale come first, then the one whose file has the experiment's name.
 
     Raises:
         ConfigurationError: a folder does not exist, or a file is not JSON.
     """
-    ranked: dict[str, tuple[tuple[bool, bool], str, dict[str, Any]]] = {}
+    ranked: dict[str, list[tuple[tuple[bool, bool], StoredResult]]] = {}
     unread = []
     for folder in folders:
         if not Path(folder).is_dir():
@@ -104,9 +140,11 @@ def read_results(folders: Sequence[str]) -> tuple[dict[str, tuple[str, dict[str,
                 continue
             name = document["experiment"] + (REAL if document.get("real") else "")
             rank = document.get("scale") == "paper", path.stem == name.replace(REAL, "-real")
-            if name not in ranked or rank > ranked[name][0]:
-                ranked[name] = rank, str(path), document
-    return {name: (file, document) for name, (_, file, document) in ranked.items()}, unread
+            ranked.setdefault(name, []).append((rank, StoredResult(str(path), document)))
+    return {
+        name: [stored for _, stored in sorted(entries, key=lambda entry: entry[0], reverse=True)]
+        for name, entries in ranked.items()
+    }, unread
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -126,7 +164,7 @@ def fidelity_of(folders: Sequence[str], panels: Iterable[Panel] = PANELS) -> Fid
     return FidelityReport(tuple(_report_of(panel, results) for panel in panels), tuple(unread))
 
 
-def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> PanelReport:
+def _report_of(panel: Panel, results: Results) -> PanelReport:
     if not panel.experiment:
         return PanelReport(panel, MISSING, panel.lacks)
     if panel.experiment not in results and panel.also in results:
@@ -136,33 +174,56 @@ def _report_of(panel: Panel, results: dict[str, tuple[str, dict[str, Any]]]) -> 
     if panel.experiment not in results:
         command = f"agiledart experiment run {panel.experiment} --scale paper -o json"
         return PanelReport(panel, MISSING, f"no result here; make one: {command}")
-    source, document = results[panel.experiment]
-    rows = [row for row in document["results"] if isinstance(row, dict) and _belongs(panel, row)]
-    parameters = document.get("parameters", {})
-    rows += [parameters] if any(name in parameters for name in panel.y) else []
+    rows, parts = _rows_and_parts(panel, results[panel.experiment])
     curves = tuple(_curves(panel, rows))
     if panel.also in results:
-        others = [row for row in results[panel.also][1]["results"] if isinstance(row, dict) and _belongs(panel, row)]
+        others = [row for row in results[panel.also][0].rows if _belongs(panel, row)]
         curves += tuple(replace(c, origin=SIMULATED) for c in _curves(panel, others) if c.origin == "here")
     shown = {curve.label.partition(",")[0] for curve in curves if curve.origin == "here"}
     lacking = [name for name in panel.y if name not in shown]
-    run = {
-        "command": document.get("command"),
-        "seed": document.get("seed"),
-        "scale": document.get("scale"),
-        "load": document.get("load"),
-        "goals_met": sum(bool(goal["met"]) for goal in document.get("goals", ())),
-        "goals_missed": [goal["what"] for goal in document.get("goals", ()) if not goal["met"]],
-    }
+    first = parts[0]
     if not shown:
         why = f"the result has no {', '.join(lacking)}: run it again"
-        return PanelReport(panel, MISSING, why, (), source, run)
+        return PanelReport(panel, MISSING, why, (), first.file, first.run())
     reasons = [panel.lacks] if panel.lacks else []
     reasons += [f"the result has no {', '.join(lacking)}"] if lacking else []
-    reasons += ["small scale"] if document.get("scale") != "paper" else []
+    reasons += [
+        f"no row has {column} {value}"
+        for column, values in panel.needs.items()
+        for value in values
+        if all(row.get(column) != value for row in rows)
+    ]
+    reasons += ["small scale"] if first.scale != "paper" else []
     state = PARTLY if reasons else COMPUTED
     reasons += [panel.differs] if panel.differs else []
-    return PanelReport(panel, state, "; ".join(reasons), curves, source, run)
+    run = first.run() | ({"parts": [part.run() for part in parts[1:]]} if parts[1:] else {})
+    return PanelReport(panel, state, "; ".join(reasons), curves, first.file, run)
+
+
+def _rows_and_parts(panel: Panel, stored: Sequence[StoredResult]) -> tuple[list[Row], list[StoredResult]]:
+    """Return the rows of a panel, and the results that they are from.
+
+    The first result with rows of the panel counts. Other results of its scale add the lines that are missing there: a long
+    experiment may be run in parts.
+    """
+    rows: list[Row] = []
+    parts: list[StoredResult] = []
+    for result in stored:
+        if parts and result.scale != parts[0].scale:
+            break
+        known = {_line(panel, row) for row in rows}
+        more = [row for row in result.rows if _belongs(panel, row) and _line(panel, row) not in known]
+        if not parts:
+            parameters = result.document.get("parameters", {})
+            more += [parameters] if any(name in parameters for name in panel.y) else []
+        if any(row.get(name) is not None for row in more for name in panel.y):
+            rows += more
+            parts.append(result)
+    return rows, parts or list(stored[:1])
+
+
+def _line(panel: Panel, row: Row) -> tuple[str, ...]:
+    return tuple(f"{row.get(column)}" for column in panel.series)
 
 
 def _belongs(panel: Panel, row: Row) -> bool:
@@ -172,7 +233,7 @@ def _belongs(panel: Panel, row: Row) -> bool:
 def _curves(panel: Panel, rows: list[Row]) -> Iterable[Curve]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(f"{row.get(column)}" for column in panel.series), []).append(row)
+        groups.setdefault(_line(panel, row), []).append(row)
     shown: dict[tuple[Point, ...], None] = {}
     for group, members in groups.items():
         for name in panel.y:

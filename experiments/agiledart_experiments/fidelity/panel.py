@@ -22,6 +22,7 @@ class Panel:
         where: column → values of the rows that belong to this panel; empty: all rows.
         evidence: the base of the experiment, as above.
         lacks: part of the paper's panel that is not computed; empty: the whole panel is.
+        needs: column → values that the rows must have, such as the engines that the paper compares, for the whole panel.
         differs: how the inputs or the base differ from the paper's, which no further run here can change; the panel counts as
             computed all the same.
         also: an experiment whose columns of the same names are shown beside, as values of a simulator; empty: none.
@@ -40,6 +41,7 @@ class Panel:
     where: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     evidence: str = ""
     lacks: str = ""
+    needs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     differs: str = ""
     also: str = ""
     bounds_of_x: tuple[float, float] | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agiledart_experiments.shaped_hosts import ShapedHosts
 from agiledart_kernel.errors import OperationFailed
 
 COMMAND = (sys.executable, "-m", "agiledart_cli.main")
@@ -54,10 +55,21 @@ class AgentMachine:
         folder: folder that all machines share.
         lifeline: read end of a pipe that closes when the experiment ends, even after a crash.
         environment: environment variables of the processes.
+        address: on which the agent listens.
+        enter: words before the agent's command that run it on an emulated host; empty: it runs on this one.
     """
 
-    def __init__(self, name: str, folder: Path, lifeline: int, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        lifeline: int,
+        environment: dict[str, str],
+        address: str = "127.0.0.1",
+        enter: tuple[str, ...] = (),
+    ) -> None:
         self.name, self.state_dir = name, folder / name
+        self._address, self._enter = address, enter
         self._folder, self._lifeline, self._environment = folder, lifeline, environment
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -66,8 +78,9 @@ class AgentMachine:
         path = self._folder / f"{self.name}.log"
         with path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name, "--host", f"machine-{self.name}",
-                 "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(self._lifeline), *more],
+                [*self._enter, *COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
+                 "--host", f"machine-{self.name}", "--listen", f"{self._address}:0", "--metrics", f"{self._address}:0",
+                 "--parent-fd", str(self._lifeline), *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline,), env=self._environment,
             )  # fmt: skip
 
@@ -191,25 +204,23 @@ def plug_mesh(count: int, interval: int, code: str = "4+2") -> Iterator[PlugMesh
 
 
 @contextlib.contextmanager
-def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iterator[PlugMesh]:
+def machines(count: int, settings: Mapping[str, str], hosts: ShapedHosts | None = None) -> Iterator[PlugMesh]:
     """Prepare `count` machines, none of which runs yet; remove everything on exit.
 
     Args:
         count: number of machines.
         settings: settings of the agents, as environment variables.
-        uplinks: environment variable that gives each machine the path of its own file; empty: machines have no such file.
+        hosts: at least as many emulated hosts, one for each machine; None: all agents run on this one.
     """
     read_end, write_end = os.pipe()
     with tempfile.TemporaryDirectory(prefix="adx-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         allowed = {"AGILEDART_AGENT__ALLOW_ROOT": "true"}  # only the measurement itself submits here
         environment = {**allowed, **os.environ, "XDG_STATE_HOME": name, "PYTHONUNBUFFERED": "1", **settings}
-        made: list[AgentMachine] = []
-        for number in range(1, count + 1):
-            link = folder / f"a{number}.link"
-            link.touch()
-            own = {**environment, **({uplinks: str(link)} if uplinks else {})}
-            made.append(AgentMachine(f"a{number}", folder, read_end, own))
+        made = [
+            AgentMachine(f"a{number}", folder, read_end, environment, *_place(hosts, number))
+            for number in range(1, count + 1)
+        ]
         try:
             yield PlugMesh(folder, made, environment)
         finally:
@@ -217,3 +228,7 @@ def machines(count: int, settings: Mapping[str, str], uplinks: str = "") -> Iter
                 machine.kill_and_remove()
             os.close(read_end)
             os.close(write_end)
+
+
+def _place(hosts: ShapedHosts | None, number: int) -> tuple[str, tuple[str, ...]]:
+    return ("127.0.0.1", ()) if hosts is None else (hosts.address(number), hosts.enter(number))

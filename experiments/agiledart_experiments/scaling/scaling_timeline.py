@@ -1,9 +1,9 @@
 """Experiment `scaling-timeline`: three overloaded jobs of four stages; time until each is stable, and its health score.
 
 Timeline `up`: the rate rises to four times its value, and the slow stage of each job scales automatically. Timeline `up then out`
-runs with the published sizes only. Each job has ten instances on one machine and gets ten more every 30 s, until more do not help
-because the machine's uplink is full. Then other machines join, and the stage scales automatically. Uplinks are emulated
-(`timeline_jobs.py`); agents and executors are real.
+runs with the published sizes only, on emulated hosts whose uplinks the kernel limits (`shaped_hosts.py`); it needs root. The slow
+stage makes rows wide. It has ten instances on one host, and gets ten more every 30 s until they do not help because the host's
+uplink is full. Then other hosts join, and the stage scales automatically. Source, sink and the other steps are on another host.
 """
 
 import importlib.resources
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from agiledart_experiments.recovery.plug_mesh import PlugMesh, machines, until
 from agiledart_experiments.report import ExperimentReport, Goal, Row, Settings
 from agiledart_experiments.scaling.timeline import StageSample, helped, rate_between, seconds_to_stable, stays
-from agiledart_experiments.scaling.timeline_jobs import UPLINK
-from agiledart_kernel.errors import OperationFailed
+from agiledart_experiments.shaped_hosts import check_shaped_hosts, shaped_hosts
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TimelineJob:
     Attributes:
         function: name of the function that builds the job.
         stage: name of the slow stage.
-        link_rows: rows of the job that a machine's uplink carries a second.
+        link_rows: input lines a second whose rows a host's uplink carries.
         published: seconds after which bandwidth was short in the paper.
     """
 
@@ -59,6 +59,15 @@ LOOK_S = {"small": 0.5, "paper": 1.0}
 STEP, STEP_S, STEPS = 10, 30, 5
 OUT_ROWS = 1_800
 OUT_S = 90
+HOSTS = 4
+"""The first has source, sink and all steps but the slow one, which begins on the second."""
+
+WIDTH = 600
+"""Bytes that the slow stage adds to the rows of a line."""
+
+HEADERS = 80
+"""Bytes of a line's rows otherwise: values, and shares of the headers of frames and packets."""
+
 STEPS_TO_STABLE = 4
 """Number of controller intervals within which a stage must be stable after bandwidth was short."""
 
@@ -67,10 +76,13 @@ TIMEOUT_S = 120.0
 
 def run(settings: Settings) -> ExperimentReport:
     """Run the experiment: return a row for each sample, and a summary row for each timeline."""
-    lines: dict[tuple[str, str], list[StageSample]] = {}
-    ends = _up(settings, lines)
+    names = _chosen(settings.apps)
     if settings.is_paper:
-        for name in JOBS:
+        check_shaped_hosts()
+    lines: dict[tuple[str, str], list[StageSample]] = {}
+    ends = _up(settings, names, lines)
+    if settings.is_paper:
+        for name in names:
             ends.append(_up_then_out(settings, name, lines))
     rows = [
         {
@@ -85,14 +97,29 @@ def run(settings: Settings) -> ExperimentReport:
         "interval_s": INTERVAL_S[settings.scale],
         "rows_a_second": {UP: [FEW, FEW * TIMES], OUT: OUT_ROWS},
         "seconds_each_row": EACH_S,
-        "link_rows_a_second": {name: job.link_rows for name, job in JOBS.items()},
+        "uplink_bytes_a_second": {name: _uplink(JOBS[name]) for name in names},
+        "row_bytes": WIDTH,
     }
     notes = (
         "seconds_to_stable: from the first sample with a score below 0.9 until the score suffices and the number stays",
-        "uplinks are emulated: a machine's instances share a number of rows a second, so bandwidth is short when the paper's was",
+        f"the kernel limits uplinks (tc tbf) to some {WIDTH + HEADERS} bytes for each of 1,000 or 1,500 lines a second, "
+        "so bandwidth is short when the paper's was",
         "the paper prints no figure for `up`; for `up then out` it names the second at which bandwidth was short",
     )
     return ExperimentReport(parameters, (*rows, *ends), _goals(ends, INTERVAL_S[settings.scale]), notes)
+
+
+def _chosen(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the jobs to run; all without names. Raises `ConfigurationError` for an unknown name."""
+    for name in names:
+        if name not in JOBS:
+            raise ConfigurationError(f"scaling-timeline has no application {name!r}; it has {', '.join(JOBS)}")
+    return names or tuple(JOBS)
+
+
+def _uplink(job: TimelineJob) -> int:
+    """Return the bytes a second of a host's uplink."""
+    return job.link_rows * (WIDTH + HEADERS)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -115,14 +142,14 @@ def _prepare(mesh: PlugMesh, rates: Sequence[tuple[int, int]]) -> None:
             begin += seconds * 1_000
 
 
-def _submit(mesh: PlugMesh, name: str, timeline: str, link: float, least: int) -> None:
+def _submit(mesh: PlugMesh, name: str, timeline: str, least: int, **more: object) -> None:
     job = JOBS[name]
     given = {
         "lines": "csv:in.csv?speed=1&overload=spool@a1",
         "report": f"log:{name}@a1",
         "name": name,
         "each": EACH_S[timeline],
-        "link": link,
+        **more,
     }
     words = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     limits = f"{job.stage}={least}..{MOST_INSTANCES[timeline]}"
@@ -177,23 +204,23 @@ def _sum(figures: Mapping[str, float], name: str, *labels: str) -> float:
     )
 
 
-def _up(settings: Settings, lines: dict[tuple[str, str], list[StageSample]]) -> list[Row]:
-    """Run all jobs at once on three machines while the rate rises to four times its value; return the summary rows."""
+def _up(settings: Settings, names: Sequence[str], lines: dict[tuple[str, str], list[StageSample]]) -> list[Row]:
+    """Run the jobs at once on three machines while the rate rises to four times its value; return the summary rows."""
     scale = settings.scale
     with machines(3, _environment(settings)) as mesh:
         mesh.form(3, "--executors", str(MOST_INSTANCES[UP]))
         _prepare(mesh, [(CALM_S[scale], FEW), (BUSY_S[scale], FEW * TIMES)])
-        settings.progress("three jobs start")
-        for name in JOBS:
-            _submit(mesh, name, UP, 0.0, 1)
+        settings.progress(f"{', '.join(names)}: the rate rises")
+        for name in names:
+            _submit(mesh, name, UP, 1)
             mesh.ask("scale", name, JOBS[name].stage, "auto")
         watch = _StageWatch(mesh, lines, UP)
         while watch.second < CALM_S[scale] + BUSY_S[scale]:
-            watch.look(list(JOBS))
-            if all(stays(lines.get((name, UP), []), STAY * INTERVAL_S[scale]) for name in JOBS):
+            watch.look(names)
+            if all(stays(lines.get((name, UP), []), STAY * INTERVAL_S[scale]) for name in names):
                 break
             time.sleep(LOOK_S[scale])
-    return [_end(name, UP, lines.get((name, UP), [])) for name in JOBS]
+    return [_end(name, UP, lines.get((name, UP), [])) for name in names]
 
 
 def _end(name: str, timeline: str, looks: Sequence[StageSample]) -> Row:
@@ -211,19 +238,22 @@ def _end(name: str, timeline: str, looks: Sequence[StageSample]) -> Row:
 
 
 def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], list[StageSample]]) -> Row:
-    """Run one job: add ten instances every 30 s on one machine until they do not help, then add machines."""
+    """Run one job: add ten instances every 30 s on one host until they do not help, then add hosts."""
     job = JOBS[name]
     words = ("--executors", str(STEP * STEPS))
-    with machines(4, _environment(settings), UPLINK) as mesh:
-        mesh.form(1, *words)
+    with shaped_hosts(HOSTS) as hosts, machines(HOSTS, _environment(settings), hosts) as mesh:
+        for number in range(2, HOSTS + 1):
+            hosts.limit(number, _uplink(job))
+        mesh.form(2, *words)
         _prepare(mesh, [(STEP_S * (STEPS + 1) + OUT_S, OUT_ROWS)])
-        settings.progress(f"{name}: ten instances on one machine")
-        _submit(mesh, name, OUT, 1 / job.link_rows, STEP)
+        settings.progress(f"{name}: ten instances on one host")
+        workers = ",".join(machine.name for machine in mesh.machines[1:])
+        _submit(mesh, name, OUT, STEP, width=WIDTH, workers=workers)
         watch = _StageWatch(mesh, lines, OUT)
         key = (name, OUT)
         short = _steps_until_short(watch, mesh, name, lines)
-        settings.progress(f"{name}: bandwidth is short after {short} s; other machines join")
-        for machine in mesh.machines[1:]:
+        settings.progress(f"{name}: bandwidth is short after {short} s; other hosts join")
+        for machine in mesh.machines[2:]:
             mesh.join(machine, *words)
         mesh.ask("scale", name, job.stage, "auto")
         began = watch.second

@@ -1,23 +1,17 @@
 """Jobs of the experiment `scaling-timeline`: three jobs of four stages each, whose second stage waits for each row.
 
-The experiment submits this file as a user's file; the jobs do not depend on the experiment. Rows of the slow stage leave by the
-emulated uplink of its machine: a file in which the machine's instances record until when the uplink is busy.
+The experiment submits this file as a user's file; the jobs do not depend on the experiment. The slow stage may make rows wide, so
+that they fill the uplink of its host, and then has hosts of its own.
 """
 
-import fcntl
-import os
-import struct
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from agiledart import Change, Ranking, Sink, Source, Topology
 
-UPLINK = "TIMELINE_UPLINK"
-"""Environment variable with the path of a machine's uplink file; without it no uplink is emulated."""
-
-_UNTIL = struct.Struct("d")
+HOME = "a1"
+"""Host of the other steps, where the slow stage has hosts of its own."""
 
 
 class InputLine(NamedTuple):
@@ -28,55 +22,41 @@ class InputLine(NamedTuple):
 
 
 class Word(NamedTuple):
-    """Word of a line, with the time of the line."""
+    """Word of a line, with the time of the line; its padding makes the row wide."""
 
     at: int
     word: str
+    padding: str = ""
 
 
-def uplink(seconds_each: float) -> Callable[[], None]:
-    """Return a function that waits until a row has left by this machine's uplink, which all its instances share."""
-    path = os.environ.get(UPLINK, "")
-
-    def leave() -> None:
-        if not path or not seconds_each:
-            return
-        with Path(path).open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            now = time.monotonic()
-            (until,) = _UNTIL.unpack(file.read(_UNTIL.size) or _UNTIL.pack(0.0))
-            until = max(now, until) + seconds_each
-            file.seek(0)
-            file.write(_UNTIL.pack(until))
-        time.sleep(until - now)
-
-    return leave
-
-
-def slowly(seconds_each: float, link_seconds_each: float) -> Callable[[InputLine], InputLine]:
-    """Return a step that sleeps for each row, and then waits until the uplink has sent the row."""
-    leave = uplink(link_seconds_each)
-
-    def slow(line: InputLine) -> InputLine:
-        time.sleep(seconds_each)
-        leave()
-        return line
-
-    return slow
+def place_apart(topology: Topology, slow: str, others: Iterable[str], workers: str) -> None:
+    """Place the slow step on the hosts `workers`, names with commas, and the others on `HOME`; "": no rules."""
+    if not workers:
+        return
+    topology.place(slow, on=workers.split(","))
+    for step in others:
+        topology.place(step, on=[HOME])
 
 
 def remove_duplicates(
-    lines: Source[InputLine], report: Sink[Word], name: str = "remove-duplicates", each: float = 0.01, link: float = 0.0
+    lines: Source[InputLine],
+    report: Sink[Word],
+    name: str = "remove-duplicates",
+    each: float = 0.01,
+    width: int = 0,
+    workers: str = "",
 ) -> Topology:
     """Build the job with the stages source, parse, distinct by key, and sink."""
     topology = Topology(name, delivery="exactly-once")
-    slow = slowly(each, link)
+    padding = "." * width
 
     def parse(line: InputLine) -> Word:
-        return Word(slow(line).at, line.text)
+        time.sleep(each)
+        return Word(line.at, line.text, padding)
 
     rows = topology.source("lines", lines, event_time=lambda line: line.at)
     rows.map(parse, "parse").key_by(lambda word: word.word).distinct("distinct").sink("report", report)
+    place_apart(topology, "parse", ("distinct",), workers)
     return topology
 
 
@@ -85,18 +65,21 @@ def word_count(
     report: Sink[Change[str, int, Word]],
     name: str = "word-count",
     each: float = 0.01,
-    link: float = 0.0,
+    width: int = 0,
+    workers: str = "",
 ) -> Topology:
     """Build the job with the stages source, split, count by word, and sink."""
     topology = Topology(name, delivery="exactly-once")
-    slow = slowly(each, link)
+    padding = "." * width
 
     def split(line: InputLine) -> Iterable[Word]:
-        at = slow(line).at
-        return [Word(at, word) for word in line.text.split()]
+        time.sleep(each)
+        words = line.text.split()
+        return [Word(line.at, word, padding[: width // len(words)]) for word in words]
 
     rows = topology.source("lines", lines, event_time=lambda line: line.at)
     rows.flat_map(split, "split").key_by(lambda word: word.word).running_count("counts").sink("report", report)
+    place_apart(topology, "split", ("counts",), workers)
     return topology
 
 
@@ -105,16 +88,19 @@ def top_k(
     report: Sink[Ranking[Word, str, int]],
     name: str = "top-k",
     each: float = 0.01,
-    link: float = 0.0,
+    width: int = 0,
+    workers: str = "",
 ) -> Topology:
     """Build the job with the stages source, parse, count by key, and the ten most frequent, which also feeds the sink."""
     topology = Topology(name, delivery="exactly-once")
-    slow = slowly(each, link)
+    padding = "." * width
 
     def parse(line: InputLine) -> Word:
-        return Word(slow(line).at, line.text)
+        time.sleep(each)
+        return Word(line.at, line.text, padding)
 
     rows = topology.source("lines", lines, event_time=lambda line: line.at)
     counts = rows.map(parse, "parse").key_by(lambda word: word.word).running_count("counts")
     counts.top("top", n=10).sink("report", report)
+    place_apart(topology, "parse", ("counts", "top"), workers)
     return topology

@@ -23,6 +23,16 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
     assert settings.listen == "127.0.0.1:9464"
 
 
+def test_a_table_has_variables_of_its_own() -> None:
+    given = {"AGILEDART_SCALING__INTERVAL": "2", "AGILEDART_AGENT__SCALING_INTERVAL": "3", "HOME": "/h"}
+    settings, origins = AgentSettings.explained({}, given)
+    assert settings.scaling_interval == 2
+    assert origins["scaling_interval"] == "AGILEDART_SCALING__INTERVAL"
+    assert AgentSettings.load({}, {**given, "AGILEDART_SCALING__INTERVAL": "4"}).scaling_interval == 4
+    with pytest.raises(ConfigurationError, match=r"the environment: there is no setting agent\.scaling_intervall"):
+        AgentSettings.load({}, {"AGILEDART_SCALING__INTERVALL": "2", "HOME": "/h"})
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -79,6 +79,34 @@ def test_the_published_scale_counts_before_others_and_files_of_other_tools_are_l
     assert [Path(file).name for file in report.unread] == ["engines.json"]
 
 
+def test_parts_of_a_long_run_add_the_lines_that_others_do_not_have(tmp_path: Path) -> None:
+    stored(tmp_path)
+    more = [{"nodes": 25, "policy": policy, "regret_mean": value} for policy, value in (("kl", 1.0), ("next", 20.0))]
+    stored(tmp_path, file="path-regret-next", command="d", results=more)
+    stored(tmp_path, file="path-regret-small", scale="small", results=[{**more[0], "policy": "end"}])
+    (entry,) = fidelity_of([str(tmp_path)], [PANEL]).panels
+    assert [(c.label, c.points) for c in entry.curves if c.origin == "here"] == [
+        ("regret_mean, kl", ((25, 250.0), (36, 360.0))),
+        ("regret_mean, next", ((25, 20.0),)),
+    ]
+    assert entry.run is not None
+    assert [entry.run["command"], *(part["command"] for part in entry.run["parts"])] == ["c", "d"]
+
+
+def test_a_panel_takes_a_result_that_has_its_rows(tmp_path: Path) -> None:
+    stored(tmp_path, results=[{"nodes": 64, "policy": "kl", "regret_mean": 1.0}])
+    stored(tmp_path, file="path-regret-25", scale="small", results=[{"nodes": 25, "policy": "kl", "regret_mean": 2.0}])
+    (entry,) = fidelity_of([str(tmp_path)], [PANEL]).panels
+    assert (entry.state, entry.why) == (PARTLY, "small scale")
+    assert entry.curves[0].points == ((25, 2.0),)
+
+
+def test_a_panel_without_a_compared_engine_is_computed_partly(tmp_path: Path) -> None:
+    stored(tmp_path)
+    (entry,) = fidelity_of([str(tmp_path)], [replace(PANEL, needs={"policy": ("kl", "next")})]).panels
+    assert (entry.state, entry.why) == (PARTLY, "no row has policy next")
+
+
 def test_results_of_agents_count_and_those_of_the_simulator_stand_beside(tmp_path: Path) -> None:
     panel = Panel("8a", "", f"path-regret{REAL}", "nodes", ("regret_mean",), evidence=ARITHMETIC, also="path-regret")
     stored(tmp_path)

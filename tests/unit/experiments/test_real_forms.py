@@ -27,10 +27,10 @@ ESTAB 0 0 127.0.0.1:7 127.0.0.1:8
 
 def test_a_machine_that_is_too_small_gets_a_size_that_fits() -> None:
     real_deployments.check_memory((10, 50), 2_000)
-    with pytest.raises(ConfigurationError, match=r"250 applications need about 8,400 MB.*Use --sizes 10,50\."):
-        real_deployments.check_memory((10, 50, 250), 2_500)
-    with pytest.raises(ConfigurationError, match="464 MB for two applications"):
-        real_deployments.check_memory((10,), 420)
+    with pytest.raises(ConfigurationError, match=r"250 applications need about 1,600 MB.*Use --sizes 10,50\."):
+        real_deployments.check_memory((10, 50, 250), 900)
+    with pytest.raises(ConfigurationError, match="608 MB for two applications"):
+        real_deployments.check_memory((10,), 600)
 
 
 def test_a_large_state_is_refused_with_the_size_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
