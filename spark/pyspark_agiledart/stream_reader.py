@@ -52,9 +52,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None
         self._is_warned = False
         self._refused_since: float | None = None
+        self._unanswered: Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_logs": None}
+        return {**self.__dict__, "_logs": None, "_unanswered": None}
 
     # ---- where it begins, how far it may go
 
@@ -65,10 +66,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802  Spark's name
         """Return the end of the next batch; `start` when there is nothing new or no agent is reachable.
 
-        A log that appears joins with its first retained row.
+        A log that appears joins with its first retained row. A query that ends at its target waits for the agent: Spark would take
+        `start` for the end of all rows.
         """
         begin = self._checked(start)
         there = self._look(begin)
+        if self._target is not None and ends_beyond(begin, self._target):
+            there = self._look_again(begin, there)
         for key, retained in there.items():
             if retained.committed < begin.get(key, 0):
                 raise OperationFailed(
@@ -136,14 +140,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ends = self._committed(self._logs, begin, wait_ms)
         except SinkLogError as error:
             self._hang_up()
+            self._unanswered = error
             self._tolerate_refusal(error.reason in (NOT_ALLOWED, UNKNOWN_SINK), error)
             self._pause(AWAY_SECONDS)
             return {}
-        self._refused_since = None
-        is_new = any(retained.committed > begin.get(key, 0) for key, retained in self._ends.items())
+        self._refused_since = self._unanswered = None
+        is_new = ends_beyond(begin, {key: retained.committed for key, retained in self._ends.items()})
         if self._options.is_several and wait_ms and not is_new:
             self._pause(wait_ms / 1_000)  # no agent can wait for rows of all logs
         return self._ends
+
+    def _look_again(self, begin: Offsets, there: dict[str, RetainedRange]) -> dict[str, RetainedRange]:
+        """Return the committed ranges; ask an agent that has not answered again, and raise its error after `agentTimeout`."""
+        deadline = time.monotonic() + self._options.agent_timeout_s
+        while self._unanswered is not None:
+            if time.monotonic() >= deadline:
+                raise self._unanswered
+            there = self._look(begin)
+        return there
 
     def _tolerate_refusal(self, is_refusal: bool, error: Exception) -> None:
         """Tolerate refusals of a restarted agent, which may not know its logs at once; raise a refusal that persists."""
@@ -215,6 +229,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _checked(self, offsets: Offsets) -> Offsets:
         return {self._options.check_key(key): int(offset) for key, offset in offsets.items()}
+
+
+def ends_beyond(begin: Offsets, ends: Offsets) -> bool:
+    """Return whether there are rows between `begin` and `ends`."""
+    return any(end > begin.get(key, 0) for key, end in ends.items())
 
 
 def _sorted(offsets: Offsets) -> Offsets:

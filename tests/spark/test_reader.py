@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import SinkLogError
-from agiledart_sink_log.protocol import DAMAGED, StoredBatch
+from agiledart_sink_log.protocol import DAMAGED, UNKNOWN_SINK, StoredBatch
 from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart import DefaultSource
 from pyspark_agiledart.arrow_columns import spark_schema
@@ -242,6 +242,21 @@ def test_available_now_ends_at_the_initial_end(log: FakeLog) -> None:
         at = end
     assert at == {"trips/0": 9, "trips/1": 1}
     assert len(seen) == 10
+
+
+def test_available_now_waits_for_an_agent_instead_of_ending_early(log: FakeLog) -> None:
+    reader = stream(agentTimeout="60s")
+    reader.prepareForTriggerAvailableNow()
+    log.failures = [away(), SinkLogError("it has just started", UNKNOWN_SINK), away()]
+    end = reader.latestOffset({"trips/0": 5, "trips/1": 1}, ReadAllAvailable())
+    assert end == {"trips/0": 9, "trips/1": 1}
+    log.failures = [away()]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end  # it has all rows, so it waits for none
+    late = stream(agentTimeout="0s")
+    late.prepareForTriggerAvailableNow()
+    log.failures = [away()]
+    with pytest.raises(SinkLogError, match="No agent answers"):
+        late.latestOffset({"trips/0": 5, "trips/1": 1}, ReadAllAvailable())
 
 
 def test_an_absent_agent_neither_fails_the_query_nor_loses_a_key(log: FakeLog) -> None:
