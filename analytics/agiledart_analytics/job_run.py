@@ -34,6 +34,7 @@ _FRAME: Final = re.compile(r'^ +File "([^"]+)", line (\d+)', re.MULTILINE)
 LOST_SPARK: Final = "StatusCode.UNAVAILABLE"
 """Part of the error of a session whose server has ended."""
 
+_FULL_DISK: Final = "No space left on device"
 _SECOND_QUERIES: Final = (
     "[CONCURRENT_STREAM_LOG_UPDATE",
     "[CONCURRENT_QUERY",
@@ -160,6 +161,8 @@ def sentence_of(text: str) -> str:
             f"Spark does not answer any more ({first_cause(text)}): its process has ended, perhaps for lack of memory. Run the "
             f"command again: finished work counts."
         )
+    if _FULL_DISK in text:
+        return f"Spark cannot write: {_FULL_DISK}. Free space, then run it again: finished work counts."
     if any(sign in text for sign in _SECOND_QUERIES):
         return (
             "Another query uses this checkpoint. Two queries on one checkpoint would repeat or lose rows: stop one of them, or "

@@ -91,6 +91,18 @@ class PipelineProject:
             file.flush()
             yield
 
+    @contextlib.contextmanager
+    def file_errors(self) -> Iterator[None]:
+        """Turn an error of the disk inside this block into `OperationFailed` with one sentence."""
+        try:
+            yield
+        except ConnectionError:  # also of a terminal that is gone
+            raise
+        except OSError as error:
+            raise OperationFailed(
+                f"{error.filename or self.state}: {error.strerror or error}. Mend that, then run it again: finished work counts."
+            ) from error
+
     def check_place(self) -> None:
         """Refuse a project that was moved or copied with its state: an update would write to the tables at the old place.
 

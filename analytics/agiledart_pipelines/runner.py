@@ -108,8 +108,12 @@ class PipelineRunner:
             refresh: tables to compute from the beginning, with the streaming tables that read them.
             refresh_all: all of them.
 
-        Raises `ConfigurationError` for a wrong project, `OperationFailed` when a table's flow fails.
+        Raises `ConfigurationError` for a wrong project, `OperationFailed` when a table's flow fails, or the project's disk.
         """
+        with self._project.file_errors():
+            return self._update(refresh, refresh_all)
+
+    def _update(self, refresh: Sequence[str], refresh_all: bool) -> PipelineUpdate:
         began = time.monotonic()
         self._project.write_document(RUNNING, {"pid": os.getpid()})
         file_tables.finish_replacement(self._project)

@@ -393,12 +393,13 @@ def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: b
         from agiledart_pipelines.runner import PipelineRunner
         from agiledart_pipelines.session import open_session
 
-        with project.locked(), open_session(project, short=short, keep=keep) as session:
+        with project.file_errors(), project.locked(), open_session(project, short=short, keep=keep) as session:
             print_message(f"Spark started after {time.monotonic() - began:.1f} s; updating {project.name} …")
             with contextlib.closing(PipelineRunner(session, project, print_message, time.time)) as runner:
                 return work(runner)
 
-    _need_packages(project)
+    with project.file_errors():
+        _need_packages(project)
     print_message(starting_message(short=short, keep=keep or has_kept_spark(project)))
     began = time.monotonic()
     return interruptible(done)

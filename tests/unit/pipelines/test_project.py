@@ -74,6 +74,23 @@ def test_a_faulty_file_of_logs_is_reported(folder: Path) -> None:
         log_options(folder)
 
 
+def test_an_error_of_the_disk_is_one_sentence(folder: Path) -> None:
+    project = open_project(folder)
+    with (
+        pytest.raises(OperationFailed, match=f"{project.state}: No space left on device. Mend that"),
+        project.file_errors(),
+        Path("/dev/full").open("w") as full,
+    ):
+        full.write("x")
+    project.state.write_text("a file where the folder belongs")
+    with (
+        pytest.raises(OperationFailed, match=f"{project.state}: File exists"),
+        project.file_errors(),
+        project.locked(),
+    ):
+        pass
+
+
 def hold(folder: Path, held: "multiprocessing.Event", end: "multiprocessing.Event") -> None:  # type: ignore[valid-type]
     with open_project(folder).locked():
         held.set()  # type: ignore[attr-defined]

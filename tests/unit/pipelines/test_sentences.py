@@ -50,6 +50,11 @@ def test_a_second_query_on_a_checkpoint_is_named(text: str) -> None:
     assert "give each a checkpointLocation of its own" in spark_sentence(ValueError(text))
 
 
+def test_a_full_disk_of_spark_is_named() -> None:
+    text = "Job aborted.\n: java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.FileDispatcherImpl"
+    assert spark_sentence(Py4JError(text)).startswith("Spark cannot write: No space left on device. Free space")
+
+
 LOST = """<_InactiveRpcError of RPC that terminated with:
 \tstatus = StatusCode.UNAVAILABLE
 \tdetails = "ipv4:127.0.0.1:1: Connection refused"
