@@ -21,7 +21,7 @@ OTHER_RUN: dict[tuple[int, str], tuple[int, int, int]] = {
     (36, "paper-1"): (1293, 4752, 991),
     (36, "kl"): (866, 2063, 562),
 }
-"""Published regret before, after worse and after better. Source: an independent simulator (shuffle specification, §8)."""
+"""Regret before, after worse and after better, of an independent simulator (shuffle specification, §8)."""
 
 PAPER, SMALL = ((25, 36, 64), 160), ((25, 36), 20)
 """Nodes of the networks, and the number of networks of each size."""
