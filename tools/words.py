@@ -6,6 +6,7 @@ A highest count may only fall; `tests/tidy/test_words.py` compares.
 """
 
 import ast
+import functools
 import io
 import re
 import sys
@@ -52,17 +53,66 @@ def package_of(path: str) -> str:
     return path.split("/")[0]
 
 
-def _identifiers(root: Path) -> Iterator[Place]:
-    """Every identifier of the project but those of tests, which are of no interest to users."""
+class _Syntax(NamedTuple):
+    """Docstrings, classes and functions of one file, each with its line; of a class its length, too."""
+
+    docstrings: list[tuple[int, str]]
+    classes: list[tuple[int, str, int]]
+    functions: list[tuple[int, str]]
+
+
+@functools.cache
+def _syntax(text: str) -> _Syntax:
+    """Parse a file once for all counts; strings after fields and constants are docstrings, too."""
+    syntax = _Syntax([], [], [])
+    for node in tidy.statements(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            syntax.docstrings.append((node.lineno, node.value.value))
+        elif isinstance(node, ast.ClassDef):
+            syntax.classes.append((node.lineno, node.name, tidy.lines_of(node)))
+        elif isinstance(node, ast.FunctionDef):
+            syntax.functions.append((node.lineno, node.name))
+    return syntax
+
+
+class _Tokens(NamedTuple):
+    """Faulty identifiers and sentences of one file, each with its line."""
+
+    names: list[tuple[int, str]]
+    inverted: list[tuple[int, str]]
+
+
+@functools.cache
+def _tokens(text: str, words: frozenset[str], names: frozenset[str]) -> _Tokens:
+    """Read the tokens of a file once for all counts."""
+    tokens = _Tokens([], [])
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            if token.string in names or _parts(token.string) & words:
+                tokens.names.append((token.start[0], token.string))
+        elif token.type in (tokenize.COMMENT, tokenize.STRING):
+            prose = token.string.strip("#\"' fFrRbB")
+            tokens.inverted.extend((token.start[0], sentence) for sentence in _inverted(prose))
+    return tokens
+
+
+def _tokens_of_files(root: Path) -> Iterator[tuple[str, _Tokens]]:
+    document = settings(root)
+    words, names = frozenset(document["parts"]), frozenset(document["names"])
     for path, text in tidy.python_texts(root):
+        yield path, _tokens(text, words, names)
+
+
+def _identifiers(root: Path) -> Iterator[Place]:
+    """Identifiers with a house word, or that say nothing; without those of tests, which are of no interest to users."""
+    for path, tokens in _tokens_of_files(root):
         if not path.startswith("tests/"):
-            for token in tokenize.generate_tokens(io.StringIO(text).readline):
-                if token.type == tokenize.NAME:
-                    yield Place(package_of(path), path, token.start[0], token.string)
+            yield from (Place(package_of(path), path, line, name) for line, name in tokens.names)
 
 
-def _parts(name: str) -> set[str]:
-    return {part.lower() for part in _SUBWORD.findall(name)}
+@functools.cache
+def _parts(name: str) -> frozenset[str]:
+    return frozenset(part.lower() for part in _SUBWORD.findall(name))
 
 
 def house_words(root: Path) -> list[Place]:
@@ -82,26 +132,19 @@ def test_names(root: Path) -> list[Place]:
     """Names of tests that contain a house word or an inverted pattern."""
     words = set(settings(root)["parts"]) | {"what", "whatever", "whoever"}
     return [
-        Place(package_of(path), path, node.lineno, node.name)
+        Place(package_of(path), path, line, name)
         for path, text in tidy.python_texts(root, ("tests",))
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _parts(node.name) & words
+        for line, name in _syntax(text).functions
+        if name.startswith("test_") and _parts(name) & words
     ]
-
-
-def _documented(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every docstring, those of fields and constants too."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value
 
 
 def first_lines(root: Path) -> list[Place]:
     """First lines of docstrings, product code only."""
     return [
         Place(package_of(path), path, line, text.strip().split("\n")[0])
-        for path, tree in _product_trees(root)
-        for line, text in _documented(tree)
+        for path, source in _product_texts(root)
+        for line, text in _syntax(source).docstrings
     ]
 
 
@@ -121,45 +164,41 @@ def _sentences(text: str) -> Iterator[str]:
             yield " ".join(sentence.split())
 
 
-def _prose(root: Path) -> Iterator[tuple[str, int, str]]:
-    """Path, line and text of comments, strings and pages."""
-    for path, text in tidy.python_texts(root):
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in (tokenize.COMMENT, tokenize.STRING):
-                yield path, token.start[0], token.string.strip("#\"' fFrRbB")
-    for page in tidy.tracked_files(root, ".md"):
-        for number, line in enumerate(page.read_text().splitlines(), 1):
-            yield str(page.relative_to(root)), number, line
+def _inverted(text: str) -> list[str]:
+    """Sentences of a text that have an inverted pattern."""
+    return [sentence[:100] for sentence in _sentences(text) if _INVERTED.search(sentence)]
 
 
 def inverted_sentences(root: Path) -> list[Place]:
     """Sentences of docstrings, comments, messages and pages that have an inverted pattern."""
-    return [
-        Place(package_of(path), path, line, sentence[:100])
-        for path, line, text in _prose(root)
-        for sentence in _sentences(text)
-        if _INVERTED.search(sentence)
+    places = [
+        Place(package_of(path), path, line, sentence)
+        for path, tokens in _tokens_of_files(root)
+        for line, sentence in tokens.inverted
     ]
+    for page in tidy.tracked_files(root, ".md"):
+        path = str(page.relative_to(root))
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            places += [Place(package_of(path), path, number, sentence) for sentence in _inverted(line)]
+    return places
 
 
-def _product_trees(root: Path) -> Iterator[tuple[str, ast.Module]]:
-    for path, text in tidy.python_texts(root, tuple(tidy.component_roots(root))):
-        yield path, ast.parse(text)
+def _product_texts(root: Path) -> Iterator[tuple[str, str]]:
+    return tidy.python_texts(root, tuple(tidy.component_roots(root)))
 
 
-def _classes(root: Path) -> Iterator[tuple[str, ast.ClassDef]]:
-    for path, tree in _product_trees(root):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                yield path, node
+def _classes(root: Path) -> Iterator[tuple[str, int, str, int]]:
+    """Path, line, name and length of every class of the product."""
+    for path, text in _product_texts(root):
+        yield from ((path, *place) for place in _syntax(text).classes)
 
 
 def shared_class_names(root: Path) -> list[Place]:
     """Class names that several classes bear, one place for each name."""
     allowed = settings(root)["classes"]
     bearers: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for path, node in _classes(root):
-        bearers[node.name].append((path, node.lineno))
+    for path, line, name, _ in _classes(root):
+        bearers[name].append((path, line))
     return [
         Place(package_of(places[0][0]), *places[0], f"{name} ({len(places)}: {', '.join(path for path, _ in places)})")
         for name, places in sorted(bearers.items())
@@ -170,9 +209,9 @@ def shared_class_names(root: Path) -> list[Place]:
 def large_classes(root: Path) -> list[Place]:
     """Classes with more lines than one idea needs, their docstrings left out."""
     return [
-        Place(package_of(path), path, node.lineno, f"{node.name} ({lines} lines)")
-        for path, node in _classes(root)
-        if (lines := tidy.lines_of(node)) > tidy.MAX_CLASS_LINES
+        Place(package_of(path), path, line, f"{name} ({length} lines)")
+        for path, line, name, length in _classes(root)
+        if length > tidy.MAX_CLASS_LINES
     ]
 
 
@@ -180,8 +219,9 @@ def probes(root: Path) -> list[Place]:
     """Calls of `getattr` and `hasattr`: what an object can do is guessed there, not declared."""
     return [
         Place(package_of(path), path, node.lineno, ast.unparse(node)[:100])
-        for path, tree in _product_trees(root)
-        for node in ast.walk(tree)
+        for path, text in _product_texts(root)
+        if "getattr(" in text or "hasattr(" in text
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
     ]
 

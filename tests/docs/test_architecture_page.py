@@ -41,7 +41,33 @@ def test_the_table_has_the_rows_that_readers_look_for() -> None:
     assert len(_rows()) >= 10
 
 
-def test_all_folders_are_described() -> None:
-    told = set(re.findall(r"`(\w+)/`", PAGE.split("## The folders")[1].split("\n## ")[0]))
-    packages = {path.parent.parent.name for path in ROOT.glob("*/agiledart*/__init__.py")} | {"spark"}
-    assert packages <= told
+def _folders() -> dict[str, str]:
+    """Folder → its row in the table of folders."""
+    table = PAGE.split("## The folders")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    return {folder: row for row in rows for folder in re.findall(r"`(\w+)/`", row.split("|")[1])}
+
+
+PACKAGES = sorted(path.parent for prefix in ("agiledart", "pyspark_") for path in ROOT.glob(f"*/{prefix}*/__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_a_package_and_its_rooms_are_described(package: Path) -> None:
+    assert package.name in PAGE
+    row = _folders()[package.parent.name]
+    rooms = sorted(path.parent.name for path in package.glob("*/__init__.py"))
+    assert [room for room in rooms if f"`{room}`" not in row] == []
+
+
+def test_described_folders_and_rooms_exist() -> None:
+    for folder, row in _folders().items():
+        assert (ROOT / folder).is_dir(), folder
+        modules = {path.stem for path in (ROOT / folder).glob("*/*")} | {path.name for path in ROOT.glob("*/*/")}
+        rooms = row.split("|")[3]
+        assert [name for name in re.findall(r"`(\w+)`", rooms) if name not in modules] == [], folder
+
+
+def test_all_decisions_are_listed() -> None:
+    listed = set(re.findall(r"\b(0\d{3}) ", PAGE.split("## Decisions")[1].split("\n## ")[0]))
+    pages = {path.name[:4] for path in (ROOT / "docs" / "decisions").glob("0*.md")}
+    assert pages == listed

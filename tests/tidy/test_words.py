@@ -10,6 +10,8 @@ from tests.tidy.test_tidy import _project
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.xdist_group("words")  # the counts share what they have read of each file
+
 
 @pytest.mark.parametrize("row", words.COUNTS)
 def test_no_package_has_more_than_its_highest_count(row: str) -> None:
