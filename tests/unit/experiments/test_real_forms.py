@@ -88,7 +88,7 @@ def _status(attempt: int, committed: int) -> dict[str, Any]:
 
 
 def test_an_application_has_recovered_with_the_first_commit_of_a_new_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_dataflow_recovery, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(real_dataflow_recovery, "COMMIT_S", 0.2)
     late = [_status(1, 8), {"state": "recovering", "epoch": None}, _status(2, 7), _status(2, 8)]
     client: Any = StatusAnswers({"a": late, "b": [_status(1, 9)]})
     old = {"attempt": 1, "committed": 7}
