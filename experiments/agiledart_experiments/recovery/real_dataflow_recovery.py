@@ -97,15 +97,31 @@ def _status(client: ControlClient, name: str) -> dict[str, Any]:
     return status
 
 
-def _epoch_at_home(client: ControlClient, name: str, home: str) -> dict[str, Any] | None:
-    """Return the epoch of an application that runs with its sums on this host; begin a move where they are elsewhere."""
+def _at_home(client: ControlClient, name: str, home: str) -> dict[str, Any]:
+    """Wait until an application runs with its sums on this host; return its epoch. Raises OperationFailed with the last refusal."""
+    refusals: list[str] = []
+    try:
+        return until(lambda: _epoch_at_home(client, name, home, refusals), TIMEOUT_S, f"{name} runs on {home}")
+    except OperationFailed as error:
+        status = client.ask(Status(name))
+        seen = {field: status.get(field) for field in ("state", "placement", "recovery", "epoch")}
+        raise OperationFailed(f"{error}; {seen}; last refusal: {(refusals or ['none'])[-1]}") from None
+
+
+def _epoch_at_home(client: ControlClient, name: str, home: str, refusals: list[str]) -> dict[str, Any] | None:
+    """Return the epoch of an application that runs with its sums on this host; begin a move where they are elsewhere.
+
+    Args:
+        refusals: gets the text of a refused move.
+    """
     status = _status(client, name)
     if status["state"] != "running" or status.get("recovery") or not status.get("epoch"):
         return None
     if status["placement"][STAGE][0] != home:
         try:
             client.ask(MoveStage(name, STAGE, home), timeout=TIMEOUT_S)
-        except OperationFailed:  # another change goes on
+        except OperationFailed as error:  # another change goes on
+            refusals.append(str(error))
             time.sleep(INTERVAL_S)
         return None
     epoch: dict[str, Any] = status["epoch"]
@@ -126,10 +142,7 @@ def _row(
     waits = 0
     for number in range(rounds):
         homes = {name: HOSTS[place % len(HOSTS)] for place, name in enumerate(names)}
-        before = {
-            name: until(lambda n=name, h=home: _epoch_at_home(client, n, h), TIMEOUT_S, f"{name} runs on {home}")  # type: ignore[misc]
-            for name, home in homes.items()
-        }
+        before = {name: _at_home(client, name, home) for name, home in homes.items()}
         victims = _drawn(random, count)
         settings.progress(f"{count} failures, round {number + 1} of {rounds}: {', '.join(victims)} die")
         hit = {name: before[name] for name, home in homes.items() if home in victims}
