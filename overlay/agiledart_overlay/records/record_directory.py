@@ -98,7 +98,8 @@ class RecordDirectory:
             )
             view.send(hop, onward)
         else:
-            view.send(hop, RecordRead(message.client, message.number, message.hops + 1, message.key))
+            onward_read = RecordRead(message.client, message.number, message.hops + 1, message.key, message.known)
+            view.send(hop, onward_read)
 
     # ---- the root
 
@@ -118,7 +119,9 @@ class RecordDirectory:
             self._progress(message.key, work)
 
     def _reply(self, message: Operation, version: int, value: bytes, reason: str) -> None:
-        reply = RecordReply(message.number, not reason, version, value, reason)
+        self._send_reply(message, RecordReply(message.number, not reason, version, value, reason))
+
+    def _send_reply(self, message: Operation, reply: RecordReply) -> None:
         if message.client.node == self._view.me.node:
             self.client.on_reply(reply)
         else:
@@ -168,8 +171,10 @@ class RecordDirectory:
         record = self.copies.get(key)
         version, value = (record.version, record.value) if record is not None else (0, b"")
         if isinstance(message, RecordRead):
-            exists = record is not None
-            self._reply(message, version, value, "" if exists else "missing")
+            if record is not None and message.known == record.digest:
+                self._send_reply(message, RecordReply(message.number, True, version, b"", "", is_known=True))
+            else:
+                self._reply(message, version, value, "" if record is not None else "missing")
             return True
         writer = (message.client.node, message.client.incarnation, message.number)
         if work.writing is not None and not work.confirmed and len(self._view.leaf_set):

@@ -22,6 +22,10 @@ from agiledart_overlay.wire.sightings import Vitals as Vitals
 MAX_OFFERS = 256
 """Records named in one offer."""
 
+MAX_DIGEST = 8
+"""Bytes of a value's digest."""
+
+Digest = Annotated[bytes, msgspec.Meta(max_length=MAX_DIGEST)]
 RecordValue = Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
 
 
@@ -207,22 +211,24 @@ class RecordWrite(Message, frozen=True, gc=False, tag=31):
 
 
 class RecordRead(Message, frozen=True, gc=False, tag=32):
-    """Routed to a record's root: read."""
+    """Routed to a record's root: read. `known`: digest of the value that the client has; empty: none."""
 
     client: Peer
     number: Count
     hops: Count
     key: NodeId
+    known: Digest = b""
 
 
 class RecordReply(Message, frozen=True, gc=False, tag=33):
-    """The root's answer, sent directly to the client; fields as in `RecordAnswer`."""
+    """The root's answer, sent directly to the client; fields as in `RecordAnswer`. `is_known`: the value is the one it has."""
 
     number: Count
     ok: bool
     version: Count
     value: RecordValue
     reason: str
+    is_known: bool = False
 
 
 class RecordCopy(Message, frozen=True, gc=False, tag=34):
