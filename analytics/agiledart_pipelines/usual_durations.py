@@ -57,7 +57,9 @@ def main(argument: str) -> None:
     task = json.loads(argument)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        session = spark_session("agiledart pipeline demo", short=True, log_file=str(Path(task["folder"]) / "spark.log"))
+        folder = Path(task["folder"])  # the JVM may be killed, and would leave its files elsewhere
+        settings = {"spark.local.dir": str(folder / "local")}
+        session = spark_session("pipeline demo", config=settings, short=True, log_file=str(folder / "spark.log"))
         _send_line({"at": "started"})
         query = learn(session, task)
         while query.isActive:

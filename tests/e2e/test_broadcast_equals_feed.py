@@ -5,6 +5,7 @@ Each kill is at a moment drawn from the seed, while a writer publishes. The seri
     AGILEDART_KILLS=20 python -m pytest tests/e2e/test_broadcast_equals_feed.py -s
 """
 
+import contextlib
 import json
 import os
 import random
@@ -17,8 +18,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from agiledart_sink_log.client import SinkLogError
 from agiledart_sink_log.feed_client import FeedError
-from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, mesh, wait_for
+from tests.e2e.mesh import AgentProcess, cli, executors_of, mesh, wait_for
 from tests.e2e.test_feeds import CODE, Rows, publish, rows_of, writer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("feeds"), pytest.mark.timeout(900)]
@@ -62,16 +64,17 @@ def show(trips: Source[Trip], usual: Source[Usual], out: Sink[Shown], name: str 
 class ShownState:
     """An application that shows its broadcast state row by row, when a trip asks for it."""
 
-    def __init__(self, made: Mesh, folder: Path) -> None:
-        self.host, self.keeper = made.agents
+    def __init__(self, host: AgentProcess, keeper: AgentProcess, folder: Path) -> None:
+        self.host, self.keeper = host, keeper
         self.at = "--agent", str(self.host.state_dir)
         self._trips, self._question = folder / "trips.jsonl", 0
         self._trips.touch()
         self.committed_at_kill = -1
         (folder / "shown.py").write_text(CODE + SHOW)
         assert cli("feed", "create", "model", "--at", self.keeper.name, *self.at).returncode == 0
-        sources = "--set", f"trips=jsonl:{self._trips}?follow=1", "--set", "usual=feed:model", "--set", "out=log:shown"
-        submitted = cli("submit", f"{folder / 'shown.py'}:show", *sources, *self.at)
+        connectors = f"trips=jsonl:{self._trips}?follow=1@{host.name}", "usual=feed:model", f"out=log:shown@{host.name}"
+        settings = (word for connector in connectors for word in ("--set", connector))
+        submitted = cli("submit", f"{folder / 'shown.py'}:show", *settings, *self.at)
         assert submitted.returncode == 0, submitted.stderr
 
     def status(self) -> dict[str, Any]:
@@ -82,19 +85,36 @@ class ShownState:
         epoch = self.status()["epoch"]
         return int(epoch["committed"]) if epoch else -1
 
-    def rows(self) -> Rows:
-        """Ask, and return the state that the answer shows."""
+    def _ask(self) -> float:
         self._question += 1
         with self._trips.open("a") as file:
             file.write(json.dumps({"route": "a", "seconds": float(self._question)}) + "\n")
+        return float(self._question)
+
+    def rows(self) -> Rows:
+        """Ask, and return the state that the last answer shows."""
+        self._ask()
         shown = rows_of(self.host, self.host, "shown")
         return [(row[2], row[3]) for row in shown if row[0] == shown[-1][0]]
+
+    def answer(self) -> Rows:
+        """Ask, and return the state, which has rows already, as the answer to this question shows it."""
+        number = self._ask()
+
+        def answered() -> Rows:
+            with contextlib.suppress(SinkLogError):  # the first answer makes the log
+                rows: list[tuple[Any, ...]] = [*rows_of(self.host, self.host, "shown")]
+                return [(row[2], row[3]) for row in rows if row[0] == number]
+            return []
+
+        return list(wait_for(answered, 120.0, f"the answer to question {number:g}"))
 
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[ShownState]:
     with mesh(2) as made:
-        yield ShownState(made, tmp_path)
+        host, keeper = made.agents
+        yield ShownState(host, keeper, tmp_path)
 
 
 def kill_keeper(shown: ShownState) -> None:

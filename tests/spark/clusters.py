@@ -1,4 +1,4 @@
-"""Spark's own servers as processes: a standalone master with two workers, and a Spark Connect server."""
+"""Spark's own servers as processes: a standalone master with its workers, and a Spark Connect server."""
 
 import contextlib
 import os
@@ -65,8 +65,8 @@ class Standalone:
 
 
 @contextlib.contextmanager
-def standalone(folder: Path) -> Iterator[Standalone]:
-    """A master and two workers of one core each."""
+def standalone(folder: Path, count: int = 2) -> Iterator[Standalone]:
+    """A master and so many workers of one core each."""
     url = f"spark://127.0.0.1:{free_port()}"
     start = str(HOME / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"
@@ -85,9 +85,9 @@ def standalone(folder: Path) -> Iterator[Standalone]:
                     "1", "--memory", "1200m", "--webui-port", "0", "--work-dir", str(folder / f"work{number}"), url,
                 )
             ).pid
-            for number in (1, 2)
+            for number in range(1, count + 1)
         ]  # fmt: skip
-        for number in (1, 2):
+        for number in range(1, count + 1):
             wait_for_text(folder / f"worker{number}.log", "Successfully registered with master")
         yield Standalone(url, workers)
 

@@ -167,6 +167,11 @@ def driver(folder: Path, master: str = "local[2,4]", **config: str) -> Iterator[
 
 def executors(ancestor: int) -> list[int]:
     """Executor JVMs among the descendants of a process."""
+    return processes_of(ancestor, b"CoarseGrainedExecutorBackend")
+
+
+def processes_of(ancestor: int, text: bytes) -> list[int]:
+    """Descendants of a process that have this text in their command line."""
     parents: dict[int, int] = {}
     found: list[int] = []
     for entry in Path("/proc").iterdir():
@@ -174,9 +179,9 @@ def executors(ancestor: int) -> list[int]:
             continue
         with contextlib.suppress(OSError):
             parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"CoarseGrainedExecutorBackend" in (entry / "cmdline").read_bytes():
+            if text in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
-    return [pid for pid in sorted(found) if ancestor in _line(pid, parents)]
+    return [pid for pid in sorted(found) if ancestor in _line(pid, parents)[1:]]
 
 
 def _line(pid: int, parents: dict[int, int]) -> list[int]:

@@ -11,6 +11,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from agiledart.spark import follow
+from agiledart_analytics.job_run import spark_errors
 from agiledart_analytics.printable import printable
 from agiledart_kernel.errors import AgileDartError
 from agiledart_pipelines.backfill import replace_day
@@ -36,6 +38,8 @@ def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
         for table in merged:
             session.catalog.refreshTable(f"`{project.database}`.`{table}`")
         return merged
+    if verb == "publish":
+        return publish(runner, *arguments)
     if verb == "export":
         runner.export(arguments[0], arguments[1])
         return None
@@ -45,6 +49,17 @@ def answer(runner: PipelineRunner, verb: str, arguments: list[str]) -> Any:
         return [printable(tuple(row)) for row in session.sql(arguments[0]).collect()]
     finally:
         session.catalog.setCurrentDatabase(DEFAULT_DATABASE)
+
+
+def publish(runner: PipelineRunner, token: str) -> None:
+    """Bring the rows of silver that the feed `model` lacks to it, by a query of its own."""
+    session, project = runner.session, runner.project
+    rows = session.readStream.table(f"`{project.database}`.`silver`")
+    writer = rows.selectExpr("start_cell as route", "double(seconds) as seconds").writeStream.format("agiledart")
+    writer = writer.options(feed="model", tokenFile=token, agentTimeout="120s")
+    writer = writer.option("checkpointLocation", str(project.state / "feed-checkpoint")).trigger(availableNow=True)
+    with spark_errors():
+        follow(writer.start())
 
 
 def main(folder: str) -> None:

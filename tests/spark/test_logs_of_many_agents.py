@@ -66,6 +66,19 @@ def wait_until_listed(written: Written, logs: int) -> None:
         wait_for(lambda: len(client.logs("many-*")) >= logs, SECONDS, f"{logs} logs are listed")
 
 
+def read_without(written: Written, folder: Path, living: Rows, missing: list[str]) -> None:
+    """Copy what there is with `unreachable=skip`: it ends, has all rows of living agents, and names each log that is missing."""
+    folder.mkdir()
+    began = time.monotonic()
+    with driver(folder) as spark:
+        spark.begin(folder, written, FILES, 0, living.total(), unreachable="skip", agentTimeout="2s")
+        spark.end()
+        assert copied(folder / "copy", FILES) == living
+        said = spark.said() + (folder / "spark.log").read_text(errors="replace")
+    assert [log for log in missing if f"the log {log} is away" not in said] == []
+    print(f"skip: {living.total()} rows, {len(missing)} missing logs named, after {time.monotonic() - began:.0f} s")
+
+
 def test_a_stream_of_many_logs_goes_on_and_ends_exact(tmp_path: Path) -> None:
     with mesh(1) as made, driver(tmp_path) as spark:
         made.add([AgentProcess(f"a{number}", made.folder) for number in range(2, AGENTS + 1)], START_SECONDS)
@@ -96,6 +109,9 @@ def test_a_stream_of_many_logs_goes_on_and_ends_exact(tmp_path: Path) -> None:
         print(f"all rows of living agents after {time.monotonic() - began:.0f} s, {commits(tmp_path)} micro-batches")
         said = spark.said() + (tmp_path / "spark.log").read_text(errors="replace")
         assert f"the log many-{victims[0].name}-0 is away; reading goes on without it" in said
+        read_without(
+            written, tmp_path / "skip", living, [f"many-{v.name}-{number}" for v in victims for number in range(LOGS)]
+        )
         for victim in victims:
             victim.start()
             victim.ready(START_SECONDS)

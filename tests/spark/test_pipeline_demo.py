@@ -1,11 +1,20 @@
-"""`agiledart pipeline demo` as a whole: Spark's models come back, a jam is learned, and the topology does not stop."""
+"""`agiledart pipeline demo` as a whole: Spark's models come back, a jam is learned, the topology does not stop. Ctrl-C in it."""
 
+import contextlib
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
 
 import pytest
 
 from agiledart_cli.verbs.pipeline_demo import JAM_FACTOR, JAMMED, ROUTES
-from tests.e2e.mesh import cli
+from tests.e2e.mesh import COMMAND, alive, cli, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
@@ -23,3 +32,49 @@ def test_the_demo_learns_usual_durations_and_flags_slow_trips() -> None:
     flagged = [sum(route["flagged"] for route in model["routes"].values()) for model in models]
     assert sum(flagged) > 20
     assert flagged[-1] > 0
+
+
+MARK = "AGILEDART_TEST_MARK"
+MOMENTS = (
+    "agents on this machine",
+    "slow-trips runs",
+    "starting Spark",
+    r"Spark: started",
+    r"[1-9]\d* models?, ",
+)
+"""Output before Ctrl-C: the mesh starts, the topology runs, Spark starts, Spark learns, models are there."""
+
+
+def marked(value: str) -> list[int]:
+    """Processes that have inherited the mark; those that have ended and wait for their parents are none."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"{MARK}={value}".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return [pid for pid in found if alive(pid)]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(moment: str) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="adt-", dir="/tmp"))  # paths of sockets are short
+    value, output = uuid.uuid4().hex, folder / "output"
+    with output.open("w") as file:
+        demo = subprocess.Popen(
+            [*COMMAND, "pipeline", "demo", "--window", "5"],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
+            env={**os.environ, MARK: value, "TMPDIR": str(folder), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={folder}"},
+        )  # fmt: skip
+    try:
+        said = lambda: re.search(moment, output.read_text()) or demo.poll() is not None  # noqa: E731
+        wait_for(said, 600, f"the demo says {moment}")
+        assert demo.poll() is None, output.read_text()
+        os.killpg(demo.pid, signal.SIGINT)  # a terminal sends it to the whole group
+        assert demo.wait(60) == 130
+        assert "Traceback" not in output.read_text()
+        wait_for(lambda: not marked(value), 60, "all processes of the demo have ended")
+        wait_for(lambda: os.listdir(folder) == ["output"], 20, "the demo's folder is removed")
+    finally:
+        for pid in marked(value):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(folder)

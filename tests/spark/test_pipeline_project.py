@@ -61,6 +61,10 @@ class Driver:
 
     def ask(self, *line: str) -> Any:
         self.begin(*line)
+        return self.answer()
+
+    def answer(self) -> Any:
+        """Wait for the answer to `begin`."""
         assert self._process.stdout is not None
         told = json.loads(self._process.stdout.readline())
         assert "error" not in told, told["error"]

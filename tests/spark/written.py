@@ -134,12 +134,13 @@ def copied(folder: Path, kind: str) -> "Counter[Row]":
     found: Counter[Row] = Counter()
     for part in _finished_batches(folder) if kind == BATCHES else _committed_files(folder):
         table = pyarrow.parquet.read_table(part, partitioning=None)
-        columns = [_column(table.column(name)) for name in table.column_names]
+        columns = [plain_column(table.column(name)) for name in table.column_names]
         found.update(zip(*columns, strict=True))
     return found
 
 
-def _column(column: Any) -> list[Any]:
+def plain_column(column: Any) -> list[Any]:
+    """The values of a column of Arrow; times as microseconds."""
     if pyarrow.types.is_timestamp(column.type):
         column = column.cast(pyarrow.timestamp("us")).cast(pyarrow.int64())
     return list(column.to_pylist())

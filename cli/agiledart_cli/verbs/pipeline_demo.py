@@ -19,6 +19,7 @@ import msgspec
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_cli.output import count, duration, plural, print_message, print_table
 from agiledart_cli.processes import end_process_group
+from agiledart_cli.signals import deferred
 from agiledart_cli.spark_presence import unavailable_reason
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_control.control_client import ControlClient
@@ -180,7 +181,7 @@ class PipelineDemo:
             "window": self._window,
             "trigger": max(2, self._window // 3),
         }
-        with (folder / "stderr").open("w") as errors:
+        with (folder / "stderr").open("w") as errors, deferred():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "agiledart_pipelines.usual_durations", json.dumps(task)],
                 stdin=subprocess.PIPE,
