@@ -7,7 +7,10 @@ import shutil
 import signal
 import tempfile
 
+import pytest
 from hypothesis import settings
+
+from tests.distribution import distribute
 
 settings.register_profile("agiledart", deadline=None)  # no test depends on the clock of a busy machine
 settings.load_profile("agiledart")
@@ -29,3 +32,9 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         with contextlib.suppress(ValueError):  # not the main thread: nothing to mend there
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Distribute the tests before xdist reads the groups."""
+    distribute(items, os.cpu_count() or 1)

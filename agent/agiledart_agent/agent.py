@@ -186,7 +186,9 @@ class Agent:
         )
         self.sink_logs, self.feeds = self._log_services.sink_logs, self._log_services.feeds
         self._keep_state()
-        self._log_ownership_proofs = LogOwnershipProofs(settings.state_dir, identity.node_id, self.sink_logs.find)
+        self._log_ownership_proofs = LogOwnershipProofs(
+            settings.state_dir, identity.node_id, self.sink_logs.registration.find
+        )
         self._users: UserService = UserService(
             settings, identity, log, self, self._feed, self._verify_command, operator
         )
@@ -196,10 +198,10 @@ class Agent:
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(","),
             self._page.visit if settings.web else None,
         )  # fmt: skip
-        feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.find)
+        feed_fetches = FeedFetches(identity, lambda: self.address, self.sink_logs.registration.find)
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
-            self._agent_links, feed_fetches, self.sink_logs.note_logs_named, self._log_ownership_proofs,
+            self._agent_links, feed_fetches, self.sink_logs.registration.note_logs_named, self._log_ownership_proofs,
             self.fragments.count_snapshot, self.runs.sweep,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)

@@ -92,11 +92,13 @@ class Stranger:
     Attributes:
         run: the lines that were typed, for a test to count.
         broker_port: where the broker is that pages have on port 1883.
+        variables: more variables of the reader's environment.
     """
 
     folder: Path
     run: list[str] = field(default_factory=list)
     broker_port: int = 1883
+    variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._running: list[Background] = []
@@ -179,7 +181,7 @@ class Stranger:
         """Folder and environment of a machine; its metrics have a port of their own."""
         folder = self.folder / (name or "here")
         folder.mkdir(exist_ok=True)
-        environment = environment_of(folder) | {"TERM": "xterm", "COLUMNS": "100"}
+        environment = environment_of(folder) | {"TERM": "xterm", "COLUMNS": "100"} | self.variables
         if name:
             environment["AGILEDART_AGENT__METRICS"] = f"127.0.0.1:{self._port(name)}"
         return folder, environment

@@ -1,13 +1,9 @@
-"""Every code block of the README and the tutorials is run, or says why not; the CLI reference is what the commands say."""
+"""Every code block of the tutorials and how-tos is run, or says why not; the CLI reference is what the commands say."""
 
-import contextlib
 import json
 import re
-import shutil
-import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,11 +12,7 @@ import pytest
 from tools import connectors_reference
 from tools.cli_reference import TARGET, reference, version_line
 
-from agiledart_examples.felt_temperature import trained_model
-from tests.broker import PROGRAM, Broker
 from tests.docs.blocks import Block, blocks_of, environment_of
-from tests.docs.stranger import Stranger, clone_of_it
-from tests.spark.conftest import HAS_SPARK
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -54,9 +46,6 @@ NOT_RUN = {
     ("spark.md", "def keep("): "never ends; tests/e2e/test_wheel.py runs it with an end",
 }
 """(page, how the block begins) → why no test can run it, or where one does; it may only shrink."""
-FIVE_MINUTES = ("paho", "sqlalchemy", "sqlglot", "yaml", "onnxruntime")
-"""Libraries of the README's way from a sensor to a table."""
-
 LANGUAGES = ("python", "console", "text", "json", "toml", "yaml")
 
 
@@ -117,43 +106,6 @@ def test_unexecuted_blocks_have_a_reason_from_the_list() -> None:
                 (key,) = [key for key in NOT_RUN if key[0] == block.page and first.startswith(key[1])]
                 found[key] = block.reason
     assert found == NOT_RUN
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_every_command_of_the_readme_works() -> None:
-    with tempfile.TemporaryDirectory(prefix="adr-", dir="/tmp", ignore_cleanup_errors=True) as short:
-        follow_the_readme(Path(short))
-
-
-def follow_the_readme(tmp_path: Path) -> None:
-    """Type all its commands, in a folder whose name is short enough for the sockets of agents in it."""
-    (tmp_path / "broker").mkdir()
-    has_broker = shutil.which("mosquitto_pub") is not None and all(find_spec(name) for name in FIVE_MINUTES)
-    has_broker = has_broker and PROGRAM is not None
-    with Broker(tmp_path / "broker") if has_broker else contextlib.nullcontext() as broker:
-        reader = Stranger(tmp_path, broker_port=0 if broker is None else broker.port)
-        clone_of_it(tmp_path / "here")
-        try:
-            for block in blocks_of(README):
-                needs_spark = "agiledart.spark" in block.text or "analytics run" in block.text
-                needs_broker = "1883" in block.text or "plant" in block.text
-                if not block.reason and (HAS_SPARK or not needs_spark) and (has_broker or not needs_broker):
-                    reader.follow(block)
-        finally:
-            reader.leave()
-    assert len(reader.run) >= (25 if HAS_SPARK else 23)
-    if not has_broker:
-        pytest.skip(
-            f"no mosquitto here (Debian: apt install mosquitto mosquitto-clients), or one of {', '.join(FIVE_MINUTES)};"
-            " the lines of the sensor were left out"
-        )
-    with sqlite3.connect(tmp_path / "here" / "db" / "plant.db") as database:
-        minutes = database.execute("select room, felt, warmest, readings from minutes order by window_start").fetchall()
-    model = trained_model()
-    felt = [model.score({"celsius": celsius, "humidity": humidity}) for celsius, humidity in ((28.5, 60), (25, 50))]
-    assert minutes == [("attic", pytest.approx(felt[0]), 28.5, 1), ("attic", pytest.approx(felt[1]), 25, 1)]
 
 
 @pytest.mark.e2e

@@ -146,6 +146,11 @@ class Mesh:
         """Start more agents and wait until all of them see each other."""
         return self.add([AgentProcess(f"a{len(self.agents) + n + 1}", self.folder, *options) for n in range(count)])
 
+    def grow_on(self, *machines: int) -> list[AgentProcess]:
+        """Start an agent on each of these machines, all at once; agents of one machine share their fate."""
+        named = enumerate(machines, len(self.agents) + 1)
+        return self.add([AgentProcess(f"a{n}", self.folder, "--host", f"machine-{machine}") for n, machine in named])
+
     def add(self, new: list[AgentProcess], seconds: float = 60.0) -> list[AgentProcess]:
         """Start these agents and wait until all see each other. `seconds`: for each of them."""
         for agent in new:

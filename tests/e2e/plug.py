@@ -66,10 +66,15 @@ _VOTER: Codec[VoterFile] = Codec(VoterFile, limit=MAX_RECORD_BYTES)
 FINAL = ("finished", "failed", "stopped")
 
 
-def undisturbed(folder: Path, readings: int, entry: str = "build") -> str:
-    """Put code and input into a folder; return the output of one undisturbed process."""
+def write_input(folder: Path, readings: int) -> None:
+    """Put code and input into a folder; with `speed=1` a thousand readings last a second."""
     (folder / "plug.py").write_text(CODE)
     (folder / "rows.csv").write_text("".join(f"{n},{n % 7},{n * n % 101}\n" for n in range(readings)))
+
+
+def undisturbed(folder: Path, readings: int, entry: str = "build") -> str:
+    """Put code and input into a folder; return the output of one undisturbed process."""
+    write_input(folder, readings)
     told = cli(
         "run", f"plug.py:{entry}", "--set", "readings=csv:rows.csv", "--set", "report=null:",
         "--set", "copy=csv:expected.csv", cwd=folder,
@@ -115,6 +120,12 @@ class Job:
     def until_over(self) -> dict[str, Any]:
         """Wait for the end."""
         return dict(wait_for(lambda: (told := self.status())["state"] in FINAL and told, 180, f"{self.name} ends"))
+
+    def stop(self) -> dict[str, Any]:
+        """Let it work off what its source has read; return its last status."""
+        told = cli("stop", self.name, "--agent", str(self.ring.living()[0].state_dir))
+        assert told.returncode == 0, told.stdout + told.stderr
+        return self.until_over()
 
     def logged(self) -> list[Any]:
         """Committed rows of the log."""

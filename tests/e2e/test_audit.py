@@ -16,7 +16,7 @@ from agiledart_transport.certificates import public_bytes
 from tests.e2e.attacks import Key, Target, _member, _order
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("audit")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 Found = tuple[str, str, str, str, bool, str]
 """Node, key, what, about which application, allowed, why not."""

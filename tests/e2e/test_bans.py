@@ -10,7 +10,7 @@ from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Info, ListBans, Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("bans")]
+pytestmark = [pytest.mark.e2e]
 
 
 @pytest.fixture

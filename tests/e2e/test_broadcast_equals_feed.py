@@ -23,7 +23,7 @@ from agiledart_sink_log.feed_client import FeedError
 from tests.e2e.mesh import AgentProcess, cli, executors_of, mesh, wait_for
 from tests.e2e.test_feeds import CODE, Rows, publish, rows_of, writer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("feeds"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(900)]
 
 KILLS = int(os.environ.get("AGILEDART_KILLS", "2"))
 SEED = int(os.environ.get("AGILEDART_KILLS_SEED", "1"))

@@ -14,7 +14,6 @@ from tests.e2e.mesh import Mesh, cli, mesh
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.xdist_group("confinement"),
     pytest.mark.skipif(not landlock.is_there(), reason="the kernel has no Landlock: users' code is not confined here"),
 ]
 

@@ -13,7 +13,7 @@ from agiledart_node.wire.commands import Status
 from tests.e2e.detour import RELAYS_GO_STRAIGHT, Detours, detours
 from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("cut")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CODE = """
 from datetime import timedelta

@@ -91,8 +91,7 @@ def test_a_voter_transfers_its_slot_before_it_leaves(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
         with mesh(0) as made:
-            for machine in (1, 2, 3, 4, 1):  # four machines, so that there are three voters
-                made.grow(1, "--host", f"machine-{machine}")
+            made.grow_on(1, 2, 3, 4, 1)  # four machines, so that there are three voters
             job = Job(made, tmp_path, "seats")
             job.until_committed()
 
@@ -114,8 +113,7 @@ def test_a_terminated_voter_transfers_its_vote_so_that_two_more_may_be_lost(tmp_
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
         with mesh(0) as made:
-            for machine in (1, 2, 3, 4, 5, 6, 7, 8):  # five vote, and two can take a vote over
-                made.grow(1, "--host", f"machine-{machine}")
+            made.grow_on(1, 2, 3, 4, 5, 6, 7, 8)  # five vote, and two can take a vote over
             job = Job(made, tmp_path, "going")
             job.until_committed()
             before = voters_of(made)
@@ -144,12 +142,11 @@ def test_a_terminated_voter_transfers_its_vote_so_that_two_more_may_be_lost(tmp_
 
 
 def test_an_application_survives_the_shutdown_of_all_agents(tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path, 20_000)
+    expected = undisturbed(tmp_path, 14_000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
         with mesh(0) as made:
-            for machine in (1, 2, 3, 4, 5, 6):  # five vote, and at most three of them run something
-                made.grow(1, "--host", f"machine-{machine}")
+            made.grow_on(1, 2, 3, 4, 5, 6)  # five vote, and at most three of them run something
             job = Job(made, tmp_path, "whole")
             job.until_committed()
             addresses = {agent.name: agent.address for agent in made.agents}

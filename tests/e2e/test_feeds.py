@@ -15,7 +15,7 @@ from agiledart_sink_log.feed_protocol import INVALID, UNKNOWN_FEED, StagePart
 from agiledart_transport.request_reasons import NOT_ALLOWED
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("feeds")]
+pytestmark = [pytest.mark.e2e]
 
 SCHEMA = msgspec.json.encode(
     [{"name": "route", "type": "string", "nullable": True}, {"name": "seconds", "type": "float", "nullable": True}]

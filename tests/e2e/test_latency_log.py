@@ -18,7 +18,7 @@ from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_sink_log.protocol import UNKNOWN_SINK
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("latency log")]
+pytestmark = [pytest.mark.e2e]
 
 CODE = """
 from typing import NamedTuple

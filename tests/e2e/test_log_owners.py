@@ -14,7 +14,7 @@ from agiledart_sink_log.layout import log_directory, read_description
 from agiledart_transport.agent_connection import ClientIdentity
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("log owners")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CODE = """
 from typing import NamedTuple

@@ -18,8 +18,7 @@ def ring() -> Iterator[Mesh]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
         with mesh(0) as made:
-            for machine in (1, 2, 3, 4, 1):  # four machines, so that there are three voters
-                made.grow(1, "--host", f"machine-{machine}")
+            made.grow_on(1, 2, 3, 4, 1)  # four machines, so that there are three voters
             yield made
 
 

@@ -19,7 +19,7 @@ from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 
 pytest.importorskip("onnxruntime", reason="no ONNX Runtime here: pip install 'agiledart[onnx]'")
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.e2e]
 
 RATE, SECONDS = 10_000, 3
 

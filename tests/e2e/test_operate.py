@@ -11,7 +11,7 @@ import pytest
 from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("operate")]
+pytestmark = [pytest.mark.e2e]
 
 CODE = """
 from typing import NamedTuple

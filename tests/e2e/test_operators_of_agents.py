@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh
 from tests.e2e.test_log_owners import CODE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("operators of agents")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -89,8 +89,7 @@ def ring(forced: Path) -> Iterator[Mesh]:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
         patch.setenv("AGILEDART_AGENT__CONFINE", "false")  # executors, too, note what they force
         with mesh(0) as made:
-            for number in range(1, COUNT + 1):
-                made.grow(1, "--host", f"machine-{number}")
+            made.grow_on(*range(1, COUNT + 1))
             yield made
 
 

@@ -17,7 +17,7 @@ import pytest
 from agiledart_cli.gate.local_provider import _processes
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.xdist_group("provisioning")]
+pytestmark = [pytest.mark.e2e, pytest.mark.soak]
 
 GATE = """
 [gate]

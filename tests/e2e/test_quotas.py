@@ -9,7 +9,7 @@ import pytest
 from agiledart_node.wire.commands import Info, ListApplications
 from tests.e2e.mesh import AgentProcess, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("quotas")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CODE = '''
 """Takes readings for as long as they come."""

@@ -12,7 +12,7 @@ from tests.e2e.mesh import Mesh, cli, mesh, names_seen, wait_for
 from tests.e2e.plug import Job, undisturbed
 from tests.e2e.test_log_owners import Person
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("rotated")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 @pytest.fixture

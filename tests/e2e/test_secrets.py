@@ -14,7 +14,7 @@ import pytest
 from agiledart_node.wire.commands import Info, ListApplications, Logs, Status
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("secrets")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PASSWORD = "s3cret-0f-the-Plant/9"
 

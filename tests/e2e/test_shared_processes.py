@@ -13,7 +13,7 @@ from agiledart_node.wire.commands import Info
 from tests.e2e.mesh import AgentProcess, Mesh, alive, mesh, wait_for
 from tests.e2e.test_log_owners import Person
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("shared processes")]
+pytestmark = [pytest.mark.e2e]
 
 ROWS = 300
 CODE = """

@@ -17,7 +17,7 @@ from agiledart_sink_log.protocol import TRIMMED, UNKNOWN_SINK
 from agiledart_transport.request_reasons import NO_AGENT, NOT_ALLOWED
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("sink log")]
+pytestmark = [pytest.mark.e2e]
 
 ENTRY = "agiledart_examples.debs2015:frequent_routes"
 

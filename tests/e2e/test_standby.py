@@ -43,8 +43,7 @@ def ring() -> Iterator[Mesh]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
         with mesh(0) as made:
-            for number in range(1, 5):
-                made.grow(1, "--host", f"machine-{number}")
+            made.grow_on(*range(1, 5))
             yield made
 
 

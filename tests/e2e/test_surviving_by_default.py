@@ -12,7 +12,7 @@ from tests.e2e.test_at_least_once import SHOWING, Showing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
-READINGS = 20_000
+READINGS = 15_000
 PASSING = """
 
 def passing(readings: Source[Reading], out: Sink[Reading], name: str = "passing") -> Topology:
@@ -28,8 +28,7 @@ def ring() -> Iterator[Mesh]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "2")
         with mesh(0) as made:
-            for number in range(1, 6):
-                made.grow(1, "--host", f"machine-{number}")
+            made.grow_on(*range(1, 6))
             yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 from agiledart_node.wire.commands import ListApplications, Logs, Status
 from tests.e2e.mesh import Mesh, alive, cli, executors_of, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("user code")]  # the last test looks at what the others left
+pytestmark = [pytest.mark.e2e]  # the last test looks at what the others left
 
 CODE = '''
 """Steps that misbehave."""

@@ -11,7 +11,7 @@ import pytest
 from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("waiting")]
+pytestmark = [pytest.mark.e2e]
 
 CODE = '''
 """A step that does not return, a slow one, and two inputs of which one brings nothing."""

@@ -7,6 +7,7 @@ from typing import Any
 from agiledart_agent.driver import Driver
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.sink_logs.feed_server import FeedServer
+from agiledart_agent.sink_logs.log_trimming import trim_forever
 from agiledart_agent.sink_logs.sink_log_server import NoteRefused, RelayTo, SinkLogServer
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
@@ -41,18 +42,21 @@ class LogServices:
             me,
             feed,
             log.refused,
-            lambda text: log.warning("sink_log.trim_failed", text),
+            self._warn,
             audit_refused,
             proof_of,
             relay_to,
         )
         self.feeds = FeedServer(
-            root, me, feed, self.sink_logs.find, self.note_logs, log.refused, audit_refused, relay_to
+            root, me, feed, self.sink_logs.registration.find, self.note_logs, log.refused, audit_refused, relay_to
         )
+
+    def _warn(self, text: str) -> None:
+        self._log.warning("sink_log.trim_failed", text)
 
     def note_logs(self) -> None:
         """Register the logs and feeds of this node with the ring."""
-        self.sink_logs.note_logs()
+        self.sink_logs.registration.note_logs()
         self.feeds.note_feeds()
 
     def accepting(self) -> dict[str, Callable[[Link], LinkHandler]]:
@@ -61,9 +65,9 @@ class LogServices:
 
     def register(self, driver: Driver) -> None:
         """Have the driver hand effects about logs to the servers."""
-        driver.on(SinkFound, self.sink_logs.on_sink_found)
+        driver.on(SinkFound, self.sink_logs.registration.on_sink_found)
         driver.on(LogsFound, self.sink_logs.logs_found)
-        driver.on(ReadLogNames, self.sink_logs.read_names)
+        driver.on(ReadLogNames, self.sink_logs.registration.read_names)
         driver.on(SharersFound, self.sink_logs.sharers_found)
         driver.on(ChangeFeed, self.feeds.change)
         driver.on(ReadFeeds, self.feeds.read)
@@ -76,8 +80,8 @@ class LogServices:
             self._log.warning("feed.damaged", text)
         for text in ownerless_in(self._root):
             self._log.warning("sink_log.ownerless", text)
-        spawn(self.sink_logs.announce_forever(self.feeds.note_feeds))
-        spawn(self.sink_logs.trim_forever())
+        spawn(self.sink_logs.registration.announce_forever(self.feeds.note_feeds))
+        spawn(trim_forever(self._root, self.sink_logs.open_logs.threads, self._warn))
         spawn(self.sink_logs.columns.rewrite_forever())
         spawn(self.feeds.expire_forever())
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from agiledart_agent.sink_logs import sink_log_server
+from agiledart_agent.sink_logs import log_trimming, sink_log_server
 from agiledart_agent.sink_logs.sink_log_server import ANSWERS, MAX_WAITING, REQUESTS, SinkLogServer
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
@@ -109,7 +109,7 @@ class Bench:
 
     def _feed(self, event: Event) -> None:
         if isinstance(event, FindSink):
-            self.server.on_sink_found(SinkFound(event.request, self.records.get(event.name)))
+            self.server.registration.on_sink_found(SinkFound(event.request, self.records.get(event.name)))
         elif isinstance(event, RegisterSink):
             self.noted.append(event.record)
         elif isinstance(event, FindSharers):
@@ -149,7 +149,7 @@ def test_a_start_registers_only_the_logs_of_its_application(tmp_path: Path) -> N
     (tmp_path / "sink-logs" / "broken" / "log.json").write_text("{")
 
     async def scenario(bench: Bench) -> None:
-        bench.server.note_logs_named(["y", "broken", "gone"])
+        bench.server.registration.note_logs_named(["y", "broken", "gone"])
         assert [(record.name, record.partitions) for record in bench.noted] == [("y", 2)]
 
     run(tmp_path, scenario)
@@ -162,7 +162,7 @@ def test_logs_are_listed_with_the_fields_readers_need(tmp_path: Path, monkeypatc
     (tmp_path / "sink-logs" / "broken" / "log.json").write_text("{")
 
     async def scenario(bench: Bench) -> None:
-        bench.server.note_logs()
+        bench.server.registration.note_logs()
         assert [(one.name, one.partitions, one.node) for one in bench.noted] == [("x", 2, ME), ("y", 3, ME)]
         assert msgspec.json.decode(bench.noted[0].schema) == {"text": "int", "fields": FIELDS}
         bench.records["x"] = bench.noted[0]
@@ -255,7 +255,7 @@ def test_the_scope_of_a_grant_is_enforced(tmp_path: Path, scope: str, role: str,
     writer(tmp_path).close()
 
     async def scenario(bench: Bench) -> None:
-        bench.server.note_logs()
+        bench.server.registration.note_logs()
         bench.records["x"] = bench.noted[0]
         link = bench.connect(scope=scope, role=role)
         requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
@@ -278,7 +278,7 @@ def test_a_log_is_readable_by_its_owner_and_users_with_a_share(tmp_path: Path, m
     requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
 
     async def scenario(bench: Bench) -> None:
-        bench.server.note_logs()
+        bench.server.registration.note_logs()
         bench.records["x"] = bench.noted[0]
         assert bench.noted[0].owner == OWNER
         bench.shared = (FRIEND,)
@@ -341,7 +341,7 @@ def test_a_user_with_an_applications_scope_learns_no_log_names(tmp_path: Path, m
     writer(tmp_path, owner=OWNER).close()
 
     async def scenario(bench: Bench) -> None:
-        bench.server.note_logs()
+        bench.server.registration.note_logs()
         bench.records["x"] = bench.noted[0]
         link = bench.connect(scope="app:else", role="submitter")
         link.ask(Locate(1, "x"))
@@ -387,13 +387,13 @@ def test_user_files_in_a_log_neither_stop_nor_redirect_the_agent(tmp_path: Path)
         assert isinstance(answer, LogRefused)
         emptied()
         os.mkfifo(mine / "log.json")
-        bench.server.note_logs()
+        bench.server.registration.note_logs()
         assert [one.name for one in bench.noted] == ["theirs"]
         emptied()
         (mine / "log.json").touch()
         os.truncate(mine / "log.json", 1 << 40)
         bench.noted.clear()
-        bench.server.note_logs()
+        bench.server.registration.note_logs()
         assert [one.name for one in bench.noted] == ["theirs"]
 
     run(tmp_path, scenario)
@@ -409,7 +409,7 @@ def test_a_link_does_not_make_the_agent_trim_another_owners_rows(tmp_path: Path)
     (mine.directory / "0").symlink_to(log.directory / "0")
     found = msgspec.structs.replace(mine.description, max_bytes=1, max_age_ms=1)
     write_description(mine.directory, found)
-    sink_log_server.trim_all(tmp_path, time.time_ns() + 10**12)
+    log_trimming.trim_all(tmp_path, time.time_ns() + 10**12)
     assert sum(one.rows for one in LogReader(log.directory).fetch(0, 0, 10, 1_000)[0]) == 3
     mine.directory.joinpath("log.json.good").unlink()
     for partitions in (0, 65, 10**9, -1):
@@ -477,12 +477,14 @@ def test_a_log_without_a_writer_is_trimmed_by_its_agent(tmp_path: Path, monkeypa
     log.close()
     week = log.description.max_age_ms * 1_000_000
     monkeypatch.setattr(
-        "agiledart_agent.sink_logs.sink_log_server.time.time_ns",
+        "agiledart_agent.sink_logs.log_trimming.time.time_ns",
         lambda: log.description.opened_ms * 1_000_000 + 2 * week,
     )
 
     async def scenario(bench: Bench) -> None:
-        trimming = asyncio.create_task(bench.server.trim_forever())
+        trimming = asyncio.create_task(
+            log_trimming.trim_forever(tmp_path, bench.server.open_logs.threads, lambda _: None)
+        )
         link = bench.connect()
         number = 0
         async with asyncio.timeout(10):

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agiledart_agent.sink_logs.sink_log_server import trim_all
+from agiledart_agent.sink_logs.log_trimming import trim_all
 from agiledart_sink_log.layout import log_directory, partition_directory, read_description, segments_of
 from agiledart_sink_log.layout import write_description as write
 from agiledart_sink_log.log_reader import LogReader, TrimmedError

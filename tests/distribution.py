@@ -1,0 +1,45 @@
+"""Distribution of tests over workers (`-n`): which tests stay together, and in which order they begin.
+
+Tests that start agents wait more than they compute, and fail when too many of them run at once. So their files form a few chains,
+a worker each, which begin first; the other workers compute meanwhile. Spark takes every core, so its tests begin later, one at a
+time. Short tests come last, so that all workers end together.
+"""
+
+import pytest
+
+CORES_OF_A_CHAIN = 2
+"""Cores for each chain of files with agents, beside the chain `plug`."""
+
+PLUG, AGENTS, SPARK = "plug", "agents", "spark"
+SHORT = ("simulation", "tidy", "unit")
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return the name of the test's group; empty: any worker may run it."""
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark is not None else ""
+
+
+def has_agents(item: pytest.Item) -> bool:
+    """Return whether the test starts agents and its file names no group."""
+    return item.get_closest_marker("e2e") is not None and not group_of(item)
+
+
+def rank(item: pytest.Item) -> int:
+    """Return 0 for tests that begin first, 3 for those that begin last."""
+    group = group_of(item)
+    if group.startswith((PLUG, AGENTS)):
+        return 0
+    if group == SPARK:
+        return 2
+    return 3 if item.nodeid.split("/")[1] in SHORT else 1
+
+
+def distribute(items: list[pytest.Item], cores: int) -> None:
+    """Mark each file with agents as part of a chain, and put the tests in the order in which they should begin."""
+    with_agents = [item for item in items if has_agents(item)]
+    chains = max(1, cores // CORES_OF_A_CHAIN)
+    chain = {file: number % chains for number, file in enumerate(dict.fromkeys(item.path for item in with_agents))}
+    for item in with_agents:
+        item.add_marker(pytest.mark.xdist_group(f"{AGENTS} {chain[item.path]}"))
+    items.sort(key=rank)
