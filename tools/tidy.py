@@ -53,7 +53,7 @@ Problems = list[str]
 
 
 def tracked_files(root: Path, *endings: str) -> list[Path]:
-    """Files of the project with these endings: what git knows or would add."""
+    """Files of the project with these endings, known to git or about to be."""
     command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
     return [root / name for name in sorted(names) if name.endswith(endings) and (root / name).is_file()]
@@ -141,7 +141,7 @@ def python_files(root: Path, folders: tuple[str, ...] = ()) -> Iterator[tuple[st
 
 
 def statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Every statement of a module, at any depth; what stands within expressions is left out, which is most of a tree."""
+    """Every statement of a module, at any depth. Nodes within expressions are left out: they are most of a tree."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()

@@ -56,7 +56,7 @@ def test_without_java_the_message_suggests_a_fix(tmp_path: Path, shell: str, mon
         find_java(environment(tmp_path, shell, JAVA_HOME=str(tmp_path)))
 
 
-def test_without_bash_the_message_says_so(tmp_path: Path) -> None:
+def test_a_missing_bash_is_named(tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="bash"):
         find_java(environment(tmp_path, str(tmp_path)))
 

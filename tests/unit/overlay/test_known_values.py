@@ -54,7 +54,7 @@ def test_small_and_very_large_values_are_not_remembered_and_others_are_bounded()
     assert asked(bench, NodeId(KEY + 1)).known
 
 
-def test_a_root_repeats_a_value_that_has_changed_only() -> None:
+def test_a_root_repeats_only_changed_values() -> None:
     root, client = Bench(1).found(), peer(3)
     root.give(StoreRecord(1, root.machine.me.node, 0, LARGE))
 
