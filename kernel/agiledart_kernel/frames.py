@@ -28,11 +28,11 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.reachability import UNKNOWN_REACHABILITY, Reachability
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 4
+PROTOCOL_MAX: Final = 5
 """The wire protocols that this software speaks. Protocol 2 names attempt and generations in DATA and ACK frames.
 
 In protocol 3 a link answers probes, and data frames may be sent again over another link. In protocol 4 a barrier may overtake
-rows that wait for credit.
+rows that wait for credit. In protocol 5 registers hold digests of the runs' keys, and their voters have shares.
 """
 
 DATA_PROTOCOL: Final = 3
@@ -43,6 +43,9 @@ PROBE_PROTOCOL: Final = 3
 
 OVERTAKING_PROTOCOL: Final = 4
 """The first protocol in which a receiver takes barriers that have overtaken rows."""
+
+SPLIT_KEY_PROTOCOL: Final = 5
+"""The first protocol in which agents understand each other's registers. Before it a register held the key of its run."""
 
 HEADER_BYTES: Final = 5
 FRAME_HEADER: Final = struct.Struct(">IB")
@@ -251,11 +254,15 @@ def decode_hello(body: bytes) -> Hello:
 
 def negotiate(mine: Hello, theirs: Hello) -> int:
     """Return the highest protocol that both sides speak. Raises `Refused("protocol")` when there is none."""
-    best = min(mine.protocol_max, theirs.protocol_max)
-    if best < max(mine.protocol_min, theirs.protocol_min):
-        ours = f"{mine.protocol_min} to {mine.protocol_max}"
-        raise Refused("protocol", f"we speak {ours}, the peer {theirs.protocol_min} to {theirs.protocol_max}")
-    return best
+    older, newer = sorted((mine, theirs), key=lambda hello: hello.protocol_max)
+    if older.protocol_max < newer.protocol_min:
+        text = f"update AgileDart on {_named(older)}, it speaks protocol {older.protocol_max}, {_named(newer)} {newer.protocol_min}"
+        raise Refused("protocol", text)
+    return older.protocol_max
+
+
+def _named(hello: Hello) -> str:
+    return f"{hello.name or 'the peer'} ({hello.software})" if hello.software else hello.name or "the peer"
 
 
 # ----------------------------------------------------------------------------------------------------------------- DATA

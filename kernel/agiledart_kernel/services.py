@@ -3,6 +3,7 @@
 from typing import Final, Literal
 
 from agiledart_kernel.errors import Refused
+from agiledart_kernel.frames import DATA_PROTOCOL, PROTOCOL_MIN, SPLIT_KEY_PROTOCOL
 from agiledart_kernel.grants import Grant, Role
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LINKS_OF_WORKERS, MAX_READERS_FRAME_BYTES
 
@@ -33,6 +34,18 @@ SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "relay": ("agent",),
 }
 """Roles that may answer at a service: a dialer verifies the acceptor, too."""
+
+FIRST_PROTOCOL_BY_SERVICE: Final[dict[str, int]] = {
+    "overlay": SPLIT_KEY_PROTOCOL,
+    "fragments": SPLIT_KEY_PROTOCOL,
+    "data": DATA_PROTOCOL,
+}
+"""First protocol whose messages at a service are understood. At the others, older users and readers are served."""
+
+
+def first_protocol(service: str) -> int:
+    """Return the first protocol that both ends of a link to a service must speak."""
+    return FIRST_PROTOCOL_BY_SERVICE.get(service, PROTOCOL_MIN)
 
 
 _OWNER_HEX: Final = 32

@@ -12,12 +12,21 @@ import msgspec
 import pytest
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
-from agiledart_kernel.frames import PROTOCOL_MAX, FrameKind, FrameReader, Hello, decode_hello, encode_hello, frame
+from agiledart_kernel.frames import (
+    PROTOCOL_MAX,
+    SPLIT_KEY_PROTOCOL,
+    FrameKind,
+    FrameReader,
+    Hello,
+    decode_hello,
+    encode_hello,
+    frame,
+)
 from agiledart_kernel.grants import ROLES, Role
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from agiledart_kernel.services import ROLES_BY_SERVICE
 from agiledart_transport import certificates
-from agiledart_transport.connecting import RefusedByPeer, parse_address
+from agiledart_transport.connecting import RefusedByPeer, for_service, parse_address
 from agiledart_transport.link import LINK_REASONS
 from agiledart_transport.listener import Listener, ListenerLimits
 from agiledart_transport.tls_contexts import client_context
@@ -211,7 +220,7 @@ def test_frames_sent_with_the_hello_wait_until_it_is_accepted(run: Run) -> None:
         assert first is not None
         hello = decode_hello(first[1])
         assert hello.seen, "it says how it sees the caller"
-        assert msgspec.structs.replace(hello, seen="") == msgspec.structs.replace(a.hello, service="overlay")
+        assert msgspec.structs.replace(hello, seen="") == for_service(a.hello, "overlay")
         await listener.close()
 
     run(scenario())
@@ -325,6 +334,38 @@ def test_a_future_protocol_is_refused(run: Run) -> None:
         await no_trace(a, listener, "protocol")
 
     run(scenario())
+
+
+@pytest.mark.parametrize("service", ["overlay", "fragments"])
+def test_an_agent_that_reads_registers_otherwise_enters_no_ring(run: Run, service: str) -> None:
+    """Before protocol 5 a register held the key of its run, not its digest."""
+
+    async def scenario() -> None:
+        a, b = agent("a", services=(service,)), agent("b")
+        listener = await a.serve()
+        answer = await call(listener, hello_of_earlier_build(b, service), b.client)
+        words = b"protocol: update AgileDart on old one (0.1.0), it speaks protocol 4, a 5"
+        assert answer == frame(FrameKind.CLOSE, words)
+        await no_trace(a, listener, "protocol")
+
+    run(scenario())
+
+
+def test_a_user_with_an_earlier_build_is_served(run: Run) -> None:
+    async def scenario() -> None:
+        a, b = agent("a", services=("sink_log",)), agent("b")
+        listener = await a.serve()
+        raw = hello_of_earlier_build(b, "sink_log") + frame(FrameKind.CLOSE, b"done")
+        assert (await call(listener, raw, b.client))[4] == FrameKind.HELLO
+        await listener.close()
+
+    run(scenario())
+
+
+def hello_of_earlier_build(node: Node, service: str) -> bytes:
+    """Return the first frame of an agent of the last build that stored keys in registers."""
+    hello = Hello(1, SPLIT_KEY_PROTOCOL - 1, service=service, chain=node.chain, name="old one", software="0.1.0")
+    return frame(FrameKind.HELLO, encode_hello(hello))
 
 
 # --------------------------------------------------------------------------------------------------------- the dialler's side

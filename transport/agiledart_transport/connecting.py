@@ -17,6 +17,7 @@ from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, encode_hello, negotiate
 from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.services import first_protocol
 from agiledart_transport.circuits import Via, preface
 from agiledart_transport.link import LINK_REASONS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.outgoing import open_connection
@@ -148,5 +149,6 @@ def _close_unused(link: Link, opened: socket.socket | None) -> None:
 
 
 def for_service(hello: Hello, service: str) -> Hello:
-    """Return the HELLO for this service."""
-    return hello if hello.service == service else msgspec.structs.replace(hello, service=service)
+    """Return the HELLO for this service: with its name, and the first protocol that is spoken there."""
+    least = max(hello.protocol_min, first_protocol(service))
+    return msgspec.structs.replace(hello, service=service, protocol_min=least)

@@ -30,7 +30,7 @@ from agiledart_kernel.limits import (
 )
 from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
 from agiledart_kernel.services import links_of_key
-from agiledart_transport.connecting import SHUTDOWN_SECONDS, format_address
+from agiledart_transport.connecting import SHUTDOWN_SECONDS, for_service, format_address
 from agiledart_transport.first_record import first_record
 from agiledart_transport.handshake_slots import HandshakeSlots, UnverifiedCaller, block_of
 from agiledart_transport.link import Link, LinkHandler
@@ -39,6 +39,9 @@ from agiledart_transport.peer_verifier import PeerInfo, PeerVerifier
 
 _REFUSAL_READ_SECONDS: Final = 0.25
 """Time for a refused peer to read the reason. It occupies one of the unverified places meanwhile."""
+
+_EXPLAINED: Final = (*UNCOUNTED, "protocol")
+"""Reasons that a refused peer reads with their explanation. Its key was verified before."""
 
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -263,7 +266,7 @@ class Listener:
         except TimeoutError:
             reason = "timeout"
         except RemoteProtocolError as error:
-            reason, words = error.reason, error.detail if error.reason in UNCOUNTED else ""
+            reason, words = error.reason, error.detail if error.reason in _EXPLAINED else ""
         except ssl.SSLError:
             reason = "tls"
         except OSError:
@@ -305,7 +308,7 @@ class Listener:
             raise Refused("service", "not served here")
         link.service = theirs.service
         peer = await self._verifier.verify_peer(link.certificate, theirs, theirs.service)
-        mine = msgspec.structs.replace(self._hello(peer), service=theirs.service, seen=arrival.seen)
+        mine = msgspec.structs.replace(for_service(self._hello(peer), theirs.service), seen=arrival.seen)
         negotiate(mine, theirs)
         self._check_limits(peer, theirs.service)
         if link.closed or link.gone.done():

@@ -52,6 +52,12 @@ from agiledart_transport.outgoing import open_connection
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
 
+_HINTS = {
+    "not yet valid": " (our clock is ahead of its: compare the two)",
+    "protocol": " (an older AgileDart runs there: update it)",
+}
+"""What follows, for users, after reasons of refusals that came without an explanation."""
+
 
 def _not_listening_text(error: OSError, host: str, port: int) -> str:
     """Describe for users why this agent cannot listen at an address."""
@@ -234,8 +240,7 @@ class AgentLinks:
         try:
             link = await self._connect(address, None)
         except RefusedByPeer as error:
-            clock_hint = " (our clock is ahead of its: compare the two)" if error.reason == "not yet valid" else ""
-            return f"{address}: {error}{clock_hint}"
+            return f"{address}: {error}{_HINTS.get(str(error), '')}"
         except (OSError, ValueError, RemoteProtocolError) as error:
             return f"{address}: {error}"
         if self._is_me(link):

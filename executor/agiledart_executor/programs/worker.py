@@ -79,7 +79,7 @@ from agiledart_executor.wire.agent_messages import (
 )
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, RollBackNeeded
-from agiledart_kernel.frames import DATA_PROTOCOL, FrameKind, FrameReader, Hello, frame
+from agiledart_kernel.frames import FrameKind, FrameReader, Hello, frame
 from agiledart_kernel.grants import decode_link
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
@@ -133,7 +133,6 @@ class Worker:
         self._host = InstanceHost(self._finished, self.reporter.instance_failed)
         self._verifier, self._feeds = AgentPeerVerifier(self.send), AgentFeedRequests(self.send)
         self._hello = Hello(
-            protocol_min=DATA_PROTOCOL,
             service="data",
             chain=configuration.chain,
             incarnation=configuration.incarnation,

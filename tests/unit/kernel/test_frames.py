@@ -186,6 +186,15 @@ def test_the_highest_common_protocol_is_used(
     assert refusal.value.reason == "protocol"
 
 
+def test_a_refusal_names_the_older_side_and_what_to_do() -> None:
+    old, new = Hello(1, 4, name="pi1", software="0.1.0"), Hello(5, 6, name="pi2", software="0.2.0")
+    text = "protocol: update AgileDart on pi1 (0.1.0), it speaks protocol 4, pi2 (0.2.0) 5"
+    for mine, theirs in ((old, new), (new, old)):
+        with pytest.raises(Refused) as refusal:
+            frames.negotiate(mine, theirs)
+        assert str(refusal.value) == text
+
+
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 HEADER = DataHeader(
