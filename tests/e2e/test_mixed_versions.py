@@ -14,17 +14,15 @@ import pytest
 
 from agiledart_dataflow.plan.specification import FORMAT
 from agiledart_executor.user_code.software_version import software_version
-from agiledart_node.wire.commands import Nodes
-from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
+from agiledart_node.wire.commands import CreateToken, Nodes
+from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
 from tests.e2e.test_clocks import CODE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-BEFORE = "f012181"
-"""The last commit in which HELLO did not say a version."""
-
-SILENT = "an older agiledart that does not say its version"
+BEFORE = "60b8fd0e"
+"""The last commit in which registers held their runs' keys."""
 
 
 def roots_in(tree: Path) -> list[str]:
@@ -44,7 +42,7 @@ def patched(tree: Path) -> None:
 
 
 def of_history(tree: Path) -> None:
-    """The code from before versions were reported."""
+    """The code from before keys were split."""
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True, check=False)
     if archive.returncode:
         pytest.skip(f"NOT RUN: no history here ({BEFORE})")
@@ -52,13 +50,13 @@ def of_history(tree: Path) -> None:
         files.extractall(tree, filter="data")
 
 
-@pytest.fixture(params=["patched", pytest.param("history", marks=pytest.mark.soak)])
-def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Mesh, dict[str, str], str]]:
+@pytest.fixture
+def mixed(tmp_path: Path) -> Iterator[tuple[Mesh, dict[str, str], str]]:
     """Two agents of today and a3 of another version; its environment; how its version is reported."""
     tree = tmp_path / "tree"
     tree.mkdir()
-    {"patched": patched, "history": of_history}[request.param](tree)
-    told = f"agiledart 0.0.9 with specification {FORMAT - 1}" if request.param == "patched" else SILENT
+    patched(tree)
+    told = f"agiledart 0.0.9 with specification {FORMAT - 1}"
     environment = {"PYTHONPATH": os.pathsep.join(roots_in(tree))}
     with mesh(2) as made:
         other = AgentProcess("a3", made.folder)
@@ -106,3 +104,16 @@ def test_both_versions_are_named(mixed: tuple[Mesh, dict[str, str], str], tmp_pa
         other.ready()
         made.wait_for_ring()
         wait_for(near.has_company, 20.0, "in one ring")
+
+
+@pytest.mark.soak
+def test_an_agent_that_stored_keys_in_registers_does_not_join(tmp_path: Path) -> None:
+    of_history(tmp_path)
+    with mesh(1) as made:
+        (near,) = made.agents
+        other = AgentProcess("a3", made.folder)
+        other.environment = {"PYTHONPATH": os.pathsep.join(roots_in(tmp_path))}
+        other.start("--join", str(near.ask(CreateToken(uses=1, expires=600))["token"]))
+        wait_for(lambda: "update AgileDart on a3" in other.log.read_text(), 60, "a3 reads why it is refused")
+        assert names_seen(near) == {"a1"}
+        other.end()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.operator_identity import stored_operator
 from agiledart_kernel.grants import decode_link
 from agiledart_node.wire.commands import CreateToken, Info
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
@@ -26,6 +27,13 @@ def ends(agent: AgentProcess) -> int:
     return decode_link(Identity.read(agent.state_dir).chain[-1]).not_after
 
 
+def operator_ends(agent: AgentProcess) -> int:
+    """When the membership of its operator ends."""
+    operator = stored_operator(Identity.read(agent.state_dir))
+    assert operator is not None
+    return decode_link(operator.chain[-1]).not_after
+
+
 def life(agent: AgentProcess) -> int:
     """For how long it is signed."""
     link = decode_link(Identity.read(agent.state_dir).chain[-1])
@@ -35,7 +43,7 @@ def life(agent: AgentProcess) -> int:
 @pytest.mark.soak
 def test_a_membership_is_renewed_while_the_node_runs(ring: Mesh) -> None:
     (founder,) = ring.agents
-    token = str(founder.ask(CreateToken(uses=2, expires=600, member_for=LIFE))["token"])
+    token = str(founder.ask(CreateToken(uses=2, expires=600, member_for=LIFE, operator="submitter"))["token"])
     members = [AgentProcess(name, ring.folder) for name in ("a2", "a3")]
     for agent in members:
         agent.start("--join", token)
@@ -47,6 +55,7 @@ def test_a_membership_is_renewed_while_the_node_runs(ring: Mesh) -> None:
     pids = [agent.pid for agent in members]
     for agent in members:
         wait_for(lambda a=agent: ends(a) > first[a.name] + LIFE // 2, 2 * LIFE, f"{agent.name} is renewed")
+        assert operator_ends(agent) > first[agent.name] + LIFE // 2, "its operator is renewed before it"
         assert life(agent) == lives[agent.name], "neither longer nor shorter than it was"
     wait_for(lambda: time.time() > max(first.values()) + 2, 2 * LIFE, "the first memberships have ended")
     ring.wait_for_ring()

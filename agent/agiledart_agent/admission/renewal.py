@@ -6,6 +6,8 @@ HELLO. A link that was opened before ends with the old membership and is reopene
 """
 
 import asyncio
+import contextlib
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -72,7 +74,8 @@ class MembershipRenewer:
     ) -> None:
         self._identity, self._verifier, self._admit, self._log = identity, verifier, admit, log
         self._feed, self._renewed, self._operator = feed, renewed, operator
-        self._answer: asyncio.Future[MembershipRenewed] | None = None
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[MembershipRenewed]] = {}
 
     def open(self) -> None:
         """Offer the renewal service, where this agent has the keys for it."""
@@ -85,7 +88,7 @@ class MembershipRenewer:
     async def check_forever(self) -> None:
         """Renew in the last tenth. Check again now and then, since clocks jump."""
         while True:
-            self._check_operator()
+            await self._check_operator()
             left, validity = self._left()
             if left > validity / PART:
                 await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, left - validity / PART)))
@@ -98,40 +101,59 @@ class MembershipRenewer:
             left, validity = self._left()
             await asyncio.sleep(min(TRY_SECONDS, max(MIN_TRY_SECONDS, validity / PART / 10)))
 
-    def _check_operator(self) -> None:
-        """Sign the founder's operator again, and report that another one's membership ends soon: no service renews it."""
+    async def _check_operator(self) -> None:
+        """Have the operator's membership signed again in time; report that it ends soon when it could not be."""
+        reason = ""
         try:
             self._operator.renew()
+            if self._operator.is_to_be_renewed:
+                reason = await self._renew_operator()
         except OperationFailed as error:
-            self._log.warning("operator.failed", f"the membership of this machine's operator was not renewed: {error}")
+            reason = str(error)
         left = (self._operator.not_after or time.time() + 2 * WARN_SECONDS) - time.time()
-        if left < WARN_SECONDS:
+        if left < WARN_SECONDS and (reason or not self._operator.is_renewable):
             days = max(0.0, left) / 86_400
+            could_not = f" and could not be renewed: {reason}" if reason else ""
             text = (
-                f"the membership of this machine's operator ends in {days:.1f} days. With a user's token:"
+                f"the membership of this machine's operator ends in {days:.1f} days{could_not}. With a user's token:"
                 "  agiledart identity operator @FILE"
             )
             self._log.warning("operator.expiring", text, days=round(days, 2))
 
+    async def _renew_operator(self) -> str:
+        """Ask a renewal service for the operator. Return the reason of a failure, or an empty string."""
+        identity = self._identity
+        answer = await self._ask(self._operator.chain, identity.chain)
+        if answer.chain:
+            until = self._operator.take(answer.chain)
+            self._log.info("operator.renewed", "the membership of this machine's operator was renewed", until=until)
+        return "" if answer.chain else answer.reason or "the renewal service gave no reason"
+
     async def renew(self) -> str:
-        """Ask a renewal service now. Return the reason of a failure, or an empty string."""
-        if self._answer is None:
-            self._answer = asyncio.get_running_loop().create_future()
-            self._feed(RenewMembership(self._identity.chain, self._identity.token))
-        waiting = self._answer
-        # Several callers may wait for one answer: a cancelled caller must not cancel it for the others.
-        answer = await asyncio.shield(waiting)
-        if self._answer is waiting:
-            self._answer = None
-            if not answer.chain:
-                return answer.reason or "the renewal service gave no reason"
-            return self._take(answer.chain)
-        return ""
+        """Ask a renewal service now, first for the operator: this node's present chain vouches for it.
+
+        Return the reason of a failure, or an empty string.
+        """
+        if self._operator.is_renewable:
+            with contextlib.suppress(OperationFailed):
+                await self._renew_operator()
+        answer = await self._ask(self._identity.chain)
+        return self._take(answer.chain) if answer.chain else answer.reason or "the renewal service gave no reason"
+
+    async def _ask(self, chain: tuple[bytes, ...], host: tuple[bytes, ...] = ()) -> MembershipRenewed:
+        number = next(self._numbers)
+        waiting: asyncio.Future[MembershipRenewed] = asyncio.get_running_loop().create_future()
+        self._answers[number] = waiting
+        try:
+            self._feed(RenewMembership(number, chain, self._identity.token, host))
+            return await waiting
+        finally:
+            del self._answers[number]
 
     def on_renewed(self, effect: MembershipRenewed) -> None:
         """Take the answer of a renewal service."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(effect)
+        if (waiting := self._answers.get(effect.request)) is not None and not waiting.done():
+            waiting.set_result(effect)
 
     def _take(self, chain: tuple[bytes, ...]) -> str:
         identity = self._identity
@@ -168,9 +190,30 @@ class MembershipRenewer:
         grant = verify_chain(self._identity.network, effect.chain, key, now, check_signature, self._verifier.banned)
         if grant.role not in RENEWED:
             raise Refused("role", f"a membership as {grant.role} is not renewed: make another token")
+        if effect.host:
+            await self._check_host(effect, grant, now)
+            return renewed_chain(self._identity, grant, now)
         # An agent asks for itself. A user's request comes through an agent, which has no use for the answer without the
         # user's key.
         if grant.role == "agent" and node_id_of_key(key) != effect.node:
             raise Refused("another key")
         await self._admit(grant, Hello(token=effect.token))
         return renewed_chain(self._identity, grant, now)
+
+    async def _check_host(self, effect: SignRenewal, operator: Grant, now: int) -> None:
+        """Raise `Refused` unless the requester is a counted agent whose token has invited this operator.
+
+        Uses of the token are counted by agents alone. The second invitation is for the same key as theirs.
+        """
+        key = decode_link(effect.host[-1]).key
+        host = verify_chain(self._identity.network, effect.host, key, now, check_signature, self._verifier.banned)
+        if host.role != "agent" or node_id_of_key(key) != effect.node:
+            raise Refused("another key")
+        await self._admit(host, Hello(token=effect.token))
+        if operator.invitation and _invited_key(operator) != _invited_key(host):
+            raise Refused("another token", "this node's membership does not vouch for its operator")
+
+
+def _invited_key(grant: Grant) -> bytes:
+    """Return the key that the grant's invitation was for; empty: it came by none."""
+    return grant.keys[grant.links.index(grant.invitation)] if grant.invitation else b""

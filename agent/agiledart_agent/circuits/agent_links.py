@@ -56,7 +56,7 @@ _HINTS = {
     "not yet valid": " (our clock is ahead of its: compare the two)",
     "protocol": " (an older AgileDart runs there: update it)",
 }
-"""What follows, for users, after reasons of refusals that came without an explanation."""
+"""Explanations, for users, of refusals that came without one."""
 
 
 def _not_listening_text(error: OSError, host: str, port: int) -> str:

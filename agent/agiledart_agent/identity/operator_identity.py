@@ -8,7 +8,8 @@ what is submitted there.
 On the node that created the network the operator is an admin, by a membership of 90 days. The node signs it again while it
 has the authority's key. So a state directory without that key gives an admin's rights for 90 days at most. On a node that
 joined, the operator has the role that the join token gives to it, or that of a user's token (`agiledart identity
-operator`). Without one the agent's own key signs: its role lets it look at the network, drain this node and leave.
+operator`). A renewal service signs a submitter or reader of a join token again, with its node. Without an operator the agent's
+own key signs: its role lets it look at the network, drain this node and leave.
 """
 
 import contextlib
@@ -30,6 +31,9 @@ from agiledart_transport.certificates import check_signature, public_bytes
 
 FILE: Final = "operator.identity"
 _DAY: Final = 86_400
+
+RENEWED_OPERATORS: Final = ("submitter", "reader")
+"""Roles of operators that a renewal service signs again. Admins get another token."""
 
 FOUNDER_DAYS: Final = 90
 """Membership of the founder's operator."""
@@ -60,6 +64,33 @@ class OperatorIdentity:
         """Sign the founder's operator again in the last half of its membership. Raises `OperationFailed`."""
         if _is_due(self._identity, self._user):
             self._user = _signed_by_authority(self._identity)
+
+    @property
+    def is_renewable(self) -> bool:
+        """True where a renewal service signs the operator's membership again. It signs no admin's."""
+        return self._user is not None and decode_link(self._user.chain[-1]).role in RENEWED_OPERATORS
+
+    @property
+    def is_to_be_renewed(self) -> bool:
+        """True in the last tenth of such a membership: it is to be signed again."""
+        if self._user is None or not self.is_renewable:
+            return False
+        link = decode_link(self._user.chain[-1])
+        return _left(self._identity, self._user) <= (link.not_after - link.not_before) / 10
+
+    def take(self, chain: tuple[bytes, ...]) -> int:
+        """Take a renewed membership of the same key and role. Return when it ends. Raises `OperationFailed`."""
+        assert self._user is not None, "the caller looks"
+        now = decode_link(self._user.chain[-1])
+        user = ClientIdentity(self._user.network, self._user.seed, chain)
+        try:
+            grant = _grant(self._identity, user)
+        except Refused as error:
+            raise OperationFailed(f"the answer of the renewal service is not valid ({error})") from None
+        if grant.role != now.role or grant.not_after <= now.not_after:
+            raise OperationFailed("the renewal service cannot sign for longer: its own membership ends")
+        self._user = _stored(self._identity, ed25519.Ed25519PrivateKey.from_private_bytes(user.seed), chain)
+        return grant.not_after
 
     @property
     def principal(self) -> Principal:

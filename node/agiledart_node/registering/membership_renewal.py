@@ -48,8 +48,8 @@ class MembershipRenewal:
         self._context.requests.begin(self._renew(event))
 
     async def _renew(self, event: RenewMembership) -> None:
-        answer = await self._request_renewal(event.chain, event.token)
-        self._context.emit(MembershipRenewed(answer.chain, answer.reason))
+        answer = await self._request_renewal(event.chain, event.token, event.host)
+        self._context.emit(MembershipRenewed(event.request, answer.chain, answer.reason))
 
     async def renew_user(self, request: int, command: RenewUserMembership, principal: Principal) -> None:
         """Renew a user's membership; the answer is valid for its key alone. Raises CommandRefused."""
@@ -70,18 +70,19 @@ class MembershipRenewal:
             raise CommandRefused(f"The renewal service's answer is invalid ({error}).") from None
         self._context.reply(request, RenewalResponse(until, [link.hex() for link in answer.chain]))
 
-    async def _request_renewal(self, chain: tuple[bytes, ...], token: bytes) -> RenewalReply:
+    async def _request_renewal(
+        self, chain: tuple[bytes, ...], token: bytes, host: tuple[bytes, ...] = ()
+    ) -> RenewalReply:
         """Return the answer of the renewal service, which may be this node."""
         number = self._context.requests.number()
+        request = RequestRenewal(number, chain, token, host)
         if self._is_renewal_service:
-            return await self._signed(number, self._context.me.node, RequestRenewal(number, chain, token))
+            return await self._signed(number, self._context.me.node, request)
         registered = await self._records.node_named(NAME)
         if registered is None:
             return RenewalReply(number, (), "no agent with the network's authority key, or an admin's, is in the ring")
         peer = next((peer for peer in self._context.known() if peer.node == registered.node), registered)
-        answer = await self._context.requests.ask(
-            peer, RequestRenewal(number, chain, token), number, RenewalReply, RENEWAL_TIMEOUT
-        )
+        answer = await self._context.requests.ask(peer, request, number, RenewalReply, RENEWAL_TIMEOUT)
         return answer or RenewalReply(
             number, (), f"the renewal service at {peer.address or peer.node.short} does not answer"
         )
@@ -97,7 +98,7 @@ class MembershipRenewal:
         self._context.send(sender, await self._signed(self._context.requests.number(), sender.node, message))
 
     async def _signed(self, number: int, node: NodeId, message: RequestRenewal) -> RenewalReply:
-        effect = SignRenewal(number, node, message.chain, message.token)
+        effect = SignRenewal(number, node, message.chain, message.token, message.host)
         answer = (await self._context.ask_driver(number, effect, RENEWAL_TIMEOUT)).get(number)
         if isinstance(answer, Completed) and isinstance(answer.result, tuple):
             return RenewalReply(message.request, answer.result)

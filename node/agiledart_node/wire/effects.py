@@ -389,19 +389,22 @@ class SignRenewal(Effect, frozen=True, gc=False):
     """Sign a member's link again, if it may stay; answered by `Completed` with the chain, or `Failed`.
 
     Args:
-        node: the requester; the chain must be its own.
+        node: the requester; the chain must be its own, or its operator's.
         token: record of the token with which it joined.
+        host: the requester's own chain, when `chain` is its operator's.
     """
 
     request: int
     node: NodeId
     chain: tuple[bytes, ...]
     token: bytes
+    host: tuple[bytes, ...] = ()
 
 
 class MembershipRenewed(Effect, frozen=True, gc=False):
-    """This node's new chain; empty, with a reason: the renewal failed."""
+    """New chain of this node or of its operator; empty, with a reason: the renewal failed."""
 
+    request: int
     chain: tuple[bytes, ...]
     reason: str = ""
 

@@ -59,10 +59,18 @@ class EnableRenewalService(Event, frozen=True, gc=False):
 
 
 class RenewMembership(Event, frozen=True, gc=False):
-    """Request to renew this node's membership; answered by one `MembershipRenewed`. `token`: the record of its token."""
+    """Request to renew a membership; answered by one `MembershipRenewed` with the same number.
 
+    Args:
+        chain: this node's, or its operator's.
+        token: the record of this node's token.
+        host: this node's chain, when `chain` is its operator's.
+    """
+
+    request: int
     chain: tuple[bytes, ...]
     token: bytes = b""
+    host: tuple[bytes, ...] = ()
 
 
 class TokenKnown(Event, frozen=True, gc=False):

@@ -17,14 +17,17 @@ TokenRecordBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_TOKEN_RECORD_BYT
 
 
 class RequestRenewal(Message, frozen=True, gc=False, tag=450):
-    """Request to sign a membership again: the sender's, or that of a user of the sender.
+    """Request to sign a membership again: the sender's, that of its operator, or that of a user of the sender.
 
-    `token`: the record of the token with which its key joined; empty: it joined with none.
+    Args:
+        token: the record of the token with which its key joined, or the key of `host`; empty: it joined with none.
+        host: the sender's own chain, which vouches for its operator's; empty: the request is for another membership.
     """
 
     request: int
     chain: Chain
     token: TokenRecordBytes = b""
+    host: Chain = ()
 
 
 class RenewalReply(Message, frozen=True, gc=False, tag=451):

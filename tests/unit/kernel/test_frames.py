@@ -186,7 +186,7 @@ def test_the_highest_common_protocol_is_used(
     assert refusal.value.reason == "protocol"
 
 
-def test_a_refusal_names_the_older_side_and_what_to_do() -> None:
+def test_a_refusal_names_the_older_side_and_the_remedy() -> None:
     old, new = Hello(1, 4, name="pi1", software="0.1.0"), Hello(5, 6, name="pi2", software="0.2.0")
     text = "protocol: update AgileDart on pi1 (0.1.0), it speaks protocol 4, pi2 (0.2.0) 5"
     for mine, theirs in ((old, new), (new, old)):
