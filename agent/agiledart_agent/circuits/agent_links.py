@@ -52,11 +52,14 @@ from agiledart_transport.outgoing import open_connection
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
 
-_HINTS = {
-    "not yet valid": " (our clock is ahead of its: compare the two)",
-    "protocol": " (an older AgileDart runs there: update it)",
-}
-"""Explanations, for users, of refusals that came without one."""
+
+def refusal_hint(error: RefusedByPeer) -> str:
+    """Explain a refusal to users, as far as the peer's own words do not."""
+    if error.reason == "not yet valid":
+        return " (our clock is ahead of its: compare the two)"
+    if str(error) == "protocol":  # agents that refuse us by protocol 5 name the older one themselves
+        return " (an older AgileDart runs there: update it)"
+    return ""
 
 
 def _not_listening_text(error: OSError, host: str, port: int) -> str:
@@ -240,7 +243,7 @@ class AgentLinks:
         try:
             link = await self._connect(address, None)
         except RefusedByPeer as error:
-            return f"{address}: {error}{_HINTS.get(str(error), '')}"
+            return f"{address}: {error}{refusal_hint(error)}"
         except (OSError, ValueError, RemoteProtocolError) as error:
             return f"{address}: {error}"
         if self._is_me(link):

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from agiledart_agent.admission.renewal import MembershipRenewer
@@ -85,7 +86,9 @@ class Renewals:
             assert isinstance(reply, Failed)
             member.on_renewed(MembershipRenewed(event.request, (), reply.reason))
 
-    def _renewer(self, identity: Identity, operator: OperatorIdentity, feed) -> MembershipRenewer:  # type: ignore[no-untyped-def]
+    def _renewer(
+        self, identity: Identity, operator: OperatorIdentity, feed: Callable[[Event], None]
+    ) -> MembershipRenewer:
         verifier = LocalPeerVerifier(self.founder.network, lambda: time.time() + self.later, banned=self.banned)
         return MembershipRenewer(
             identity, verifier, self._admit, AgentLog("console", stream=self.log), feed, self.renewed.set, operator
