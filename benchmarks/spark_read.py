@@ -39,13 +39,13 @@ from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_examples.clean_trips import CleanTrip, clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate
-from agiledart_node.wire.commands import CreateToken
 from agiledart_sink_log.client import SinkLogClient
 from agiledart_sink_log.layout import AUTO, NEVER, log_directory
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.row_form import encoded, row_form
 from agiledart_sink_log.segment_rewriter import full_segments
 from benchmarks.processes import cpu_by_kind, cpu_seconds, rss_by_kind
+from benchmarks.served_logs import reader_token
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -373,10 +373,7 @@ def main() -> int:
         rows = write_log(agent.folder, ROWS_SINK, stored, NEVER)
         write_log(agent.folder, COLUMNS_SINK, stored, AUTO)
         del stored
-        text = _token(mesh)
-        token = folder / "reader.token"
-        token.touch(mode=0o600)
-        token.write_text(text)
+        token = reader_token(mesh, folder)
         reader = {"tokenFile": str(token)}
         sys.stderr.write("starting Spark …\n")
         spark = spark_session("bench", log_file=str(folder / "spark.log"))
@@ -398,7 +395,7 @@ def main() -> int:
         document |= summary(bench)
         document["memory_after_reading_mb"] = rss_by_kind(os.getpid())
         if not given.only:
-            document |= besides(bench, text, given.idle)
+            document |= besides(bench, f"@{token}", given.idle)
         document["bytes_a_row"] = {
             sink: round(_size(agent.folder, sink) / rows, 1) for sink in (ROWS_SINK, COLUMNS_SINK)
         }
@@ -424,12 +421,6 @@ def _print_table(document: Mapping[str, Any]) -> None:
             sys.stdout.write(f"{name}: {document[name]}\n")
     for name, figures in document.get("idle", {}).items():
         sys.stdout.write(f"idle, {name}: {figures}\n")
-
-
-def _token(mesh: Mesh) -> str:
-    """Return a token that may read both logs."""
-    with mesh.client(0) as client:
-        return str(client.ask(CreateToken(role="reader", uses=10_000))["token"])
 
 
 def _size(root: Path, sink: str) -> int:
