@@ -66,8 +66,9 @@ def test_ctrl_c_ends_the_demo_and_leaves_nothing(moment: str) -> None:
             env={**os.environ, MARK: value, "TMPDIR": str(folder), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={folder}"},
         )  # fmt: skip
     try:
-        said = lambda: re.search(moment, output.read_text()) or demo.poll() is not None  # noqa: E731
-        wait_for(said, 600, f"the demo says {moment}")
+        wait_for(
+            lambda: re.search(moment, output.read_text()) or demo.poll() is not None, 600, f"the demo says {moment}"
+        )
         assert demo.poll() is None, output.read_text()
         os.killpg(demo.pid, signal.SIGINT)  # a terminal sends it to the whole group
         assert demo.wait(60) == 130

@@ -95,8 +95,10 @@ class PipelineRounds:
     def wait_for_moment(self, more: int, looks: int) -> None:
         """Wait for so many files of checkpoints more, and then so many looks, unless the request is answered before."""
         known, counted = self.checkpoint_files(), itertools.count()
-        is_there = lambda: self.checkpoint_files() >= known + more or self.driver.has_answered()  # noqa: E731
-        wait_for(is_there, SECONDS, f"{more} files of checkpoints")
+        wait_for(
+            lambda: self.checkpoint_files() >= known + more or self.driver.has_answered(),
+            SECONDS, f"{more} files of checkpoints",
+        )  # fmt: skip
         wait_for(lambda: next(counted) >= looks or self.driver.has_answered(), SECONDS, "the moment")
 
     def restart(self) -> None:
