@@ -7,9 +7,10 @@ from typing import Final
 from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_node.wire.commands import CreateToken
-from agiledart_sink_log.client import SinkLogClient
+from agiledart_sink_log.client import SinkLogClient, SinkLogError
 
 LOOK_SECONDS: Final = 0.5
+MOST_SECONDS: Final = 60.0
 
 
 def reader_token(mesh: Mesh, folder: Path) -> Path:
@@ -22,9 +23,20 @@ def reader_token(mesh: Mesh, folder: Path) -> Path:
     return token
 
 
-def wait_until_listed(token: Path, sink: str, logs: int = 1) -> None:
-    """Wait until so many logs fit `sink`: an agent announces a log that it did not write within half a minute."""
+def wait_until_served(token: Path, *sinks: str) -> None:
+    """Wait until readers find these logs: an agent announces a log that it did not write within half a minute.
+
+    Raises `SinkLogError` when a log is not found in time.
+    """
     identity, addresses = identity_from_token(f"@{token}")
-    with SinkLogClient(addresses, identity, 60.0) as reader:
-        while len(reader.logs(sink)) < logs:
-            time.sleep(LOOK_SECONDS)
+    deadline = time.monotonic() + MOST_SECONDS
+    with SinkLogClient(addresses, identity) as reader:
+        for sink in sinks:
+            while True:
+                try:
+                    reader.locate(sink)
+                    break
+                except SinkLogError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(LOOK_SECONDS)

@@ -26,7 +26,7 @@ from agiledart_sink_log.column_form import ColumnForm
 from agiledart_sink_log.layout import NEVER
 from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.row_form import encoded, row_form
-from benchmarks.served_logs import reader_token, wait_until_listed
+from benchmarks.served_logs import reader_token, wait_until_served
 from benchmarks.spark_read import trips
 
 SINK: Final = "bench-cluster"
@@ -101,7 +101,7 @@ def main() -> int:
         expected = write(mesh.agents[0].folder, given.rows)
         sys.stderr.write(f"{expected[0]:,} rows are written\n")
         token = reader_token(mesh, folder)
-        wait_until_listed(token, SINK)
+        wait_until_served(token, SINK)
         document: dict[str, Any] = {"rows": expected[0], "partitions": PARTITIONS, "workers": given.workers}
         document[LOCAL_MASTER] = read(LOCAL_MASTER, token, expected)
         with standalone(folder, given.workers) as cluster:

@@ -45,7 +45,7 @@ from agiledart_sink_log.log_writer import LogOptions, LogWriter
 from agiledart_sink_log.row_form import encoded, row_form
 from agiledart_sink_log.segment_rewriter import full_segments
 from benchmarks.processes import cpu_by_kind, cpu_seconds, rss_by_kind
-from benchmarks.served_logs import reader_token
+from benchmarks.served_logs import reader_token, wait_until_served
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -379,7 +379,7 @@ def main() -> int:
         spark = spark_session("bench", log_file=str(folder / "spark.log"))
         place = json.loads((agent.folder / "agent.json").read_text())
         bench = Bench(spark, folder, rows, agent.process.pid, str(place["metrics"]), reader)
-        _until_served(bench)
+        wait_until_served(token, ROWS_SINK, COLUMNS_SINK)
         while list(full_segments(agent.folder)):
             time.sleep(0.5)
         write_parquet(spark, reader, folder / "parquet")
@@ -425,20 +425,6 @@ def _print_table(document: Mapping[str, Any]) -> None:
 
 def _size(root: Path, sink: str) -> int:
     return sum(path.stat().st_size for path in log_directory(root, sink).rglob("*.segment"))
-
-
-def _until_served(bench: Bench) -> None:
-    """Wait until the log is served: the agent announces a log added behind its back within half a minute."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            for sink in (ROWS_SINK, COLUMNS_SINK):
-                bench.spark.read.format("agiledart").options(**bench.reader, sink=sink, agentTimeout="1s").load()
-            return
-        except Exception:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(1)
 
 
 if __name__ == "__main__":

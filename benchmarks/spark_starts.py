@@ -21,7 +21,7 @@ from typing import Any, Final
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_sink_log.layout import AUTO
 from agiledart_sink_log.segment_rewriter import full_segments
-from benchmarks.served_logs import LOOK_SECONDS, reader_token, wait_until_listed
+from benchmarks.served_logs import LOOK_SECONDS, reader_token, wait_until_served
 from benchmarks.spark_read import COLUMNS_SINK, encoded_batches, write_log
 
 GOALS: Final = {"first table of a stream": 13.0, "analysis": 15.0, "analysis, Spark kept": 7.0}
@@ -97,7 +97,7 @@ def main() -> int:
         folder = Path(name)
         write_log_of(mesh, given.rows)
         token = reader_token(mesh, folder)
-        wait_until_listed(token, COLUMNS_SINK)
+        wait_until_served(token, COLUMNS_SINK)
         try:
             taken = measure(folder, str(token), given.repeat)
         finally:
