@@ -219,7 +219,6 @@ class RecoveryMachine:
     def forget(self, run: RunId) -> bool:
         """Forget a run of an application that is over. Return false when nothing was known of it."""
         self._trusts.forget(run)
-        self._voted.forget(run)
         parts = (self.voter_slots, self.coordinators, self.participants)
         known = [part.pop(run, None) is not None for part in parts]
         return any(known)

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.machine import Received
-from agiledart_recovery.wire.messages import Accept, Committed, Promise, RecoveryMessage, Reset, RunMessage
+from agiledart_recovery.wire.messages import (
+    Accept,
+    Committed,
+    Promise,
+    RecoveryMessage,
+    RequestVoterSlot,
+    Reset,
+    RunMessage,
+)
 from agiledart_simulation.runs.recovery_faults import RUN
 from tests.adversary.test_messages_fuzzed import values_of
 from tests.simulation.lying_nodes import OUTSIDER, LyingRun
@@ -63,6 +71,16 @@ def test_messages_of_any_structure_change_no_result(seed: int, raw: list[bytes])
     run = played(seed, raw)
     assert run.ledger.violations == {}
     assert run.heard or not run.script
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4, 5, 7, 12])
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_requests_for_voter_slots_delay_no_epoch(seed: int, at_once: int) -> None:
+    """A stranger asks nodes for slots before and after the coordinator does, and a former voter takes over."""
+    run = FuzzedRun(seed, [RequestVoterSlot(RUN)] * at_once)
+    run.run()
+    assert run.ledger.violations == {}
+    assert run.heard > 0
 
 
 @pytest.mark.soak

@@ -89,6 +89,7 @@ class Leadership:
         if (
             known is None
             or self.is_over
+            or self._has_left(known)
             or self.configurations.is_superseded(known)
             or not self.is_voter((*known.voters, *known.old_voters))
         ):
@@ -156,6 +157,14 @@ class Leadership:
         """Return whether this node's voter slot is among these."""
         voter_id = (self._context.me.node, self._voter_slot.voter_slot)
         return any(voter.voter_id == voter_id for voter in voters)
+
+    def _has_left(self, known: RegisterValue) -> bool:
+        """Return whether others vote for the run by an acknowledged value, and by the newest one. They finish the change of voters.
+
+        A former voter that read the register again and again would overtake each of them.
+        """
+        acknowledged = self._state.proposer.value
+        return not (acknowledged is None or self.is_voter(acknowledged.voters) or self.is_voter(known.voters))
 
     def leave_if_replaced(self, voters: tuple[Voter, ...]) -> bool:
         """Leave the run to other voters when this node's slot was given away. Return whether it was."""

@@ -13,7 +13,6 @@ A message that proves nothing is ignored and observed, by its reason.
 from collections.abc import Callable
 from typing import Any, Final
 
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.attempts.coordinator import Coordinator
 from agiledart_recovery.limits import MAX_RUNS
@@ -22,16 +21,13 @@ from agiledart_recovery.register.proposer import electors_of
 from agiledart_recovery.register.voter_slot import VoterSlot
 from agiledart_recovery.register.voter_trust import VoterTrusts, may_know, voters_known
 from agiledart_recovery.wire import messages
-from agiledart_recovery.wire.effects import VoterFile
+from agiledart_recovery.wire.effects import ReservedSlot, VoterFile
 from agiledart_recovery.wire.names import Ballot, RunId, Voter
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_status import RegisterStatus
 from agiledart_recovery.wire.register_value import RegisterValue
 
 _VOTER_SLOT_BITS = 60
-
-MAX_RESERVED: Final = 4
-"""Coordinators of one run for which a node reserves the number of a slot: there is one, and strangers may ask, too."""
 
 ToCoordinator = Callable[[Coordinator, Peer, Any], None]
 
@@ -77,7 +73,6 @@ class VotedRuns:
         self._context, self._trusts = context, trusts
         self.voter_slots: dict[RunId, VoterSlot] = {}
         self.coordinators: dict[RunId, Coordinator] = {}
-        self._reserved: dict[RunId, dict[NodeId, VoterFile]] = {}
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             messages.Prepare: self._on_prepare,
             messages.Accept: self._on_accept,
@@ -96,6 +91,7 @@ class VotedRuns:
     # ---- voter slots
 
     def _on_prepare(self, sender: Peer, message: messages.Prepare) -> None:
+        self._use_reserved(sender, message.run)
         if (voter_slot := self._slot_for(sender, message.run, message.ballot)) is not None:
             voter_slot.on_prepare(sender, message)
 
@@ -167,68 +163,67 @@ class VotedRuns:
             voter_slot.on_share_dealt(sender, message)
 
     def _on_request_voter_slot(self, sender: Peer, message: messages.RequestVoterSlot) -> None:
-        """Make a voter slot, or reserve the number of another one beside a slot that has a value: a stranger may have filled it."""
-        voter_slot, requested_by = self.voter_slots.get(message.run), (Voter(sender, 0), *message.voters)
-        if voter_slot is not None and voter_slot.value is not None:
-            reserved = self._reserved.setdefault(message.run, {})
-            if sender.node not in reserved and len(reserved) >= MAX_RESERVED:
-                del reserved[next(iter(reserved))]
-            file = VoterFile(message.run, self._context.random.bits(_VOTER_SLOT_BITS), requested_by=requested_by)
-            number = reserved.setdefault(sender.node, file).voter_slot
-            self._context.send(sender, messages.VoterSlotMade(message.run, number))
+        """Make a voter slot, or reserve the number of another one beside a slot of other nodes.
+
+        A stranger may have asked first, or may ask later: no request takes the slot that another node was promised.
+        """
+        requested_by = (Voter(sender, 0), *message.voters)
+        voter_slot = self.voter_slots.get(message.run) or self.make_voter_slot(message.run, requested_by)
+        if voter_slot is None:
             return
-        if voter_slot is None or self._is_made_for_others(voter_slot, sender):
-            voter_slot = self.make_voter_slot(message.run, requested_by)
-        if voter_slot is not None:
-            voter_slot.keep(
-                lambda: self._context.send(sender, messages.VoterSlotMade(message.run, voter_slot.voter_slot))
+        number, held = voter_slot.voter_slot, voter_slot.held
+        if voter_slot.value is not None or (held is not None and not held.may_be_sent_by(sender.node)):
+            reserved = next(
+                (slot for slot in voter_slot.reserved if slot.requested_by[0].peer.node == sender.node), None
             )
+            if reserved is None:
+                reserved = ReservedSlot(self._context.random.bits(_VOTER_SLOT_BITS), requested_by)
+                voter_slot.reserve(reserved)
+            number = reserved.voter_slot
+        voter_slot.keep(lambda: self._context.send(sender, messages.VoterSlotMade(message.run, number)))
+
+    def _use_reserved(self, sender: Peer, run: RunId) -> None:
+        """Vote with the slot that was reserved for a proposer when the held one has no value and waits for other nodes."""
+        voter_slot = self.voter_slots.get(run)
+        if voter_slot is None or voter_slot.value is not None or voter_slot.held is None:
+            return
+        slots = [slot for slot in voter_slot.reserved if slot.is_for(sender.node)]
+        if slots and not voter_slot.held.may_be_sent_by(sender.node):
+            self._vote_with(run, slots[0])
 
     def _take_reserved(self, sender: Peer, value: RegisterValue) -> None:
         """Vote with the slot that was reserved for a coordinator, when its value names that one and the held slot votes no more.
 
-        The held slot votes no more when its own value does not name it, or when a voter that it believes says so. A slot that a
-        stranger has filled believes strangers, so it stays. The coordinator then replaces this voter, because it does not answer.
+        The held slot votes no more when it has no value, when its own value does not name it, or when a voter that it believes
+        says so. A slot that a stranger has filled believes strangers, so it stays. The coordinator then replaces this voter,
+        because it does not answer.
         """
         run, me, voter_slot = value.run, self._context.me.node, self.voter_slots.get(value.run)
-        if voter_slot is None or voter_slot.value is None or voter_slot.held is None:
+        if voter_slot is None or voter_slot.held is None:
             return
         named = [voter.voter_slot for voter in value.voters if voter.peer.node == me]
-        files = [
-            file
-            for file in self._reserved.get(run, {}).values()
-            if file.voter_slot in named and any(voter.peer.node == sender.node for voter in file.requested_by)
-        ]
-        if not files or voter_slot.voter_slot in named:
+        slots = [slot for slot in voter_slot.reserved if slot.voter_slot in named and slot.is_for(sender.node)]
+        if not slots or voter_slot.voter_slot in named:
             return
         held, own, trust = voter_slot.held, (me, voter_slot.voter_slot), self._trusts.of(run)
-        is_out = own not in [voter.voter_id for voter in electors_of(voter_slot.value)]
+        is_out = voter_slot.value is None or own not in [voter.voter_id for voter in electors_of(voter_slot.value)]
         if is_out or trust.believes(held, sender.node) or trust.has_replaced(held, own):
-            del self._reserved[run]
-            taken = self.add_voter_slot(files[0])
-            trust.renew(held, taken.held)
+            self._vote_with(run, slots[0])
         else:
             trust.ask(held)
 
-    def forget(self, run: RunId) -> None:
-        """Forget the numbers that are reserved for a run."""
-        self._reserved.pop(run, None)
-
-    def _is_made_for_others(self, voter_slot: VoterSlot, sender: Peer) -> bool:
-        """Return whether a slot without a value waits for that of other nodes: it must not be named at this one's request."""
-        held = voter_slot.held
-        return voter_slot.value is None and held is not None and not held.may_be_sent_by(sender.node)
+    def _vote_with(self, run: RunId, slot: ReservedSlot) -> None:
+        before = self.voter_slots[run].held
+        taken = self.add_voter_slot(VoterFile(run, slot.voter_slot, requested_by=slot.requested_by))
+        self._trusts.of(run).renew(before, taken.held)
 
     def make_voter_slot(self, run: RunId, requested_by: tuple[Voter, ...] = ()) -> VoterSlot | None:
         """Return the voter slot of a run, a new one if need be; None when this node votes for too many runs.
 
         Args:
-            requested_by: those from whom the slot takes its first value, in place of any others; none for one of the first voters.
+            requested_by: those from whom a new slot takes its first value; none for one of the first voters.
         """
         voter_slot = self.voter_slots.get(run)
-        if requested_by and voter_slot is not None:
-            del self.voter_slots[run]
-            voter_slot = None
         if voter_slot is None and len(self.voter_slots) < MAX_RUNS:
             number = self._context.random.bits(_VOTER_SLOT_BITS)
             voter_slot = self.add_voter_slot(VoterFile(run, number, requested_by=requested_by))

@@ -18,6 +18,7 @@ The literature's form of it is Paxos; a rewritable value with a number under one
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -26,7 +27,7 @@ from agiledart_recovery.limits import MAX_CONFIGURATIONS, MAX_ROUND_STEP, ROUNDS
 from agiledart_recovery.recovery_context import RecoveryContext
 from agiledart_recovery.register.stored_shares import StoredShares
 from agiledart_recovery.register.voter_trust import KnownVoters, NamedVoters
-from agiledart_recovery.wire.effects import StoreVoter, VoterFile
+from agiledart_recovery.wire.effects import ReservedSlot, StoreVoter, VoterFile
 from agiledart_recovery.wire.messages import (
     Accept,
     Accepted,
@@ -40,6 +41,9 @@ from agiledart_recovery.wire.names import Ballot, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_value import RegisterValue
 
+MAX_RESERVED: Final = 4
+"""Slots of one run that a node reserves: there is one coordinator, and strangers may ask, too."""
+
 
 class VoterSlot:
     """Voter slot: a file on this node's disk, and what was promised under its number.
@@ -47,6 +51,7 @@ class VoterSlot:
     Attributes:
         signed_command: the admin's command that began the latest configuration that this voter knows of.
         key_shares: this voter's shares of the run's key.
+        reserved: slots promised to nodes for which this one does not wait; lost when one of them takes its place.
     """
 
     def __init__(self, context: RecoveryContext, file: VoterFile) -> None:
@@ -58,7 +63,7 @@ class VoterSlot:
             file.value,
             file.signed_command,
         )
-        self.key_shares = StoredShares(file.key_shares)
+        self.key_shares, self.reserved = StoredShares(file.key_shares), file.reserved
 
     def keep(self, then: Callable[[], None]) -> None:
         """Write the file, then continue. On a disk error the voter stays silent, so it counts as dead."""
@@ -71,6 +76,7 @@ class VoterSlot:
             self.signed_command,
             self._requested_by if self.value is None else (),
             self.key_shares.stored,
+            self.reserved,
         )
         self._context.ask(lambda request: StoreVoter(request, file), lambda _, reason: None if reason else then())
 
@@ -80,6 +86,10 @@ class VoterSlot:
         if self.value is not None or not self._requested_by:
             return self.value
         return NamedVoters(self._requested_by)
+
+    def reserve(self, slot: ReservedSlot) -> None:
+        """Promise a node a slot beside this one, in place of the oldest promise when there are too many."""
+        self.reserved = (*self.reserved, slot)[-MAX_RESERVED:]
 
     def _answer(self, to: Peer, message: Message) -> None:
         self.keep(lambda: self._context.send(to, message))

@@ -30,6 +30,21 @@ from agiledart_recovery.wire.register_value import (
 )
 
 
+class ReservedSlot(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Number of a voter slot that a node has promised beside another one.
+
+    Args:
+        requested_by: the node that asked for it, then the voters that it named.
+    """
+
+    voter_slot: Count
+    requested_by: tuple[Voter, ...]
+
+    def is_for(self, node: NodeId) -> bool:
+        """Return whether the request named a node."""
+        return any(voter.peer.node == node for voter in self.requested_by)
+
+
 class VoterFile(msgspec.Struct, frozen=True, array_like=True):
     """Durable state of a voter.
 
@@ -37,6 +52,7 @@ class VoterFile(msgspec.Struct, frozen=True, array_like=True):
         signed_command: the admin's command that began the latest configuration known here.
         requested_by: voters of the value whose coordinator asked for the slot; none for a slot of the register's first value.
         key_shares: of the run's key.
+        reserved: slots that other nodes asked for; one of them may take this one's place.
     """
 
     run: RunId
@@ -47,6 +63,7 @@ class VoterFile(msgspec.Struct, frozen=True, array_like=True):
     signed_command: SignedCommandBytes = b""
     requested_by: tuple[Voter, ...] = ()
     key_shares: tuple[DealtShare, ...] = ()
+    reserved: tuple[ReservedSlot, ...] = ()
 
 
 class AttemptFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
