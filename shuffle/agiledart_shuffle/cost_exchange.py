@@ -4,7 +4,7 @@
     own links change      → J(v) = min over w of ω(v, w) + J received from w, computed on demand
     J moved by 10 %       → due: the neighbours that send through this node get the new J at once
     otherwise             → sent with each acknowledgement, and at a fixed interval of packets
-    to the next hop       → unreachable (poisoned reverse): a node never routes through one that depends on it
+    to the next hop       → the least cost by other neighbours: a packet from there has visited it, and does not go back
 
 A claim only ever comes from the neighbour that it is about. A stale claim costs detours, never a loop of a packet: packets
 carry the nodes that they visited.
@@ -14,6 +14,7 @@ Source: [AgileDART] §V; the project's shuffle specification §7.
 
 from collections.abc import Collection, Iterable, Mapping
 from math import isfinite, isnan
+from typing import NamedTuple
 
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_shuffle.divergence import COST_MAX
@@ -27,6 +28,23 @@ CHANGE = 0.1
 
 Claims = tuple[tuple[int, float], ...]
 """Claims of one announcement: (destination, cost to go in slots)."""
+
+
+class CostToGo(NamedTuple):
+    """Cost to go of one node.
+
+    Args:
+        cost: the least one; next_hop: the neighbour that it leads by; None: no link leads on.
+        without_hop: the least one by another neighbour.
+    """
+
+    cost: float = UNREACHABLE
+    next_hop: int | None = None
+    without_hop: float = UNREACHABLE
+
+    def announced_to(self, neighbour: int | None) -> float:
+        """Return the cost for packets from this neighbour, which do not go back to it."""
+        return self.without_hop if neighbour == self.next_hop else self.cost
 
 
 class CostExchange:
@@ -43,7 +61,7 @@ class CostExchange:
     def __init__(self, bounds: Mapping[int, Mapping[int, float]], cost_most: float = 256 * COST_MAX) -> None:
         self._bounds = {neighbour: dict(costs) for neighbour, costs in bounds.items()}
         self._received = {neighbour: dict(costs) for neighbour, costs in bounds.items()}
-        self._announced: dict[int, float] = {}
+        self._announced: dict[int, CostToGo] = {}
         self._cost_most = cost_most
         self.destinations = tuple(dict.fromkeys(sink for costs in bounds.values() for sink in costs))
 
@@ -97,37 +115,45 @@ class CostExchange:
         """Return the cost from a neighbour to the destination that it announced last; `UNREACHABLE` if none is known."""
         return self._received[neighbour].get(destination, UNREACHABLE)
 
-    def to_go(self, destination: int, links: Mapping[int, float]) -> tuple[float, int | None]:
-        """Return (J, next hop) for these costs of the own links; (unreachable, None) where no link leads on."""
-        best, hop = UNREACHABLE, None
+    def to_go(self, destination: int, links: Mapping[int, float]) -> CostToGo:
+        """Return the cost to go for these costs of the own links."""
+        best = CostToGo()
         for neighbour, cost in links.items():
             total = cost + self._received[neighbour].get(destination, UNREACHABLE)
-            if total < best:
-                best, hop = total, neighbour
-        return best, hop
+            if total < best.cost:
+                best = CostToGo(total, neighbour, best.cost)
+            elif total < best.without_hop:
+                best = best._replace(without_hop=total)
+        return best
 
     def is_due(self, links: Mapping[int, float], change: float = CHANGE) -> bool:
-        """Return whether a cost to go moved so far since it was announced that neighbours must get it at once."""
-        return any(
-            has_moved(self._announced.get(destination), self.to_go(destination, links)[0], change)
-            for destination in self.destinations
-        )
+        """Return whether a claim moved so far since it was announced that neighbours must get it at once."""
+        for destination in self.destinations:
+            before, now = self._announced.get(destination), self.to_go(destination, links)
+            if before is None or has_moved(before.cost, now.cost, change):
+                return True
+            if any(
+                has_moved(before.announced_to(hop), now.announced_to(hop), change)
+                for hop in (before.next_hop, now.next_hop)
+            ):
+                return True
+        return False
 
     def mark_announced(self, links: Mapping[int, float]) -> None:
         """Record that all neighbours have the present costs."""
         for destination in self.destinations:
-            self._announced[destination] = self.to_go(destination, links)[0]
+            self._announced[destination] = self.to_go(destination, links)
 
     def announcement(self, to: int, links: Mapping[int, float]) -> Claims:
         """Return the claims to send to a neighbour: if there are too many destinations, those that moved most."""
         claims = [
-            (destination, UNREACHABLE if hop == to else cost)
+            (destination, self.to_go(destination, links).announced_to(to))
             for destination in self.destinations
             if destination != to
-            for cost, hop in (self.to_go(destination, links),)
         ]
         if len(claims) > MAX_DESTINATIONS:
-            claims.sort(key=lambda claim: _distance(self._announced.get(claim[0]), claim[1]), reverse=True)
+            before = {destination: cost.announced_to(to) for destination, cost in self._announced.items()}
+            claims.sort(key=lambda claim: _distance(before.get(claim[0]), claim[1]), reverse=True)
         return tuple(claims[:MAX_DESTINATIONS])
 
 

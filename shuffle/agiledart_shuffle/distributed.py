@@ -63,7 +63,7 @@ class DistributedPlanner:
 
     def cost_to_go(self, node: int) -> float:
         """Return J of a node as the node itself sees it."""
-        return 0.0 if node == self._sink else self.tables[node].to_go(self._sink, self._links(node))[0]
+        return 0.0 if node == self._sink else self.tables[node].to_go(self._sink, self._links(node)).cost
 
     def start_packet(self, slot: int) -> None:
         """Begin a packet; see `PathPolicy.start_packet`."""

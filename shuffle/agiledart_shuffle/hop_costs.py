@@ -166,7 +166,7 @@ class HopCosts:
 
     def to_go(self, destination: NodeId) -> float:
         """Return J of this agent to a destination."""
-        return self._exchange.to_go(destination, self._links())[0]
+        return self._exchange.to_go(destination, self._links()).cost
 
     def choices(
         self,

@@ -94,7 +94,7 @@ def test_invalid_reports_are_refused_completely(neighbour: int, claims: list[tup
     table = CostExchange({1: {5: 2.0}})
     with pytest.raises(RemoteProtocolError):
         table.receive(neighbour, [(5, 7.0), *claims][-MAX_DESTINATIONS - 1 :])
-    assert table.to_go(5, {1: 1.0}) == (3.0, 1)
+    assert table.to_go(5, {1: 1.0}) == (3.0, 1, UNREACHABLE)
 
 
 def test_claims_below_hop_costs_or_beyond_bounds_are_corrected() -> None:
@@ -103,13 +103,23 @@ def test_claims_below_hop_costs_or_beyond_bounds_are_corrected() -> None:
     assert table.received_cost(1, 5) == 2.0
     assert table.received_cost(1, 77) == UNREACHABLE
     table.receive(1, [(5, 1e300)])
-    assert table.to_go(5, {1: 1.0, 2: 1.0}) == (5.0, 2)
+    assert table.to_go(5, {1: 1.0, 2: 1.0}) == (5.0, 2, UNREACHABLE)
 
 
-def test_the_next_hop_is_told_an_infinite_cost() -> None:
+def test_the_next_hop_receives_the_cost_by_other_neighbours() -> None:
     table = CostExchange({1: {5: 2.0}, 2: {5: 4.0}})
-    assert table.announcement(1, {1: 1.0, 2: 1.0}) == ((5, UNREACHABLE),)
+    assert table.announcement(1, {1: 1.0, 2: 1.0}) == ((5, 5.0),)
     assert table.announcement(2, {1: 1.0, 2: 1.0}) == ((5, 3.0),)
+    assert table.announcement(1, {1: 1.0}) == ((5, UNREACHABLE),)
+
+
+def test_a_change_for_the_next_hop_is_sent_at_once() -> None:
+    table = CostExchange({1: {5: 2.0}, 2: {5: 4.0}})
+    links = {1: 1.0, 2: 1.0}
+    table.mark_announced(links)
+    table.receive(2, [(5, 9.0)])
+    assert table.to_go(5, links).cost == 3.0
+    assert table.is_due(links)
 
 
 def test_a_change_of_a_tenth_is_sent_at_once_and_less_is_not() -> None:

@@ -33,6 +33,11 @@ def test_an_acknowledgement_lost_on_the_reverse_path_stops_no_rows() -> None:
     assert play(draw(9, name="routes", fixed={"steps": 400})).violations == ()
 
 
+def test_a_low_claim_hides_no_link_of_an_honest_relay() -> None:
+    """The relay announced no path to the asking node, so rows stayed with a path of twice the length."""
+    check(152)
+
+
 def test_the_fast_seeds_draw_every_kind_of_fault() -> None:
     assert {kind for seed in FAST for kind in draw(seed, name="routes").kinds} == set(OF_ROUTES)
 
