@@ -23,11 +23,6 @@ class ChildProcess(Protocol):
         """Return its exit code, negative for a signal; None while it runs."""
         ...
 
-    @property
-    def stdout(self) -> asyncio.StreamReader | None:
-        """Return its output."""
-        ...
-
     async def wait(self) -> int:
         """Wait for its end. Return its exit code."""
         ...
@@ -37,21 +32,16 @@ class ChildProcess(Protocol):
         ...
 
 
-class ForkedProcess:
-    """A child of the nursery. The agent follows it by a descriptor of the process, so the nursery may die before it.
+class ReportedProcess:
+    """A process whose end another process reports.
 
     Args:
         pid: its process id.
-        handle: descriptor of the process; this object owns it.
-        stdout: its output.
     """
 
-    def __init__(self, pid: int, handle: int, stdout: asyncio.StreamReader) -> None:
-        self._pid, self._handle, self._stdout = pid, handle, stdout
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[int] = self._loop.create_future()
-        self._status: asyncio.TimerHandle | None = None
-        self._loop.add_reader(handle, self._has_ended)
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @property
     def pid(self) -> int:
@@ -63,14 +53,30 @@ class ForkedProcess:
         """Return its exit code; None while it runs."""
         return self._ended.result() if self._ended.done() else None
 
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        """Return its output."""
-        return self._stdout
-
     async def wait(self) -> int:
         """Wait for its end. Return its exit code."""
         return await asyncio.shield(self._ended)
+
+    def set_status(self, code: int) -> None:
+        """Take its exit code; the first report counts."""
+        if not self._ended.done():
+            self._ended.set_result(code)
+
+
+class ForkedProcess(ReportedProcess):
+    """A child of the nursery. The agent follows it by a descriptor of the process, so the nursery may die before it.
+
+    Args:
+        pid: its process id.
+        handle: descriptor of the process; this object owns it.
+    """
+
+    def __init__(self, pid: int, handle: int) -> None:
+        super().__init__(pid)
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._status: asyncio.TimerHandle | None = None
+        self._loop.add_reader(handle, self._has_ended)
 
     def kill(self) -> None:
         """End it at once."""
@@ -86,8 +92,7 @@ class ForkedProcess:
             self._loop.remove_reader(self._handle)
             os.close(self._handle)
             self._handle = -1
-        if not self._ended.done():
-            self._ended.set_result(code)
+        super().set_status(code)
 
     def _has_ended(self) -> None:
         """Wait a moment for the nursery's report of a process that has ended."""
@@ -102,3 +107,13 @@ class ForkedProcess:
             if status is not None:
                 code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
         self.set_status(code)
+
+
+async def end_within(process: ChildProcess, seconds: float) -> int:
+    """Wait for the end of a process, and end it after this time. Return its exit code."""
+    try:
+        return await asyncio.wait_for(process.wait(), seconds)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        return await process.wait()

@@ -1,7 +1,7 @@
 """Messages and output of executor processes, as their agent takes them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -79,12 +79,9 @@ class ExecutorListener:
 
     async def listen(self, executor: ExecutorProcess, reader: asyncio.StreamReader) -> str:
         """Take the executor's messages until its end of the pair closes. Return the reason of the end; empty: unknown."""
-        frames = FrameReader(MAX_FRAME_BYTES)
         try:
-            while data := await reader.read(1 << 16):
-                frames.feed(data)
-                while (item := frames.next()) is not None:
-                    self.take(executor, TO_AGENT.decode(item[1]))
+            async for message in messages_of(reader):
+                self.take(executor, message)
         except RemoteProtocolError as error:
             return f"sent an invalid message ({error})"
         except ConnectionError:
@@ -156,20 +153,34 @@ class ExecutorListener:
         else:
             self._events.relays_requested(question, executor.application, executor.send)
 
-    async def read_lines(self, executor: ExecutorProcess) -> None:
-        """Keep the output of user code, cut at a line's limit: a process that prints without line ends must not fill memory."""
-        assert executor.process.stdout is not None
-        pending = b""
-        while data := await executor.process.stdout.read(1 << 16):
-            *lines, pending = (pending + data).split(b"\n")
-            if len(pending) > MAX_LOG_LINE_BYTES:
-                lines.append(pending)
-                pending = b""
-            for line in lines:
-                self._print(executor, line)
-        if pending:
-            self._print(executor, pending)
+    async def read_lines(self, executor: ExecutorProcess, output: asyncio.StreamReader) -> None:
+        """Keep the output of user code."""
+        async for line in lines_of(output):
+            self._events.printed(executor.application, executor.secrets.hide(line))
 
-    def _print(self, executor: ExecutorProcess, line: bytes) -> None:
-        text = line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
-        self._events.printed(executor.application, executor.secrets.hide(text))
+
+async def messages_of(reader: asyncio.StreamReader) -> AsyncIterator[ExecutorMessage]:
+    """Yield the messages of a process until its end of the pair closes. Raises `OSError`, `RemoteProtocolError`."""
+    frames = FrameReader(MAX_FRAME_BYTES)
+    while data := await reader.read(1 << 16):
+        frames.feed(data)
+        while (item := frames.next()) is not None:
+            yield TO_AGENT.decode(item[1])
+
+
+async def lines_of(output: asyncio.StreamReader) -> AsyncIterator[str]:
+    """Yield lines of output, cut at their limit: a process that prints without line ends must not fill memory."""
+    pending = b""
+    while data := await output.read(1 << 16):
+        *lines, pending = (pending + data).split(b"\n")
+        if len(pending) > MAX_LOG_LINE_BYTES:
+            lines.append(pending)
+            pending = b""
+        for line in lines:
+            yield _text_of(line)
+    if pending:
+        yield _text_of(pending)
+
+
+def _text_of(line: bytes) -> str:
+    return line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")

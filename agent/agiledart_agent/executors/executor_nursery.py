@@ -13,9 +13,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from agiledart_agent.executors.bare_process import BareProcess, LaunchError, executor_environment, start_bare
+from agiledart_agent.executors.bare_process import (
+    BareProcess,
+    LaunchError,
+    executor_channels,
+    executor_environment,
+    start_bare,
+)
 from agiledart_agent.executors.child_process import ForkedProcess
-from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_agent.executors.isolated_python import isolated_command
 from agiledart_executor.wire.nursery_messages import (
     MAX_MESSAGE,
@@ -116,37 +121,14 @@ class ExecutorNursery:
     async def _fork(self) -> BareProcess:
         """Fork one executor. Raises `NurseryUnavailableError`, or `LaunchError` when the system gives no process."""
         async with self._forking:  # one request at a time: a fork takes milliseconds, and the socket has room for it
-            channel = await self._connect()
-            with contextlib.ExitStack() as undo:
-                try:
-                    ours, theirs = (undo.enter_context(end) for end in socket.socketpair())
-                    handover, taking = (
-                        undo.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                    )
-                    watch = ExecutorWatch()
-                    undo.callback(watch.close)
-                    reading, writing = os.pipe()
-                    undo.callback(os.close, writing)
-                except OSError as error:  # no descriptors left
-                    raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
-                stdout = asyncio.StreamReader()
-                output = os.fdopen(reading, "rb", buffering=0)
-                transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-                    lambda: asyncio.StreamReaderProtocol(stdout), output
-                )
-                undo.callback(transport.close)
-                pid, handle = await self._ask(channel, [theirs.fileno(), watch.writing_end, writing, taking.fileno()])
-                undo.pop_all()
-            child = ForkedProcess(pid, handle, stdout)
-            self._follow(child)
-        theirs.close()
-        taking.close()
-        os.close(writing)
-        watch.close_writing_end()
-        ours.setblocking(False)
-        handover.setblocking(False)
-        watch.listen(pid)
-        return BareProcess(child, ours, handover, watch)
+            nursery = await self._connect()
+            async with executor_channels() as channels:
+                watch = channels.watch
+                theirs = [channels.their_pair, watch.writing_end, channels.their_output, channels.their_handover]
+                child = ForkedProcess(*await self._ask(nursery, theirs))
+                self._follow(child)
+                watch.listen(child.pid)
+                return channels.given_to(child)
 
     def _follow(self, child: ForkedProcess) -> None:
         if (code := self._codes.pop(child.pid, None)) is not None:

@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from agiledart_agent.executors.bare_process import LaunchError
+from agiledart_agent.executors.child_process import end_within
 from agiledart_agent.executors.descendants import become_reaper
 from agiledart_agent.executors.executor_listener import ExecutorEvents, ExecutorListener
 from agiledart_agent.executors.executor_nursery import ExecutorNursery
@@ -304,7 +305,7 @@ class ExecutorPool(RunMessages):
             self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
-            asyncio.create_task(self._listener.read_lines(executor)),
+            asyncio.create_task(self._listener.read_lines(executor, bare.stdout)),
         ]
         executor.send(configuration)
         if self._watchdog is None:
@@ -432,11 +433,7 @@ class ExecutorPool(RunMessages):
         """
         process = executor.process
         try:
-            return await asyncio.wait_for(process.wait(), ENDING_SECONDS)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            return await process.wait()
+            return await end_within(process, ENDING_SECONDS)
         finally:
             if executor.shared is None:
                 self._remains.clear_up(process.pid, executor.watch)

@@ -8,13 +8,13 @@ ended     of the process: all programs have ended, and `SharedEnd` says which ap
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections.abc import Callable
 from typing import Final
 
-from agiledart_agent.executors.bare_process import BareProcess, LaunchError
-from agiledart_agent.executors.executor_listener import TO_AGENT
+from agiledart_agent.executors.bare_process import BareProcess, LaunchError, executor_channels
+from agiledart_agent.executors.child_process import end_within
+from agiledart_agent.executors.executor_listener import lines_of, messages_of
 from agiledart_agent.executors.executor_process import LAUNCH_SECONDS, TO_EXECUTOR
 from agiledart_agent.executors.shared_folders import SharedFolders
 from agiledart_agent.executors.shared_program import SharedEnd, SharedProgramProcess
@@ -26,8 +26,7 @@ from agiledart_executor.wire.agent_messages import (
     ShareProcess,
 )
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.frames import FrameKind, FrameReader, frame
-from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
+from agiledart_kernel.frames import FrameKind, frame
 
 _END_SECONDS: Final = 2.0
 _NUMBER_BYTES: Final = 8
@@ -93,37 +92,17 @@ class SharedProcess:
     async def attach(self, application: str) -> BareProcess:
         """Begin a program. Raises `LaunchError`."""
         self._number += 1
-        with contextlib.ExitStack() as undo:
-            try:
-                ours, theirs = (undo.enter_context(end) for end in socket.socketpair())
-                handover, taking = (
-                    undo.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                )
-                reading, writing = os.pipe()
-                undo.callback(os.close, writing)
-            except OSError as error:  # no descriptors left
-                raise LaunchError(f"no executor for user code could be started: {error.strerror}") from None
-            stdout = asyncio.StreamReader()
-            output = os.fdopen(reading, "rb", buffering=0)
-            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(stdout), output
-            )
-            undo.callback(transport.close)
+        async with executor_channels(self.watch) as channels:
             number = self._number.to_bytes(_NUMBER_BYTES, "big")
+            theirs = [channels.their_pair, channels.their_handover, channels.their_output]
             try:
-                socket.send_fds(self._bare.handover, [number], [theirs.fileno(), taking.fileno(), writing])
+                socket.send_fds(self._bare.handover, [number], theirs)
             except OSError as error:
                 raise LaunchError(f"the process of several applications takes no more: {error.strerror}") from None
-            undo.pop_all()
-        theirs.close()
-        taking.close()
-        os.close(writing)
-        ours.setblocking(False)
-        handover.setblocking(False)
-        program = self.programs[self._number] = SharedProgramProcess(application, self.pid, stdout)
-        if self._end is not None:  # it ended meanwhile
-            program.set_status(*self._end)
-        return BareProcess(program, ours, handover, self.watch)
+            program = self.programs[self._number] = SharedProgramProcess(application, self.pid)
+            if self._end is not None:  # it ended meanwhile
+                program.set_status(*self._end)
+            return channels.given_to(program)
 
     def end_for(self, complaint: str, *, is_silent: bool = False) -> None:
         """End the process, which has exceeded a bound. `is_silent`: it did not answer, and its stack says where it was."""
@@ -144,12 +123,9 @@ class SharedProcess:
             task.cancel()
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        frames = FrameReader(MAX_FRAME_BYTES)
         try:
-            while data := await reader.read(1 << 16):
-                frames.feed(data)
-                while (item := frames.next()) is not None:
-                    self._receive(TO_AGENT.decode(item[1]))
+            async for message in messages_of(reader):
+                self._receive(message)
         except (OSError, RemoteProtocolError) as error:
             self._complaint = self._complaint or f"its agent's socket failed ({error})"
         finally:
@@ -176,12 +152,7 @@ class SharedProcess:
         if self._writer is not None:
             self._writer.close()
         self._bare.handover.close()
-        try:
-            code = await asyncio.wait_for(process.wait(), _END_SECONDS)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            code = await process.wait()
+        code = await end_within(process, _END_SECONDS)
         end = self._described(code)
         self._end = code, end
         self._on_end(self, end)
@@ -204,12 +175,6 @@ class SharedProcess:
 
     async def _read_lines(self) -> None:
         """Pass output on that belongs to the process."""
-        assert self._bare.process.stdout is not None
-        pending = b""
-        while data := await self._bare.process.stdout.read(1 << 16):
-            *lines, pending = (pending + data).split(b"\n")
-            pending = pending[:MAX_LOG_LINE_BYTES]
-            for line in lines:
-                text = line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
-                for application in dict.fromkeys(program.application for program in self.programs.values()):
-                    self._printed(application, text)
+        async for line in lines_of(self._bare.stdout):
+            for application in dict.fromkeys(program.application for program in self.programs.values()):
+                self._printed(application, line)

@@ -1,9 +1,9 @@
 """One executor program in a process that several applications share, as the agent sees the process of an executor."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from agiledart_agent.executors.child_process import ReportedProcess
 from agiledart_dataflow.counts.statistics import PASSED_ROWS
 from agiledart_executor.wire.agent_messages import InstanceReports
 
@@ -37,13 +37,12 @@ class SharedEnd:
         return f"the process of {steps}, shared with {others}, {how}: {culprit}"
 
 
-class SharedProgramProcess:
+class SharedProgramProcess(ReportedProcess):
     """One executor program, as the agent sees the process of an executor.
 
     Args:
         application: its name.
         pid: of the process that it runs in.
-        stdout: output of its user code.
 
     Attributes:
         mark: of its user code in stack dumps; empty before the code is loaded.
@@ -51,32 +50,13 @@ class SharedProgramProcess:
         end: of the process, when the program ended with it.
     """
 
-    def __init__(self, application: str, pid: int, stdout: asyncio.StreamReader) -> None:
-        self.application, self._pid, self._stdout = application, pid, stdout
+    def __init__(self, application: str, pid: int) -> None:
+        super().__init__(pid)
+        self.application = application
         self.mark = ""
         self._passed_rows: dict[tuple[int, int], int] = {}
         self.rows_per_second, self._rows = 0.0, 0
         self.end: SharedEnd | None = None
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    @property
-    def pid(self) -> int:
-        """Return the id of the process that it shares."""
-        return self._pid
-
-    @property
-    def returncode(self) -> int | None:
-        """Return 0 once it has ended alone, the process's exit code when it ended with that; None while it runs."""
-        return self._ended.result() if self._ended.done() else None
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        """Return its output."""
-        return self._stdout
-
-    async def wait(self) -> int:
-        """Wait for its end. Return as `returncode`."""
-        return await asyncio.shield(self._ended)
 
     def kill(self) -> None:
         """Do nothing: a program ends by itself once its pair is closed, or with a process that does not return."""
@@ -95,7 +75,7 @@ class SharedProgramProcess:
         self._rows = rows
 
     def set_status(self, code: int, end: SharedEnd | None = None) -> None:
-        """Take how it ended."""
-        if not self._ended.done():
+        """Take 0 once it has ended alone, else the exit code and the end of its process; the first report counts."""
+        if self.returncode is None:
             self.end = end
-            self._ended.set_result(code)
+        super().set_status(code)

@@ -10,13 +10,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from agiledart_agent.executors import executor_nursery
-from agiledart_agent.executors.bare_process import BareProcess, LaunchError
+from agiledart_agent.executors.bare_process import BareProcess, LaunchError, executor_channels, start_bare
 from agiledart_agent.executors.child_process import ForkedProcess
 from agiledart_agent.executors.executor_listener import ExecutorEvents
 from agiledart_agent.executors.executor_nursery import ExecutorNursery
 from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorPool
+from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_agent.executors.nursery_trial import try_nursery
 
 WAIT_SECONDS = 60.0
@@ -115,8 +117,7 @@ def test_two_executors_draw_other_random_numbers(tmp_path: Path, monkeypatch: py
         lines = []
         for _ in range(2):
             executor = await place.start()
-            assert executor.process.stdout is not None
-            lines.append((await executor.process.stdout.readline()).split())
+            lines.append((await executor.stdout.readline()).split())
             assert await executor.process.wait() == 0
             await executor.end()
         assert len(lines[0]) == 3
@@ -242,6 +243,40 @@ def test_without_descriptors_the_start_is_refused(tmp_path: Path, monkeypatch: p
     run(scenario, tmp_path)
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_refused_start_leaves_no_descriptor(loop_factory: Callable[[], Any], is_shared: bool) -> None:
+    async def refused(watch: ExecutorWatch | None) -> None:
+        async with executor_channels(watch) as channels:
+            assert (channels.watch is watch) == is_shared
+            raise OSError(24, "Too many open files")
+
+    async def scenario() -> None:
+        watch = ExecutorWatch() if is_shared else None
+        before = targets_of(os.getpid())
+        with pytest.raises(LaunchError, match="could be started: Too many open files"):
+            await refused(watch)
+        await until(lambda: targets_of(os.getpid()) == before)
+        if watch is not None:
+            watch.close()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(scenario())
+
+
+def test_a_start_without_the_nursery_works_on_the_loop_of_the_agent(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        executor = await start_bare(str(tmp_path))
+        assert executor.process.returncode is None
+        executor.pair.close()
+        assert await asyncio.wait_for(executor.process.wait(), WAIT_SECONDS) in (0, -signal.SIGKILL)
+        assert await executor.stdout.read() == b""
+        await executor.end()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
+
+
 def test_a_fork_that_the_system_refuses_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "refusing.py").write_text(
         "import os\nfrom agiledart_executor.programs import nursery\nfork, forks = os.fork, []\n"
@@ -316,7 +351,7 @@ def test_the_end_of_a_process_without_a_report_counts_as_a_kill(tmp_path: Path) 
     async def scenario() -> None:
         process = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
         handle = os.pidfd_open(process.pid)
-        child = ForkedProcess(process.pid, handle, asyncio.StreamReader())
+        child = ForkedProcess(process.pid, handle)
         await process.communicate(b"")  # its parent takes the status
         assert await asyncio.wait_for(child.wait(), WAIT_SECONDS) == -signal.SIGKILL
 

@@ -158,9 +158,7 @@ class FakeShared:
     def __init__(self, owner: bytes, applications: tuple[str, ...]) -> None:
         self.owner, self.is_open, self.over_rows, self.idle_since = owner, True, 0, 0.0
         self.watch: Any = SimpleNamespace(memory=0, look=lambda *_: ("", False), is_over_memory=False)
-        self.programs = {
-            number: SharedProgramProcess(name, 1, cast(Any, None)) for number, name in enumerate(applications)
-        }
+        self.programs = {number: SharedProgramProcess(name, 1) for number, name in enumerate(applications)}
         self.folders = SimpleNamespace(claim=lambda _: True, remove=lambda: None)
 
     @property
