@@ -56,7 +56,6 @@ from agiledart_agent.sink_logs.log_services import LogServices
 from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.mode_watch import restore_modes
 from agiledart_agent.state_files.stored_set import StoredSet
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.bans import Banned
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.instants import SECOND
@@ -66,6 +65,7 @@ from agiledart_kernel.observation import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_kernel.signed_commands import MAX_SIGNED_COMMAND_BYTES, VerifiedCommand, verify_command
+from agiledart_kernel.version import VERSION
 from agiledart_node.context.config import NodeConfig
 from agiledart_node.hosting.ended_records import MAX_BYTES as ENDED_BYTES
 from agiledart_node.hosting.ended_records import MAX_RECORDS
@@ -127,7 +127,7 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
         scaling_policy=settings.scaling_policy,
         scaling_interval_ns=settings.scaling_interval * SECOND,
         max_instances=settings.scaling_max_instances,
-        software=software_version(),
+        software=VERSION,
         lease=lease_terms(settings.lease_file),
     )
     return with_preset(config, settings.preset)

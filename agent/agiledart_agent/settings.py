@@ -6,7 +6,6 @@ same sections and keys.
 
 import os
 import socket
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -434,6 +433,8 @@ def _check_host_names(text: str) -> None:
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    import tomllib
+
     try:
         with path.open("rb") as file:
             document = tomllib.load(file)

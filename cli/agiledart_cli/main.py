@@ -12,6 +12,7 @@ import click
 from agiledart_cli import standard_output
 from agiledart_cli.errors import FAILED, INTERRUPTED, TERMINATED, TerminatedError, exit_code_of
 from agiledart_kernel.errors import AgileDartError, InternalError
+from agiledart_kernel.version import VERSION
 
 VARIABLE = "_AGILEDART_COMPLETE"
 """Environment variable by which a shell requests completions; click prescribes its name."""
@@ -147,9 +148,7 @@ def unknown_verb(word: str) -> str:
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"agiledart {version('agiledart')} (Python {sys.version.split()[0]})")
+        click.echo(f"agiledart {VERSION} (Python {sys.version.split()[0]})")
         ctx.exit()
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any, Final
@@ -32,6 +31,7 @@ from agiledart_dataflow.plan.connector_kinds import (
 )
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+from agiledart_kernel.version import VERSION
 
 SOURCE_GROUP: Final = "agiledart.sources"
 SINK_GROUP: Final = "agiledart.sinks"
@@ -238,16 +238,6 @@ def _value(connector: Connector, name: str, text: str, annotation: str) -> Any:
     return text
 
 
-@cache
-def _own_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("agiledart")
-    except PackageNotFoundError:
-        return "?"
-
-
 def _distribution(point: EntryPoint) -> tuple[str, str]:
     return (point.dist.name, point.dist.version) if point.dist is not None else (point.module, "?")
 
@@ -255,14 +245,12 @@ def _distribution(point: EntryPoint) -> tuple[str, str]:
 def all_plugins() -> list[Plugin]:
     """Everything that can be named in a connector here, our own first; broken ones with what is wrong."""
     plugins = [
-        Plugin(_ROLES[group], kind.name, kind.what, "agiledart", _own_version(), kind.options, kind.guarantee,
+        Plugin(_ROLES[group], kind.name, kind.what, "agiledart", VERSION, kind.options, kind.guarantee,
                f"agiledart[{kind.extra}]" if is_extra_missing(kind) else "")
         for group, kinds in _BUILT_IN.items()
         for kind in kinds.values()
     ]  # fmt: skip
-    plugins += [
-        Plugin("format", name, description, "agiledart", _own_version()) for name, description in FORMATS.items()
-    ]
+    plugins += [Plugin("format", name, description, "agiledart", VERSION) for name, description in FORMATS.items()]
     for group, role in _ROLES.items():
         known = {plugin.name for plugin in plugins if plugin.role == role}
         plugins += [_described(point, role, known) for point in points(group).values()]

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_placement.problem.objective import SINGLE, unknown_name
 from agiledart_placement.problem.strategy import PlacementStrategy
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "agiledart.placement"
 """Group of entry points; each is a callable without arguments that returns a strategy."""
@@ -117,9 +119,15 @@ def strategy_named(name: str) -> PlacementStrategy:
     return ENTRIES[name].make()
 
 
+def _package_points() -> "dict[str, EntryPoint]":
+    from importlib.metadata import entry_points  # an idle agent needs none
+
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
 def package_strategies() -> tuple[str, ...]:
     """Return the names of strategies of packages that are installed here. Slow."""
-    return tuple(sorted(point.name for point in entry_points(group=GROUP)))
+    return tuple(sorted(_package_points()))
 
 
 def offline_strategy(name: str) -> PlacementStrategy:
@@ -130,7 +138,7 @@ def offline_strategy(name: str) -> PlacementStrategy:
     """
     if name in ENTRIES:
         return ENTRIES[name].make()
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = _package_points()
     if name not in points:
         known = (*ENTRIES, *sorted(points))
         raise ConfigurationError(f"strategy {name!r}: {unknown_name(name, known)}")

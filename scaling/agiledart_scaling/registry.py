@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib.metadata import entry_points
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_scaling.policies.ds2 import FLINK_SETTINGS, Ds2
@@ -33,6 +32,8 @@ def policy_named(name: str) -> ScalingPolicy:
     """
     if name in _POLICIES:
         return _POLICIES[name]()
+    from importlib.metadata import entry_points
+
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         known = sorted({*POLICIES, *points})

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agiledart_dataflow.plan.specification import FORMAT
-from agiledart_executor.user_code.software_version import software_version
+from agiledart_kernel.version import VERSION
 from agiledart_node.wire.commands import CreateToken, Nodes
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, names_seen, wait_for
 from tests.e2e.test_clocks import CODE
@@ -36,9 +36,8 @@ def patched(tree: Path) -> None:
         shutil.copytree(package, tree / package.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__"))
     form = tree / "dataflow" / "agiledart_dataflow" / "plan" / "specification.py"
     form.write_text(form.read_text().replace(f"FORMAT = {FORMAT}\n", f"FORMAT = {FORMAT - 1}\n"))
-    note = tree / "agiledart-0.0.9.dist-info" / "METADATA"
-    note.parent.mkdir()
-    note.write_text("Metadata-Version: 2.1\nName: agiledart\nVersion: 0.0.9\n")
+    version = tree / "kernel" / "agiledart_kernel" / "version.py"
+    version.write_text(version.read_text().replace(VERSION, "0.0.9"))
 
 
 def of_history(tree: Path) -> None:
@@ -76,10 +75,10 @@ def test_both_versions_are_named(mixed: tuple[Mesh, dict[str, str], str], tmp_pa
     made, environment, told = mixed
     (tmp_path / "flow.py").write_text(CODE)
     (tmp_path / "in.csv").write_text("at,value\n2024-01-01 00:00:00,1\n")
-    today = f"agiledart {software_version()} with specification {FORMAT}"
+    today = f"agiledart {VERSION} with specification {FORMAT}"
     near = made.agent("a1")
     rows = {row["name"]: (row["software"], row["specification"]) for row in near.ask(Nodes())["nodes"]}
-    assert rows["a1"] == rows["a2"] == (software_version(), FORMAT)
+    assert rows["a1"] == rows["a2"] == (VERSION, FORMAT)
     assert rows["a3"] != rows["a1"]
     shown = cli("nodes", "--agent", str(near.state_dir)).stderr
     assert f"{told}: a3" in shown, shown

@@ -27,12 +27,12 @@ from agiledart_agent.state_files.durable_file import write_durably
 from agiledart_agent.state_files.uploads import Uploads, opened
 from agiledart_dataflow.plan.specification import FORMAT as FORM
 from agiledart_executor.snapshots.snapshot_file import DamagedSnapshot, read_header_at, run_folder, snapshot_path
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import ApplicationOwnership, Principal, refusal
+from agiledart_kernel.version import VERSION
 from agiledart_node.context.node_context import NotAllowed
 from agiledart_node.records.permission_checks import why_not
 from agiledart_node.wire.checkpoint_effects import (
@@ -282,7 +282,7 @@ def _manifest(effect: GatherCheckpoint, snapshots: list[ArchivedSnapshot]) -> Ch
     about = effect.about
     return CheckpointManifest(
         FORMAT,
-        software_version(),
+        VERSION,
         FORM,
         about.name,
         about.run.app,

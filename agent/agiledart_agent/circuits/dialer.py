@@ -9,11 +9,11 @@ from collections.abc import Callable
 from agiledart_agent.circuits.relay_messages import COSTS_FEATURE
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.settings import AgentSettings
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.reachability import Reachability
+from agiledart_kernel.version import VERSION
 from agiledart_node.reaching.dial_rules import host_of, is_private
 from agiledart_node.reaching.reachability_messages import PUNCHING_FEATURE, REACHABILITY_FEATURE, TICKETS_FEATURE
 from agiledart_transport.circuits import Via
@@ -70,7 +70,7 @@ class Dialer:
             address=self._address(),
             zone=settings.zone,
             host=settings.host,
-            software=software_version(),
+            software=VERSION,
             wall_ms=int(time.time() * 1_000),
             token=identity.token,
             receipt=identity.receipt,

@@ -14,8 +14,8 @@ from agiledart_agent.metrics.metric_declarations import (
     kind_of,
     samples_of,
 )
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_kernel.observation import Observation
+from agiledart_kernel.version import VERSION
 from agiledart_node.scheduling.observations import (
     ApplicationWaits,
     ElectionBegun,
@@ -117,7 +117,7 @@ def resident_bytes(pid: int) -> int:
 
 # fmt: off
 METRICS: tuple[MetricDeclaration, ...] = (
-    _info("agiledart_build_info", lambda _: (software_version(), platform.python_version()),
+    _info("agiledart_build_info", lambda _: (VERSION, platform.python_version()),
         "Version of AgileDart and of Python; always 1.", "version", "python"),
     _node("agiledart_agent_ready", lambda node: 0 if node.unready else 1,
         "1 while this node is a member of the ring and not leaving, else 0."),

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from math import sqrt
 from typing import Any
 
 from agiledart.placement.running import PlacementOptions, PlacementResult, place, resolved
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.version import VERSION
 from agiledart_placement.evaluation.terms import minimised
 from agiledart_placement.files.result_file import COMPARISON_FORMAT
 from agiledart_placement.problem.objective import Objective
@@ -77,7 +77,7 @@ def compare(
                     PlacementResult(name, Problem(replace(request, seed=seed)), objective, skipped=str(error))
                 )
     parameters = {
-        "version": version("agiledart"),
+        "version": VERSION,
         "objective": {"name": objective.name, "weights": dict(objective.weights), "ranges": dict(objective.ranges)},
         "seeds": list(seeds),
         "time_limit_s": options.time_limit_s,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agiledart_cli.output import BAD, GOOD, output_option, paint, print_json, print_message, print_table
+from agiledart_kernel.version import VERSION
 
 if TYPE_CHECKING:
     from agiledart_simulation.runs.campaign import Campaign
@@ -152,9 +153,7 @@ def _numbers(seed: int | None, seeds: str | None, minutes: float | None) -> Iter
 
 
 def _version() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {"version": version("agiledart"), "python": sys.version.split()[0]}
+    return {"version": VERSION, "python": sys.version.split()[0]}
 
 
 def _list(output: str) -> int:

@@ -45,10 +45,10 @@ from agiledart_executor.state.disk_stores import disk_stores
 from agiledart_executor.user_code.application_folders import models_folder, work_folder
 from agiledart_executor.user_code.bundle import Bundle
 from agiledart_executor.user_code.local_models import LocalModels
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.user_code.user_builder import build_bundle, decode_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, BusyError, OperationFailed
+from agiledart_kernel.version import VERSION
 from agiledart_recovery.survival import Rewind
 from agiledart_sink_log.log_writer import LOCK_PAUSE_SECONDS, LOCK_SECONDS
 from agiledart_sink_log.protocol import latency_log_name
@@ -296,7 +296,7 @@ def ready_program(plan: bytes, bundle: bytes, run: str = "") -> Program:
 
 def _by_versions(bundle: Bundle, error: GraphMismatch) -> GraphMismatch:
     """Return the same error; where two versions of AgileDart are the cause, its text names them."""
-    own_version = software_version()
+    own_version = VERSION
     if (bundle.software, bundle.specification) == (own_version, FORMAT):
         return error
     return GraphMismatch(

@@ -24,7 +24,6 @@ import msgspec
 
 from agiledart_executor.process.immortal_objects import keep_for_ever
 from agiledart_executor.programs import worker
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.wire.nursery_messages import (
     CHILD_DESCRIPTORS,
     MAX_MESSAGE,
@@ -155,7 +154,6 @@ def _warm_up() -> None:
     """Do once what each executor would do for itself: the memory that it takes is then shared by all."""
     for name in WARM_MODULES:
         importlib.import_module(name)
-    software_version()
     for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
         ssl.SSLContext(protocol)  # OpenSSL makes its tables of algorithms, 3 MB, and draws no randomness
 

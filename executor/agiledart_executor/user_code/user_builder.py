@@ -22,7 +22,6 @@ from agiledart_dataflow.plan.specification import FORMAT
 from agiledart_executor.query_files.file_kinds import BUILDER, is_query_file
 from agiledart_executor.user_code.bundle import Bundle, check_bundle, decode_bundle, encode_bundle
 from agiledart_executor.user_code.parameter import Parameter, check_names, parameters_of, parse_value
-from agiledart_executor.user_code.software_version import software_version
 from agiledart_executor.user_code.user_connectors import as_connector, is_connector, make_absolute, without_passwords
 from agiledart_executor.user_code.user_modules import (
     PREFIX,
@@ -34,6 +33,7 @@ from agiledart_executor.user_code.user_modules import (
 )
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, UserCodeError
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES
+from agiledart_kernel.version import VERSION
 
 __all__ = [
     "Bundle",
@@ -167,7 +167,7 @@ def make_bundle(
         requires=tuple(builder.modules.requires),
         python=builder.modules.python(),
         application=application,
-        software=software_version(),
+        software=VERSION,
         specification=FORMAT,
         paths=paths,
     )

@@ -79,9 +79,13 @@ NOT_WHEN_IDLE = (
     "agiledart_shuffle.policies",
     "argparse",
     "crc32c",
+    "csv",
     "http.server",
+    "importlib.metadata",
     "prometheus_client",
     "statistics",
+    "tomllib",
+    "zipfile",
     "zoneinfo",
 )
 """Modules, with all that is in them, that an agent without applications and scrapes does not need."""

@@ -1,6 +1,7 @@
 """Behaviour of each policy, case by case; and what becomes of the policies of users."""
 
 from collections.abc import Sequence
+from importlib import metadata
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -241,7 +242,7 @@ def test_an_unknown_policy_is_rejected_with_a_suggestion() -> None:
 def loads(monkeypatch: pytest.MonkeyPatch, value: str, name: str = "mine") -> None:
     """A package brings a policy."""
     point = EntryPoint(name, value, registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == registry.GROUP else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == registry.GROUP else [])
 
 
 def test_a_package_provides_a_policy_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
