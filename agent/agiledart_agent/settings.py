@@ -6,7 +6,7 @@ same sections and keys.
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -312,7 +312,10 @@ class AgentSettings:
             ("libp2p", self.libp2p, ("auto", "on", "off")),
         ):
             if chosen not in choices:
-                raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")
+                known = " and ".join(choices)
+                raise ConfigurationError(
+                    f"agent.{setting} is {chosen!r}; allowed are {known}.{_meant(chosen, choices)}"
+                )
         _check_labels(self.labels, self.label_names)
         self._validate_size()
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
@@ -386,10 +389,15 @@ def _check_labels(text: str, names: tuple[str, ...]) -> None:
         )
 
 
+def _meant(text: str, choices: Iterable[str]) -> str:
+    """Return a sentence that names the closest choice; empty: none is close."""
+    close = get_close_matches(text, choices, 1)
+    return f" Did you mean {close[0]}?" if close and close[0] else ""
+
+
 def _check_preset(preset: str) -> None:
     if preset not in PRESETS:
-        close = get_close_matches(preset, PRESETS, 1, 0.4)
-        meant = f" Did you mean {close[0]}?" if close and close[0] else ""
+        meant = _meant(preset, PRESETS)
         raise ConfigurationError(f"agent.preset is {preset!r}; allowed are {', '.join(PRESETS[1:])} and none.{meant}")
 
 

@@ -3,4 +3,4 @@
 from typing import Final
 
 VERSION: Final = "0.1.0"
-"""As in `pyproject.toml`; others read it as `agiledart --version`."""
+"""The same as in `pyproject.toml`."""

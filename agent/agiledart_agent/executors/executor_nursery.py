@@ -84,13 +84,17 @@ class ExecutorNursery:
 
     async def start(self) -> BareProcess:
         """Start one executor. Raises `LaunchError` when the system gives no process."""
-        if self._is_wanted and self._is_usable:
-            try:
-                return await self._fork()
-            except NurseryUnavailableError as error:
-                self._warn(f"executors start without their nursery for {PAUSE_SECONDS:.0f} s: {error}")
-                self._unusable_until = asyncio.get_running_loop().time() + PAUSE_SECONDS
-                await self.close()
+        if self._is_wanted:
+            # One request at a time: a fork takes milliseconds, the socket has room for it, and no other one waits for a nursery
+            # that has just failed.
+            async with self._forking:
+                if self._is_usable:
+                    try:
+                        return await self._fork()
+                    except NurseryUnavailableError as error:
+                        self._warn(f"executors start without their nursery for {PAUSE_SECONDS:.0f} s: {error}")
+                        self._unusable_until = asyncio.get_running_loop().time() + PAUSE_SECONDS
+                        await self.close()
         return await start_bare(self._directory)
 
     async def close(self) -> None:
@@ -120,21 +124,21 @@ class ExecutorNursery:
 
     async def _fork(self) -> BareProcess:
         """Fork one executor. Raises `NurseryUnavailableError`, or `LaunchError` when the system gives no process."""
-        async with self._forking:  # one request at a time: a fork takes milliseconds, and the socket has room for it
-            nursery = await self._connect()
-            async with executor_channels() as channels:
-                watch = channels.watch
-                theirs = [channels.their_pair, watch.writing_end, channels.their_output, channels.their_handover]
-                child = ForkedProcess(*await self._ask(nursery, theirs))
-                self._follow(child)
-                watch.listen(child.pid)
-                return channels.given_to(child)
+        nursery = await self._connect()
+        async with executor_channels() as channels:
+            watch = channels.watch
+            theirs = [channels.their_pair, watch.writing_end, channels.their_output, channels.their_handover]
+            child = ForkedProcess(*await self._ask(nursery, theirs))
+            self._follow(child)
+            watch.listen(child.pid)
+            return channels.given_to(child)
 
     def _follow(self, child: ForkedProcess) -> None:
         if (code := self._codes.pop(child.pid, None)) is not None:
             child.set_status(code)
         else:
             self._children[child.pid] = child
+        self._codes.clear()  # of children whose start failed: their numbers may be another's one day
 
     async def _ask(self, channel: socket.socket, descriptors: list[int]) -> tuple[int, int]:
         """Send one request. Return process id and descriptor of the executor."""

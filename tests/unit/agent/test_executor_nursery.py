@@ -158,15 +158,17 @@ def test_executors_outlive_their_nursery_and_another_one_is_started(tmp_path: Pa
 
 def test_a_nursery_that_dies_during_a_request_costs_no_start(tmp_path: Path) -> None:
     async def scenario(place: Place) -> None:
-        await (await place.start()).end()
+        running = await place.start()
         os.kill(place.nursery.pid, signal.SIGSTOP)
-        starting = asyncio.create_task(place.start())
+        starting = [asyncio.create_task(place.start()) for _ in range(3)]
         await until(lambda: bool(place.nursery._requests))
         os.kill(place.nursery.pid, signal.SIGKILL)
-        executor = await starting
-        assert parent_of(executor.process.pid) == os.getpid()
+        executors = await asyncio.gather(*starting)
+        assert {parent_of(executor.process.pid) for executor in executors} == {os.getpid()}
         assert ["without their nursery" in text for text in place.said] == [True]
-        await executor.end()
+        assert running.process.returncode is None
+        for executor in (running, *executors):
+            await executor.end()
 
     run(scenario, tmp_path)
 
@@ -223,6 +225,33 @@ def test_many_requests_at_once_give_as_many_executors(tmp_path: Path) -> None:
         executors = await asyncio.gather(*(place.start() for _ in range(20)))
         assert len({executor.process.pid for executor in executors}) == 20
         await asyncio.gather(*(executor.end() for executor in executors))
+
+    run(scenario, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_thousand_requests_at_once_are_all_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ending.py").write_text(
+        "from agiledart_executor.programs import nursery, worker\nworker.main = lambda: 7\nnursery.main()\n"
+    )
+    monkeypatch.setattr(executor_nursery, "PROGRAM", "ending")
+    monkeypatch.setattr(executor_nursery, "ANSWER_SECONDS", WAIT_SECONDS)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def scenario(place: Place) -> None:
+        async def one() -> int:
+            executor = await place.start()
+            code = await executor.process.wait()
+            await executor.end()
+            return code
+
+        before = targets_of(os.getpid())
+        codes = await asyncio.gather(*(one() for _ in range(1_000)))
+        assert set(codes) == {7}
+        assert place.said == []
+        assert (place.nursery._requests, place.nursery._children, place.nursery._codes) == ({}, {}, {})
+        await place.nursery.close()
+        await until(lambda: targets_of(os.getpid()) <= before)
 
     run(scenario, tmp_path)
 

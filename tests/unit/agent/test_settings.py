@@ -57,6 +57,12 @@ def test_a_table_has_variables_of_its_own() -> None:
         ("[agent]\nfragments = '4'\n", r"it should look like 4\+2"),
         ("[agent]\nfragments = '17+2'\n", "1 to 16"),
         ("[agent]\nlog_format = 'xml'\n", "console and json"),
+        (
+            "[executors]\nshare = 'owners'\n",
+            r"executors_share is 'owners'; allowed are none and owner\. Did you mean owner\?",
+        ),
+        ("[executors]\nshare = true\n", "executors_share"),
+        ("[executors]\nshare_most = 1\n", r"executors\.share_most is 1; allowed are 2 to 256"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, complaint: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from agiledart_agent.executors import executor_nursery
 from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.executor_listener import ExecutorEvents
 from agiledart_agent.executors.executor_pool import ExecutorPool
@@ -263,6 +264,33 @@ def test_user_code_that_changes_its_process_harms_no_neighbour(tmp_path: Path) -
         assert place.broke.keys() == {"raise"}
 
     play(scenario, Place(tmp_path))
+
+
+def test_user_code_in_a_process_of_its_own_harms_neither_others_nor_their_nursery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_nursery, "ANSWER_SECONDS", WAIT_SECONDS)
+
+    async def scenario(place: Place) -> None:
+        pids = [await place.launch("good")]
+        nursery = place.pool._nursery.pid
+        for what in ("fork", "directory", "raise", "exit"):
+            pids.append(await place.launch(what, what))
+            place.read(what)
+            await until(lambda what=what: what in {**place.finished, **place.broke})
+        with pytest.raises(LaunchError, match="nothing_of_this_name"):
+            await place.launch("import", "import")
+        assert "three is too many" in place.why("raise")
+        assert "ended (exit code 3: os._exit by user code or a library)" in place.why("exit")
+        assert sum("user code forked its process" in line for line in place.printed["fork"]) == 1
+        pids.append(await place.launch("late"))
+        assert len(set(pids)) == len(pids)
+        assert place.pool._nursery.pid == nursery
+        place.read("good", "late")
+        await until(lambda: {"good", "late", "fork", "directory"} <= place.finished.keys())
+        assert place.broke.keys() == {"raise", "exit"}
+
+    play(scenario, Place(tmp_path, most=0))
 
 
 def test_a_full_process_is_followed_by_another_one(tmp_path: Path) -> None:
