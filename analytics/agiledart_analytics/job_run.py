@@ -170,7 +170,7 @@ def sentence_of(text: str) -> str:
         )
     if (raised := _raised_in_python(text)) is not None:
         return raised
-    return _STREAM_FAILED.sub("", first_cause(text))
+    return _STREAM_FAILED.sub("", first_cause(text)).rstrip(";")
 
 
 def _raised_in_python(text: str) -> str | None:

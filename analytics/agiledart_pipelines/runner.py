@@ -179,10 +179,13 @@ class PipelineRunner:
         return self._session.read.table(f"`{self._project.database}`.`{name}`")
 
     def export(self, table: str, folder: str) -> None:
-        """Write a table as Parquet files. Raises `OperationFailed` when there is no such table."""
+        """Write a table as Parquet files. Raises `ConfigurationError` when there is no such table, or `OperationFailed`."""
         try:
             self.table(table).write.parquet(folder)
         except Exception as error:  # Spark's errors have many classes
+            tables = [there.name for there in self._session.catalog.listTables(self._project.database)]
+            if table not in tables:
+                raise _unknown([table], tables) from None
             raise OperationFailed(f"{table} cannot be written: {spark_sentence(error)}") from error
 
     def definitions(self) -> PipelineDefinitions:
@@ -197,9 +200,7 @@ class PipelineRunner:
         ]
         unknown = [name for name in refresh if name not in definitions.tables]
         if unknown:
-            raise ConfigurationError(
-                f"There is no table {', '.join(unknown)}; there are {', '.join(definitions.tables)}."
-            )
+            raise _unknown(unknown, definitions.tables)
         if refresh_all:
             return definitions.streaming_tables
         reached = downstream(definitions.edges, [*unfinished, *refresh], streams_only=True)
@@ -253,6 +254,10 @@ class PipelineRunner:
             outcome.tables[table] = TableUpdate(state.lower(), None, round(seconds, 3))
             return {table: message} if state == "FAILED" else {}
         return {}
+
+
+def _unknown(names: Sequence[str], tables: Sequence[str]) -> ConfigurationError:
+    return ConfigurationError(f"There is no table {', '.join(names)}; there are {', '.join(tables)}.")
 
 
 def _last_part(name: str) -> str:

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 import uuid
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -108,6 +109,7 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
             session = SparkSession.builder.remote(f"sc://localhost:{port}").getOrCreate()
             # A server in this process that does not answer is dead; pyspark would try for ten minutes.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+            warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")  # the error that follows says it
             try:
                 _create_database(session, project)
                 yield session
@@ -115,8 +117,18 @@ def pipeline_session(project: PipelineProject, *, short: bool) -> "Any":
                 session.stop()
     finally:
         del os.environ["SPARK_CONNECT_MODE_ENABLED"]
-        context.stop()
+        _end(context)
         project.write_document(JVM, None)
+
+
+def _end(context: Any) -> None:
+    """Stop Spark and close the catalog: the JVM outlives its session, by ten seconds where it writes an archive of its classes."""
+    from py4j.protocol import Py4JError
+
+    jvm = context._jvm
+    with contextlib.suppress(Py4JError, OSError):  # of a JVM that has died; Derby also reports its end as an error
+        context.stop()
+        jvm.java.sql.DriverManager.getConnection("jdbc:derby:;shutdown=true")
 
 
 @contextlib.contextmanager

@@ -5,10 +5,19 @@ Without it, Ctrl-C during a call to Spark's JVM prints several tracebacks.
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Thread
+from threading import Thread, current_thread
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+class _Work(Thread):
+    is_abandoned = False
+
+
+def is_abandoned() -> bool:
+    """Return whether Ctrl-C has abandoned the work that calls this: then its errors come from the end of the process."""
+    return isinstance(thread := current_thread(), _Work) and thread.is_abandoned
 
 
 def interruptible(work: Callable[[], T]) -> T:
@@ -21,5 +30,10 @@ def interruptible(work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001  the waiting thread raises it
             done.set_exception(error)
 
-    Thread(target=run, name="interruptible", daemon=True).start()
-    return done.result()
+    thread = _Work(target=run, name="interruptible", daemon=True)
+    try:
+        thread.start()
+        return done.result()
+    except KeyboardInterrupt:
+        thread.is_abandoned = True
+        raise

@@ -1,12 +1,16 @@
-"""`kill -9` at random moments of a query from a log to a feed: of Spark's driver, and of the feed's agent. Each row comes once.
+"""`kill -9` at random moments of a query from a log to a feed: of Spark's driver, and of the feed's agent, and its full disk.
+
+Each row comes once.
 
 Each seed is a round of its own; all are soaks. The series is
 
     AGILEDART_KILLS=20 python -m pytest tests/spark/test_feed_kills.py -s
 """
 
+import contextlib
 import os
 import random
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,9 +53,9 @@ class FeedRounds:
             path.chmod(0o600)
             self._tokens[role] = str(path)
 
-    def task(self, feed: str, folder: Path, seconds: float) -> str:
+    def task(self, feed: str, folder: Path, seconds: float, keeper: str = "") -> str:
         """Create the feed unless it is there, and return the task of a driver that copies the log to it."""
-        cli("feed", "create", feed, "--at", self.keeper.name, "--agent", str(self.log_agent.state_dir))
+        cli("feed", "create", feed, "--at", keeper or self.keeper.name, "--agent", str(self.log_agent.state_dir))
         reader = {
             "sink": SINK,
             "tokenFile": self._tokens["reader"],
@@ -153,3 +157,43 @@ def test_a_killed_keeper_leaves_each_row_once_in_the_feed(
     driver.end()
     rounds.judge(this, feed)
     keep_round(this)
+
+
+@contextlib.contextmanager
+def full_disk(folder: Path) -> Iterator[Path]:
+    """Put a disk of one MiB at a folder; yield a file that fills it once it is written, and makes room once it is gone."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if (mounted := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder / "ballast"
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(ballast: Path) -> None:
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4_096))
+
+
+@pytest.mark.parametrize("part", ["feeds", "sink-logs"])
+def test_a_query_waits_while_the_disk_of_the_feed_is_full(
+    rounds: FeedRounds, spare: Spare, tmp_path: Path, part: str
+) -> None:
+    """Stages of tasks are in `feeds`, published rows in `sink-logs`."""
+    [keeper] = rounds.mesh.grow(1)
+    driver, feed, this = spare.driver(), f"full-{part}", Round("full disk", 0, FEED)
+    with full_disk(keeper.state_dir / part) as ballast:
+        task = rounds.task(feed, tmp_path, 0, keeper.name)
+        fill(ballast)
+        give(driver, task)
+        wait_for(
+            lambda: f"The disk of {keeper.name} is full" in driver.said(), SECONDS, "the query reports the full disk"
+        )
+        assert commits(tmp_path) == 0
+        ballast.unlink()
+        driver.end()
+        rounds.judge(this, feed)
+    keeper.kill()

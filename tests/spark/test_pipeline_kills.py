@@ -1,4 +1,6 @@
-"""`kill -9` during updates of a pipeline project: of its driver, of Spark's Python, of the log's agent, of a feed's agent.
+"""`kill -9` during updates of a pipeline project.
+
+Victims are its driver, Spark's Python, the log's agent, the process that rewrites the log's segments, and a feed's agent.
 
 After every update bronze equals the log row by row, silver and quarantine together are bronze, and the broadcast state of a running
 topology equals the feed that silver's rows go to. Each seed is a round of its own; the moment is drawn from it. The series is
@@ -23,6 +25,7 @@ from agiledart_node.wire.commands import CreateToken
 from agiledart_pipelines.file_tables import live_files
 from agiledart_pipelines.project import open_project
 from agiledart_pipelines.session import JVM
+from agiledart_sink_log.segment_rewriter import full_segments
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, wait_for
 from tests.e2e.test_broadcast_equals_feed import ShownState, rows_of_feed
 from tests.spark import test_pipeline_project as parts
@@ -41,6 +44,10 @@ FILES_OF_UPDATE = 6
 LOOKS = 50
 READING_LOOKS = 150
 """Looks of 20 ms until bronze has read its rows, at most."""
+
+REWRITING = b"agiledart_sink_log.columns_program"
+REWRITTEN_ROWS = 1_500
+"""They fill segments enough for a kill between two of them."""
 
 PLACE = ("_log", "_partition", "_offset")
 UPDATE, PUBLISH = "update", "publish"
@@ -70,9 +77,17 @@ class PipelineRounds:
         self.check()
 
     def write_rows(self) -> None:
-        self._mesh.wait_for_ring()
-        submit(self.host, f"taxi:?count={COUNT}@{self.host.name}", f"log:{SINK}?partitions=2@{self.log_agent.name}")
+        self.begin_writing(COUNT)
         assert wait_for_end(self.host) == "finished"
+
+    def begin_writing(self, rows: int) -> None:
+        self._mesh.wait_for_ring()
+        log = f"log:{SINK}?partitions=2&segment_bytes=4KiB@{self.log_agent.name}"
+        submit(self.host, f"taxi:?count={rows}@{self.host.name}", log)
+
+    def full_segments(self) -> int:
+        """Return the number of segments that are to be rewritten by columns."""
+        return len(list(full_segments(self.log_agent.state_dir)))
 
     def begin(self, verb: str) -> None:
         self.driver.begin(*((verb, str(self._writer)) if verb == PUBLISH else (verb,)))
@@ -183,6 +198,27 @@ def kill_log_agent(rounds: PipelineRounds, chance: random.Random) -> str:
     return f"after {more} files of checkpoints and {0 if more else looks} looks"
 
 
+def kill_rewriting(rounds: PipelineRounds, chance: random.Random) -> str:
+    """Kill the process that rewrites full segments by columns, with some rewritten and some not; its agent starts another."""
+    share, seen = chance.uniform(0.3, 1.0), 0
+
+    def is_between() -> bool:
+        nonlocal seen
+        left = rounds.full_segments()
+        seen = max(seen, left)
+        return bool(0 < left <= share * seen and processes_of(rounds.log_agent.pid, REWRITING))
+
+    rounds.begin(UPDATE)
+    rounds.begin_writing(REWRITTEN_ROWS)
+    wait_for(is_between, SECONDS, "some of the segments are rewritten")
+    [victim] = processes_of(rounds.log_agent.pid, REWRITING)
+    os.kill(victim, signal.SIGKILL)
+    note = f"{rounds.full_segments()} of {seen} segments left"
+    assert wait_for_end(rounds.host) == "finished"
+    rounds.driver.answer()
+    return note
+
+
 def kill_keeper(rounds: PipelineRounds, chance: random.Random) -> str:
     """Kill the agent of the feed while silver's new rows go to it; it comes back on another port."""
     rounds.begin(UPDATE)
@@ -205,8 +241,8 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineRounds]
 Kill = Callable[[PipelineRounds, random.Random], str]
 
 
+@pytest.mark.parametrize("kill", [kill_python, kill_log_agent, kill_rewriting, kill_keeper, kill_driver])
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
-@pytest.mark.parametrize("kill", [kill_python, kill_log_agent, kill_keeper, kill_driver])
 def test_an_update_with_a_kill_leaves_exact_tables(
     rounds: PipelineRounds, kill: Kill, seed: int, keep_round: Callable[[Any], None]
 ) -> None:

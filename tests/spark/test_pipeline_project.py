@@ -191,6 +191,7 @@ def test_tables_equal_a_plain_reference_after_each_update(
     check(driver, written)
     assert "There is no table silvr; there are bronze" in driver.fault("update", "silvr")
 
+    assert "There is no table silvr; there are bronze" in driver.fault("export", "silvr", str(tmp_path / "silvr"))
     driver.ask("export", "silver", str(tmp_path / "silver"))
     [[silver]] = driver.ask("sql", "select count(*) from silver")
     assert pyarrow.parquet.read_table(tmp_path / "silver").num_rows == silver
@@ -199,6 +200,15 @@ def test_tables_equal_a_plain_reference_after_each_update(
     assert "Another process (pid" in capsys.readouterr().err
     assert run_cli(["pipeline", "status", "--project", str(project), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["tables"]["silver"]["state"] == "completed"
+
+
+def test_a_session_that_ends_leaves_the_catalog_to_the_next_one(written: Written, tmp_path: Path) -> None:
+    made = made_project(tmp_path / "taxi", written)
+    driver = Driver(made)
+    assert driver.ask("sql", "select 1") == [[1]]
+    assert list(made.glob("state/catalog/db.lck"))
+    driver.close()
+    assert not list(made.glob("state/catalog/db.lck"))
 
 
 MISTAKES = (

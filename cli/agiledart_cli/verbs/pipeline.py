@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from agiledart_cli.interruptible import interruptible
+from agiledart_cli.interruptible import interruptible, is_abandoned
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import count, output_option, print_json, print_message, print_table
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -141,7 +141,7 @@ def run(every: str | None, metrics: str | None, keep_spark: bool, folder: str, o
             outcome = runner.update()
         except (ConfigurationError, OperationFailed) as error:
             # A file may be mended, and an agent started, while this goes on; the first update shows a project's own faults.
-            if not seconds or runner.last_update is None or runner.has_lost_spark(error):
+            if not seconds or runner.last_update is None or runner.has_lost_spark(error) or is_abandoned():
                 raise
             print_message(f"not updated: {error}")
             return
@@ -203,6 +203,7 @@ def backfill(day: str, folder: str, output: str) -> int:
 
     def work(runner: "PipelineRunner") -> int:
         runner.update()
+        print_message(f"replacing {day} …")
         rows = replace_day(
             runner.session, runner.project, runner.definitions(), wanted, time_field_of(runner.project.root)
         )
@@ -212,8 +213,10 @@ def backfill(day: str, folder: str, output: str) -> int:
     rows = _with_runner(folder, work, short=True)
     if output == "json":
         print_json({"day": day, "rows": rows})
-    else:
+    elif rows:
         print_message(f"replaced {day}: {count(rows)} rows from the logs")
+    else:
+        print_message(f"the logs and the tables have no rows of {day}")
     return 0
 
 
@@ -280,7 +283,7 @@ def export(table: str, target: str, folder: str, output: str) -> int:
         runner.export(table, str(place))
         return 0
 
-    _with_runner(folder, work, short=True)
+    _with_runner(folder, work, short=True, task=f"writing {table}")
     if output == "json":
         print_json({"table": table, "folder": str(place)})
     else:
@@ -314,7 +317,10 @@ def train(name: str, held_out: str | None, file: str | None, folder: str, output
     if target.is_dir() or not target.parent.is_dir():
         raise ConfigurationError(f"--write {file}: name a file in a folder that exists.")
     trained = _with_runner(
-        folder, lambda runner: train(runner.table(specification.table), specification, day), short=True
+        folder,
+        lambda runner: train(runner.table(specification.table), specification, day),
+        short=True,
+        task=f"training {name}",
     )
     target.write_text(trained.model.text() + "\n")
     document = {
@@ -381,8 +387,14 @@ def _day(text: str) -> date:
         raise ConfigurationError(f"{text} is no day such as 2013-01-07.") from None
 
 
-def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool, keep: bool = False) -> T:
-    """Return the result of work on a project, under its lock and in a session of its own, or on the Spark that was kept for it."""
+def _with_runner(
+    folder: str, work: "Callable[[PipelineRunner], T]", *, short: bool, keep: bool = False, task: str = ""
+) -> T:
+    """Return the result of work on a project, under its lock and in a session of its own, or on the Spark that was kept for it.
+
+    Args:
+        task: work that the command announces; "": an update.
+    """
     from agiledart.spark import starting_message
     from agiledart_pipelines.project import open_project
     from agiledart_pipelines.session import has_kept_spark
@@ -394,7 +406,8 @@ def _with_runner(folder: str, work: "Callable[[PipelineRunner], T]", *, short: b
         from agiledart_pipelines.session import open_session
 
         with project.file_errors(), project.locked(), open_session(project, short=short, keep=keep) as session:
-            print_message(f"Spark started after {time.monotonic() - began:.1f} s; updating {project.name} …")
+            doing = task or f"updating {project.name}"
+            print_message(f"Spark started after {time.monotonic() - began:.1f} s; {doing} …")
             with contextlib.closing(PipelineRunner(session, project, print_message, time.time)) as runner:
                 return work(runner)
 

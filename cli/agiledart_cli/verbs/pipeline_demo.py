@@ -222,7 +222,10 @@ class PipelineDemo:
                 raise OperationFailed(f"Nothing has happened for {SILENT_SECONDS:.0f} s: {self._state_text()}.")
             if self._flagged and not self._trips.jam_since_ms:
                 self._trips.jam_since_ms = int(time.time() * 1_000)
-                print_message(f"  a jam begins: {', '.join(JAMMED)} take {JAM_FACTOR} times as long")
+                print_message(
+                    f"  a jam begins: {', '.join(JAMMED)} take {JAM_FACTOR} times as long, and are flagged until Spark has "
+                    f"learned it"
+                )
             if now - reported_at > REPORT_SECONDS:
                 reported_at = now
                 print_message(f"  {self._state_text()}")
@@ -310,7 +313,7 @@ def print_outcome(document: dict[str, Any]) -> None:
         rows.append(cells)
     print_table(columns, rows, right=columns[1:])
     print_message(
-        f"{count(document['trips'])} trips, {plural(len(document['models']), 'model')} of {document['window_seconds']} s each, "
-        f"{duration(document['seconds'])}; a trip is slow above {SLOW_FACTOR} times the usual time of its newest model. "
-        f"{NAME} ran without a stop."
+        f"{count(document['trips'])} trips in {duration(document['seconds'])}; Spark learned "
+        f"{plural(len(document['models']), 'model')}, each from {document['window_seconds']} s of trips. A trip is flagged above "
+        f"{SLOW_FACTOR} times the usual time of its route in the newest model. {NAME} ran without a stop."
     )

@@ -15,7 +15,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_pipelines.backfill import utc_days
 from agiledart_pipelines.logs import log_options, time_field_of
 from agiledart_pipelines.project import RUNNING, open_project
-from agiledart_pipelines.session import JVM, end_orphan, open_session
+from agiledart_pipelines.session import JVM, _end, end_orphan, open_session
 from agiledart_pipelines.template import PLAIN, write_project
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed (extra [pipeline])")
@@ -256,3 +256,17 @@ def test_another_database_has_a_folder_of_its_own(folder: Path) -> None:
     project = open_project(folder)
     assert (project.database, project.libraries) == ("taxi_2", ("transformations/**",))
     assert project.table_folder("bronze") == folder / "state" / "tables" / "taxi_2.db" / "bronze"
+
+
+class DeadSpark:
+    """A context whose JVM was killed."""
+
+    _jvm = None
+
+    def stop(self) -> None:
+        raise ConnectionRefusedError
+
+
+def test_the_end_of_a_session_tolerates_a_killed_jvm() -> None:
+    pytest.importorskip("py4j", reason="pyspark is not installed (extra [spark])")
+    _end(DeadSpark())
