@@ -1,4 +1,4 @@
-"""Fixtures that the suites of this folder share: every event loop that agents and executors may use; short turns of rows."""
+"""Fixtures that the suites of this folder share: every event loop that agents and executors may use."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import uvloop
-
-from agiledart_dataflow.data import partitioning
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -25,9 +23,3 @@ def run(request: pytest.FixtureRequest) -> Run:
         assert not complaints
 
     return run_scenario
-
-
-@pytest.fixture(autouse=True)
-def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small inputs, many instances: rows take turns after every second one, or all would go to the first instance."""
-    monkeypatch.setattr(partitioning, "ROUND_ROBIN_BITS", 1)

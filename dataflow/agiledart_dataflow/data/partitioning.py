@@ -158,41 +158,27 @@ def _split_columns(held: Any, order: Order, key_of: Any, router: Any, count: int
     return parts
 
 
-ROUND_ROBIN_BITS = 6
-"""2^6 consecutive records of a source go to one instance, the next ones to the next instance: few enough to spread the load, and
-small batches mostly stay whole. The last bits of the block's number are its group."""
+def round_robin_group(number: int) -> int:
+    """Return the group of a source's record without a key, 0 … KEY_GROUPS-1, by its sequence number.
 
-_LAST_GROUP = KEY_GROUPS - 1
+    Successive records go to successive groups, because a slow instance has credit for a few rows only. A sender with many rows for
+    one instance would wait for it, while the others have none. Each round begins a group later, so that records at even
+    distances, such as the readings of every second sensor, reach all instances.
+    """
+    return (number + number // KEY_GROUPS) % KEY_GROUPS
 
 
 def split_round_robin(
     rows: list[Any], positions: list[Position], owners: Owners, count: int
 ) -> list[tuple[list[Any], list[Position]]]:
-    """Split rows by the instance that owns the group of their block: (rows, positions) for each of `count` instances.
+    """Split rows by the instance that owns the group of their record: (rows, positions) for each of `count` instances.
 
     The split goes by position and not by batch: rows that come again after a restore, in other batches, must reach the same
     instance as before, or a merge would drop them as known where they never came.
     """
     parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
-    first, last = positions[0], positions[-1]
-    if (
-        first[3] >> ROUND_ROBIN_BITS == last[3] >> ROUND_ROBIN_BITS
-        and first[2] == last[2]
-        and _is_one_round_robin_group(positions)
-    ):
-        parts[owners[first[3] >> ROUND_ROBIN_BITS & _LAST_GROUP]] = (rows, positions)
-        return parts
-    block = None
     for row, position in zip(rows, positions, strict=True):
-        if position[3] >> ROUND_ROBIN_BITS != block:
-            block = position[3] >> ROUND_ROBIN_BITS
-            part = parts[owners[block & _LAST_GROUP]]
-            add_row, add_position = part[0].append, part[1].append
-        add_row(row)
-        add_position(position)
+        part_rows, part_positions = parts[owners[round_robin_group(position[3])]]
+        part_rows.append(row)
+        part_positions.append(position)
     return parts
-
-
-def _is_one_round_robin_group(positions: list[Position]) -> bool:
-    block = positions[0][3] >> ROUND_ROBIN_BITS
-    return all(position[3] >> ROUND_ROBIN_BITS == block for position in positions)

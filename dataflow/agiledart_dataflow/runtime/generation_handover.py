@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agiledart_dataflow.counts.statistics import StepCounts
-from agiledart_dataflow.data.partitioning import ROUND_ROBIN_BITS, KeyRouter
+from agiledart_dataflow.data.partitioning import KeyRouter, round_robin_group
 from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.predecessors import predecessors_of, successor_of
 from agiledart_dataflow.plan.stage_plan import Edge, Stage
@@ -21,7 +21,6 @@ from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.state.key_groups import OperatorState, StateSnapshot
 from agiledart_dataflow.state.move_group import move_group
 from agiledart_kernel.errors import RollBackNeeded
-from agiledart_kernel.limits import KEY_GROUPS
 
 
 class ChangeFailed(RollBackNeeded):
@@ -215,7 +214,7 @@ class GenerationHandover:
             find = or_nothing(key_of, router) if lenient else key_of
             return lambda row, position: router[find(row)] == index
         if edge.partitioning == "round_robin":
-            return lambda row, position: owners[position[3] >> ROUND_ROBIN_BITS & KEY_GROUPS - 1] == index
+            return lambda row, position: owners[round_robin_group(position[3])] == index
         return lambda row, position: True
 
     def _gone(self, place: int, waiting_rows_by_edge: dict[int, int]) -> dict[int, int]:

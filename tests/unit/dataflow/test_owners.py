@@ -1,5 +1,6 @@
 """Tables of owners: how groups are read, and that senders go by the table and by nothing else."""
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from agiledart import Topology, TopologyError, col, collect, count, records
 from agiledart_dataflow.data.batch import Batch, as_rows
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.partitioning import ROUND_ROBIN_BITS, key_group
+from agiledart_dataflow.data.partitioning import key_group, round_robin_group
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.outbox import Outbox
@@ -73,11 +74,26 @@ def test_a_row_without_a_key_goes_to_the_owner_of_the_next_key_group() -> None:
     program, table = scattered("same", 4)
     found = sent(program, 0, Batch(ROWS, POSITIONS, POSITIONS[-1]))
     for target in range(4):
-        mine = [row for number, row in enumerate(ROWS) if table[number >> ROUND_ROBIN_BITS] == target]
-        assert found.get(target, []) == mine
-    far = (128 + 5) << ROUND_ROBIN_BITS
-    found = sent(program, 0, Batch([ROWS[0]], [(0, 0, 0, far)], (0, 0, 0, far)))
-    assert [target for target, rows in found.items() if rows] == [table[5]], "turns go round"
+        assert found.get(target, []) == [row for row in ROWS if table[round_robin_group(row.at)] == target]
+    assert [round_robin_group(number) for number in (0, 1, 127, 128, 255, 256)] == [0, 1, 127, 1, 0, 2]
+
+
+def test_few_successive_rows_without_keys_reach_all_instances() -> None:
+    """An instance that needs long for a row has credit for a few rows only: the others must not wait meanwhile."""
+    program, _ = scattered("same", 4)
+    turns = owners_round_robin(4)
+    stages = [msgspec.structs.replace(one, owners=turns) if one.name == "same" else one for one in program.plan.stages]
+    even = compile_program(program.topology, msgspec.structs.replace(program.plan, stages=tuple(stages)))
+    found = sent(even, 0, Batch(ROWS[:8], POSITIONS[:8], POSITIONS[7]))
+    assert [len(found[target]) for target in range(4)] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("distance", [1, 2, 4, 64, 128])
+def test_records_at_even_distances_reach_all_instances_evenly(distance: int) -> None:
+    table = owners_round_robin(4)
+    numbers = range(0, KEY_GROUPS * KEY_GROUPS, distance)
+    shares = Counter(table[round_robin_group(number)] for number in numbers)
+    assert [shares[target] for target in range(4)] == [len(numbers) // 4] * 4
 
 
 def test_an_instance_may_own_nothing() -> None:
