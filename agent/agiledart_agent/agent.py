@@ -202,7 +202,7 @@ class Agent:
         self._executors: ExecutorService = ExecutorService(
             settings, identity, log, self._metrics, self._verifier, self._registrar.admit, self._feed,
             self._agent_links, feed_fetches, self.sink_logs.registration.note_logs_named, self._log_ownership_proofs,
-            self.fragments.count_snapshot, self.runs.sweep,
+            self.fragments.count_snapshot, self.runs,
         )  # fmt: skip
         self._reaching = Reaching(settings, identity, log)
         links = self._agent_links

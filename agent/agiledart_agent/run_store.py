@@ -17,7 +17,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -84,6 +84,7 @@ class RunStore:
         self._thread = ThreadPoolExecutor(1, "runs")
         self._loop = asyncio.get_running_loop()
         self._leaving: set[Path] = set()
+        self._forgotten: dict[Path, Future[None]] = {}  # folder of a run → deletion that was requested for it last
         self._clearing = DeletionRetry(self._thread, self._clear)
         self._deleting_thread = ThreadPoolExecutor(1, "deleting")
         self._deleting = DeletionRetry(
@@ -194,7 +195,7 @@ class RunStore:
                 (folder / name).unlink(missing_ok=True)
             self._leave(*(folder / name for name in EXECUTOR_FOLDERS))
 
-        self._thread.submit(work)
+        self._forget(folder, work)
 
     async def begin_to_forget(self, effect: ForgetRun) -> None:
         """Record that the run is over and its end is being carried out: if the agent dies, its next process completes the end."""
@@ -209,13 +210,23 @@ class RunStore:
 
     def forget(self, effect: ForgetRun) -> None:
         """Delete everything of a run that is over."""
-        self._thread.submit(self._leave, self._folder(effect.application, effect.version))
+        folder = self._folder(effect.application, effect.version)
+        self._forget(folder, lambda: self._leave(folder))
 
     def sweep(self, application: str, version: int) -> None:
         """Delete folders of a forgotten run: a process that was just starting may have made them after the run was forgotten."""
         folder = self._folder(application, version)
         with contextlib.suppress(RuntimeError):  # the agent ends; its next start sweeps
-            self._thread.submit(lambda: None if _is_known(folder) else self._leave(folder))
+            self._forget(folder, lambda: None if _is_known(folder) else self._leave(folder))
+
+    async def until_forgotten(self, application: str, version: int) -> None:
+        """Wait for the requested deletions of a run. Folders that a new start of the run makes before would go with them."""
+        if (deletion := self._forgotten.get(self._folder(application, version))) is not None:
+            await asyncio.wait([asyncio.wrap_future(deletion)])
+
+    def _forget(self, folder: Path, work: Callable[[], None]) -> None:
+        self._forgotten = {of: deletion for of, deletion in self._forgotten.items() if not deletion.done()}
+        self._forgotten[folder] = self._thread.submit(work)
 
     def _leave(self, *folders: Path) -> None:
         self._leaving.update(folders)

@@ -16,7 +16,7 @@ socket pair; when it closes, the executor ends. Output of user code goes to the 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,10 @@ def _ignore(_text: str) -> None:
     pass
 
 
+async def _start_at_once(_application: str, _version: int) -> None:
+    pass
+
+
 def _launching(
     part: bytes,
     names: tuple[InstanceName, ...],
@@ -75,6 +79,7 @@ class ExecutorPool(RunMessages):
         directory: working directory of the executors.
         forks: fork executors from a process that has imported the engine.
         sharing: bounds of processes that applications of one owner share.
+        until_forgotten: waits until folders of an earlier start of (application, version) are deleted.
         warn: called with a text when that process cannot be used.
     """
 
@@ -86,12 +91,14 @@ class ExecutorPool(RunMessages):
         *,
         forks: bool = False,
         sharing: SharingBounds = NO_SHARING,
+        until_forgotten: Callable[[str, int], Awaitable[None]] = _start_at_once,
         warn: Callable[[str], None] = _ignore,
     ) -> None:
-        self._events, self._configuration = events, configuration
+        self._events, self._configuration, self._until_forgotten = events, configuration, until_forgotten
         self._listener = ExecutorListener(events)
         self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
+        self._stopped_starts: set[asyncio.Task[ExecutorProcess]] = set()
         self._watchdog: asyncio.Task[None] | None = None
         self._ending: dict[int, ExecutorProcess] = {}
         self._nursery = ExecutorNursery(directory, forks, warn)
@@ -270,39 +277,41 @@ class ExecutorPool(RunMessages):
         if running := self._running.get(key):
             return running
         if key not in self._starting:
-            self._starting[key] = asyncio.create_task(self._spawn(application, version, number, slot, part))
+            self._starting[key] = asyncio.create_task(self._start(application, version, number, slot, part))
+        return await asyncio.shield(self._starting[key])
+
+    async def _start(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
+        """Start an executor; end it when its run was stopped meanwhile, and perhaps started anew in another one."""
+        key = (application, version, slot)
         try:
-            return await asyncio.shield(self._starting[key])
+            executor = await self._spawn(application, version, number, slot, part)
         finally:
-            self._starting.pop(key, None)
+            if is_wanted := self._starting.get(key) is asyncio.current_task():
+                del self._starting[key]
+        if is_wanted:
+            self._running[key] = executor
+        else:
+            self._end(executor)
+        return executor
 
     async def _spawn(
         self, application: str, version: int, number: int, slot: int, part: bytes, *, waits: bool = False
     ) -> ExecutorProcess:
         """Start an executor. `waits`: for the next attempt of its run, in a process of its own."""
+        await self._until_forgotten(application, version)
         configuration = self._configuration(application, version, number, part)
         shared = None if waits else await self._sharing.attach(part, configuration)
         bare = shared or await self._nursery.start()
         reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
         watch = bare.watch
         executor = ExecutorProcess(
-            application,
-            version,
-            slot,
-            bare.process,
-            writer,
-            watch=watch,
-            secrets=configuration.secrets,
-            agent_address=configuration.agent_address,
-            own_node=configuration.node_id,
-            handover=bare.handover,
+            application, version, slot, bare.process, writer, watch=watch, secrets=configuration.secrets,
+            agent_address=configuration.agent_address, own_node=configuration.node_id, handover=bare.handover,
             shared=bare.process if isinstance(bare.process, SharedProgramProcess) else None,
-        )
+        )  # fmt: skip
         if executor.shared is None:
             watch.bounds = configuration.bounds
             watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
-        if not waits:
-            self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
             asyncio.create_task(self._listener.read_lines(executor, bare.stdout)),
@@ -413,9 +422,10 @@ class ExecutorPool(RunMessages):
         """End all executors of an application. They report nothing more."""
         for executor in self._of(application, version):
             self._end(executor)
-        for key, starting in self._starting.items():
-            if key[:2] == (application, version):  # its process is not known yet
-                starting.add_done_callback(lambda _: self.stop(application, version))
+        for key in [key for key in self._starting if key[:2] == (application, version)]:
+            starting = self._starting.pop(key)  # its process is not known yet
+            self._stopped_starts.add(starting)
+            starting.add_done_callback(self._stopped_starts.discard)
 
     def _end(self, executor: ExecutorProcess) -> None:
         executor.ending = True
@@ -454,7 +464,7 @@ class ExecutorPool(RunMessages):
         """End all executors and wait for their end."""
         if self._watchdog is not None:
             self._watchdog.cancel()
-        for task in self._starting.values():
+        for task in (*self._starting.values(), *self._stopped_starts):
             task.cancel()
         await self._nursery.close()
         for application, version in {(e.application, e.version): None for e in self.processes}:

@@ -37,6 +37,7 @@ from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
 from agiledart_agent.executors.work_owners import WorkOwners
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.metrics.agent_metrics import AgentMetrics
+from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import AgentSettings
 from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_connectors.mqtt.broker_session import EndedSession, SessionRequest
@@ -98,6 +99,7 @@ from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 MAX_BROKEN = 256
+_StartEffect = StartInstances | PrepareLocalGeneration
 
 
 class ExecutorService:
@@ -113,7 +115,7 @@ class ExecutorService:
         ownership_proofs: owners of such logs.
         count_snapshot: called for each snapshot that an instance has saved: bytes, and nanoseconds for which rows
             waited, in all and at once.
-        application_ended: called when no process of (application, version) is left here.
+        runs: folders of the runs.
     """
 
     def __init__(
@@ -130,13 +132,13 @@ class ExecutorService:
         note_logs: Callable[[Iterable[str]], None],
         ownership_proofs: LogOwnershipProofs,
         count_snapshot: Callable[[int, int, int], None],
-        application_ended: Callable[[str, int], None],
+        runs: RunStore,
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
         self._feed, self._links, self._feed_fetches = feed, links, feed_fetches
         self._relay_search = RelaySearch(links)
         self._note_logs, self._ownership_proofs = note_logs, ownership_proofs
-        self._count_snapshot, self._application_ended = count_snapshot, application_ended
+        self._count_snapshot, self._runs = count_snapshot, runs
         self._secrets = SecretStore(settings.state_dir, identity.key)
         self._work_owners = WorkOwners(settings.state_dir)
         self._quotas = Quotas(settings, user_code_bounds(settings).memory_bytes)
@@ -147,7 +149,7 @@ class ExecutorService:
         self._unsaved: dict[tuple[str, int, InstanceName], str] = {}
         self._taps, self._planner = Taps(), PlannerProcess(str(settings.state_dir))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
+        self._starts: dict[object, tuple[str, int]] = {}  # run of each start, until it is stopped
         self._pool: ExecutorPool | None = None
 
     @property
@@ -181,7 +183,7 @@ class ExecutorService:
                     self._feed_fetches.fetch(asked, self._credentials.owner_of(app), answer)
                 ),
                 relays_requested=lambda asked, app, answer: self._spawn(self._relay_search.find(asked, app, answer)),
-                application_ended=self._application_ended,
+                application_ended=self._runs.sweep,
             ),
             lambda app, version, number, part: self._credentials.configure(
                 app, version, number, part, listen_host, agent_address()
@@ -189,10 +191,11 @@ class ExecutorService:
             str(self._settings.state_dir),
             forks=self._settings.fork_executors,
             sharing=sharing_bounds(self._settings),
+            until_forgotten=self._runs.until_forgotten,
             warn=lambda text: self._log.warning("executor.nursery", f"  {text}"),
         )
         self._spawn(watch_disk(self._quotas, pool))
-        driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
+        driver.on(PrepareExecutors, lambda e: self._begin_to_start(pool, e))
         driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
         driver.on(HoldLocalStandby, lambda e: self._spawn(self._answer(e.request, self._hold_standby(pool, e))))
         driver.on(ReleaseLocalStandby, lambda e: pool.standbys.release(e.application, e.version))
@@ -267,28 +270,31 @@ class ExecutorService:
 
     # ---- instances
 
-    async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
+    async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors, start: object) -> None:
         self._identity.touch_network()
         part, refusal = await self._ownership_proofs.add_log_owners(add_owner(effect.part))
-        if refusal or (await self._refusal(part, effect.slots))[0]:  # the error is reported when instances come
+        refusal = refusal or (await self._refusal(part, effect.slots))[0]
+        if self._starts.pop(start, None) is None or refusal:  # stopped: the run's next plan may have other folders here
             return
-        with contextlib.suppress(
-            LaunchError, AgileDartError, OSError
-        ):  # the start, which comes next, meets the error again and reports it
+        # The start, which comes next, meets an error again and reports it.
+        with contextlib.suppress(LaunchError, AgileDartError, OSError):
             await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
 
-    def _begin_to_start(self, pool: ExecutorPool, effect: StartInstances | PrepareLocalGeneration) -> None:
-        self._starts[effect.request] = (effect.part.application, effect.part.version)
-        self._spawn(self._start_instances(pool, effect))
+    def _begin_to_start(self, pool: ExecutorPool, effect: PrepareExecutors | _StartEffect) -> None:
+        self._starts[start := object()] = (effect.part.application, effect.part.version)
+        if isinstance(effect, PrepareExecutors):
+            self._spawn(self._prepare(pool, effect, start))
+        else:
+            self._spawn(self._start_instances(pool, effect, start))
 
-    async def _start_instances(self, pool: ExecutorPool, effect: StartInstances | PrepareLocalGeneration) -> None:
+    async def _start_instances(self, pool: ExecutorPool, effect: _StartEffect, start: object) -> None:
         part, unowned = await self._ownership_proofs.add_log_owners(add_owner(effect.part))
         stages = _PLAN.decode(part.plan).stages
         labels = {stage.index: stage.name for stage in stages}
         self._metrics.applications.started(part.application)
         slots = instances_by_slot(part)
         reason, refusal = ("owner", unowned) if unowned else await self._refusal(part, slots)
-        if self._starts.pop(effect.request, None) is None:  # the run was stopped before a process of it existed
+        if self._starts.pop(start, None) is None:  # the run was stopped before a process of it existed
             self._feed(Failed(effect.request, f"{part.application} was stopped while it started"))
             return
         if reason:
@@ -363,12 +369,8 @@ class ExecutorService:
             msgspec.structs.replace(connector, text=secrets.hide(connector.text)) for connector in result.connectors
         ]
         result = CodeCheckResult(secrets.hide(result.refusal), tuple(hidden))
-        checked = HostChecked(
-            0,
-            result.refusal,
-            tuple(ConnectorChecked(*msgspec.structs.astuple(connector)) for connector in result.connectors),
-        )
-        self._feed(Completed(effect.request, checked))
+        checked = tuple(ConnectorChecked(*msgspec.structs.astuple(connector)) for connector in result.connectors)
+        self._feed(Completed(effect.request, HostChecked(0, result.refusal, checked)))
 
     async def _link_instances(self, pool: ExecutorPool, effect: LinkInstances) -> None:
         addresses = tuple((InstanceName(row.stage, row.index), row.address) for row in effect.addresses)
@@ -454,7 +456,7 @@ class ExecutorService:
 
     def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
         stopped = (effect.application, effect.version)
-        self._starts = {request: run for request, run in self._starts.items() if run != stopped}
+        self._starts = {start: run for start, run in self._starts.items() if run != stopped}
         self._unsaved = {copy: reason for copy, reason in self._unsaved.items() if copy[:2] != stopped}
         pool.stop(effect.application, effect.version)
         self._metrics.applications.ended(effect.application, effect.version)

@@ -88,7 +88,7 @@ class ExecutorSharing:
         self._locks: defaultdict[bytes, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._expected: dict[tuple[bytes, str], tuple[Path, ...]] = {}
         self._strikes: dict[str, int] = {}
-        self._is_swept = False
+        self._sweep: asyncio.Task[None] | None = None
 
     async def attach(self, raw_part: bytes, configuration: Configure) -> BareProcess | None:
         """Begin an executor program in a shared process. None: the application needs a process of its own.
@@ -146,9 +146,9 @@ class ExecutorSharing:
 
     async def _opened(self, owner: bytes, configuration: Configure) -> SharedProcess:
         """Open a process for the applications that are expected now."""
-        if not self._is_swept:
-            self._is_swept = True
-            await asyncio.to_thread(remove_leftovers, self._root)
+        if self._sweep is None:
+            self._sweep = asyncio.create_task(asyncio.to_thread(remove_leftovers, self._root))
+        await asyncio.shield(self._sweep)  # it would take the folders of another owner's process, too
         expected = [path for (key, _), paths in self._expected.items() if key == owner for path in paths]
         known = await asyncio.to_thread(_folders_of, self._root, owner)
         existing = dict.fromkeys((*expected, *known))

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.durable_file import durable_files, write_durably
 from agiledart_agent.state_files.private_files import read_private
 from agiledart_connectors.credentials import ProvisionedSecrets
 from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
@@ -114,7 +114,7 @@ class SecretStore:
 
     def _files(self) -> list[_SecretFile]:
         try:
-            paths = sorted(path for path in self._folder.iterdir() if not path.name.startswith("."))
+            paths = durable_files(self._folder)
         except OSError:
             return []
         return [stored for path in paths if (stored := self._read(path)) is not None]

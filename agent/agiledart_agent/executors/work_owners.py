@@ -9,7 +9,7 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from agiledart_agent.state_files.durable_file import write_durably
+from agiledart_agent.state_files.durable_file import durable_files, write_durably
 from agiledart_agent.state_files.private_files import read_private
 from agiledart_executor.user_code.application_folders import models_folder, work_folder
 from agiledart_kernel.errors import OperationFailed
@@ -30,7 +30,7 @@ class WorkOwners:
         """Return the names of applications whose work folders are an owner's. It reads the disk."""
         wanted, names = owner.hex().encode(), []
         folder = self._root / FOLDER
-        for path in folder.iterdir() if folder.is_dir() else ():
+        for path in durable_files(folder) if folder.is_dir() else ():
             with contextlib.suppress(OSError, OperationFailed):
                 if read_private(path) == wanted:
                     names.append(path.name)

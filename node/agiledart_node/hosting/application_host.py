@@ -253,9 +253,10 @@ class ApplicationHost:
         else:
             seconds = self._context.config.start_timeout_ns // 1_000_000_000
             reason = f"{self._context.me.name} did not start its instances of {part.application} within {seconds} s"
-        # The run was closed while its instances started: they must not outlive it.
-        if self.table.get(hosted.key) is not hosted:
-            self._context.emit(StopInstances(part.application, part.version))
+        # The run was closed while its instances started: they must not outlive it. Those of a newer plan of it stay.
+        if (current := self.table.get(hosted.key)) is not hosted:
+            if current is None:
+                self._context.emit(StopInstances(part.application, part.version))
             return
         if reason:
             for placed in part.instances:

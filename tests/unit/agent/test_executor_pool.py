@@ -52,7 +52,6 @@ class SlowPool(ExecutorPool):
     ) -> ExecutorProcess:
         await self.go.wait()
         executor = ExecutorProcess(application, version, slot, cast(Any, FakeProcess()), cast(Any, FakeWriter()))
-        self._running[application, version, slot] = executor
         self.started.append(executor)
         return executor
 
@@ -87,6 +86,52 @@ def test_an_executor_restarted_after_a_stop_gets_a_new_process() -> None:
 
     pool = asyncio.run(play())
     assert pool.processes == (pool.started[1],)
+
+
+def test_a_start_after_a_stop_does_not_get_the_process_of_the_start_before() -> None:
+    """A scheduler that finds a full node halts the others at once and plans again: the same run may come back meanwhile."""
+
+    async def play() -> None:
+        pool = SlowPool()
+        first = asyncio.create_task(pool._executor("taxi", 1, 7, 0, b"first plan"))
+        await asyncio.sleep(0)
+        pool.stop("taxi", 1)
+        again = asyncio.create_task(pool._executor("taxi", 1, 7, 0, b"second plan"))
+        await asyncio.sleep(0)
+        pool.go.set()
+        assert (await first).ending
+        assert not (await again).ending
+        assert pool.processes == (again.result(),)
+
+    asyncio.run(play())
+
+
+def test_a_process_starts_once_the_folders_of_an_earlier_start_are_deleted() -> None:
+    """The deletion would take its own folders, too."""
+
+    class Configured(Exception):
+        """The process is about to begin."""
+
+    async def play() -> None:
+        is_deleted = asyncio.Event()
+
+        async def until_forgotten(application: str, version: int) -> None:
+            assert (application, version) == ("taxi", 1)
+            await is_deleted.wait()
+
+        def configuration(*_: object) -> Any:
+            raise Configured
+
+        pool = ExecutorPool(cast(Any, None), configuration, "/", until_forgotten=until_forgotten)
+        starting = asyncio.create_task(pool._executor("taxi", 1, 7, 0, b""))
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert not starting.done()
+        is_deleted.set()
+        with pytest.raises(Configured):
+            await starting
+
+    asyncio.run(play())
 
 
 def test_no_log_is_opened_before_the_ended_process_is_gone() -> None:

@@ -15,7 +15,7 @@ from agiledart_executor.wire.agent_messages import AcknowledgeCheckpoint, Declin
 from agiledart_kernel.codec import encode
 from agiledart_kernel.machine import Failed
 from agiledart_kernel.node_id import NodeId
-from agiledart_node.wire.effects import StartInstances, StopInstances
+from agiledart_node.wire.effects import PrepareExecutors, StartInstances, StopInstances
 from tests.unit.node.test_node import part
 from tests.unit.node.test_stage_changes import STAGES
 
@@ -31,7 +31,13 @@ class SlowDesk(ExecutorService):
         )
         self.told: list[Any] = []
         applications = SimpleNamespace(started=len, ended=lambda *_: None)
-        known = {"key": None, "node_id": NodeId(7), "applications": applications, "know_tickets": lambda _: False}
+        known: dict[str, Any] = {
+            "key": None,
+            "node_id": NodeId(7),
+            "applications": applications,
+            "know_tickets": lambda _: False,
+        }
+        known["touch_network"] = lambda: None
         anything = cast(Any, SimpleNamespace(**known))
         nobody = cast(Any, print)
         super().__init__(
@@ -68,6 +74,27 @@ def test_an_executor_stopped_during_its_quota_check_is_not_started(tmp_path: Pat
         assert (launched, desk.told) == ([], [Failed(7, "app was stopped while it started")])
     else:
         assert launched == ["app"]
+
+
+@pytest.mark.parametrize("stopped", ["app", "another"])
+def test_an_executor_stopped_during_its_quota_check_is_not_prepared(tmp_path: Path, stopped: str) -> None:
+    """The next plan of the run may give this node other instances, so other folders."""
+    prepared: list[str] = []
+
+    async def prepare(application: str, *_: Any) -> None:
+        prepared.append(application)
+
+    async def play() -> None:
+        desk = SlowDesk(tmp_path)
+        pool = cast(ExecutorPool, SimpleNamespace(prepare=prepare, stop=lambda *_: None))
+        desk._begin_to_start(pool, PrepareExecutors(WANTED.part, (0,)))
+        desk._stop_instances(pool, StopInstances(stopped, 1))
+        desk.go.set()
+        await asyncio.gather(*desk._tasks)
+        assert desk._starts == {}
+
+    asyncio.run(play())
+    assert prepared == ([] if stopped == "app" else ["app"])
 
 
 def test_an_unsaved_instance_is_logged_once_and_its_recovery_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from agiledart_agent.executors.bare_process import BareProcess, LaunchError
 from agiledart_agent.executors.executor_sharing import ROOM, STRIKES, ExecutorSharing, SharingBounds
 from agiledart_agent.executors.shared_folders import SharedFolders, remove_leftovers
 from agiledart_agent.executors.shared_program import SharedEnd, SharedProgramProcess
@@ -182,6 +184,37 @@ def test_a_process_is_for_its_owner_up_to_its_bounds(tmp_path: Path) -> None:
         assert made._with_room(b"k", (), configuration()) is cast(Any, free)
 
     asyncio.run(play())
+
+
+def test_leftovers_are_removed_before_any_owner_sets_folders_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared" / "leftover").mkdir(parents=True)
+
+    async def play() -> None:
+        go = asyncio.Event()
+
+        async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+            if work is remove_leftovers:
+                await go.wait()
+            return work(*arguments)
+
+        async def start() -> BareProcess:
+            raise LaunchError("none")
+
+        monkeypatch.setattr(asyncio, "to_thread", in_thread)
+        shared = ExecutorSharing(tmp_path, SharingBounds(3, 1_000, 100), start, print, lambda _: None)
+        opened = [asyncio.create_task(shared._opened(owner, configuration())) for owner in (b"ann", b"bob")]
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert [path.name for path in (tmp_path / "shared").iterdir()] == ["leftover"]
+        go.set()
+        await asyncio.gather(*opened, return_exceptions=True)
+
+    asyncio.run(play())
+    names = [path.name for path in (tmp_path / "shared").iterdir()]
+    assert len(names) == 2
+    assert "leftover" not in names
 
 
 def test_the_application_at_work_gets_its_own_process_and_others_only_after_a_second_riddle(tmp_path: Path) -> None:

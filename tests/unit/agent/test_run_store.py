@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,28 @@ def test_a_run_that_is_stored_again_is_not_removed(tmp_path: Path, monkeypatch: 
 
     asyncio.run(work())
     assert (folder / "life").exists()
+
+
+def test_a_new_start_of_a_run_can_wait_until_its_folder_is_removed(tmp_path: Path) -> None:
+    """Writes of other runs may hold the removal back."""
+    folder = kept(tmp_path, "n1")
+
+    async def work() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        others = threading.Event()
+        store._thread.submit(others.wait)
+        store.forget(ForgetRun("app", 1))
+        await store.until_forgotten("another", 1)
+        waiting = asyncio.create_task(store.until_forgotten("app", 1))
+        await asyncio.sleep(0)
+        assert (waiting.done(), folder.exists()) == (False, True)
+        others.set()
+        await waiting
+        assert not folder.exists()
+        await store.until_forgotten("app", 1)
+        store.close()
+
+    asyncio.run(work())
 
 
 def test_a_failing_vote_write_is_reported_and_counted_and_so_is_its_recovery(tmp_path: Path) -> None:

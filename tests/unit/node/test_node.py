@@ -227,6 +227,18 @@ def test_a_halt_during_instance_start_ends_the_instances_once_started() -> None:
     assert bench.told(SCHEDULER)[-1].reason == "enough"  # type: ignore[attr-defined]
 
 
+def test_a_start_of_a_halted_plan_does_not_end_the_instances_of_the_next_plan() -> None:
+    bench = Bench()
+    bench.hear(SCHEDULER, Deploy(1, part()))
+    (start,) = bench.of(StartInstances)
+    bench.hear(SCHEDULER, Halt(2, "app", 1, "another node is full"))
+    bench.hear(SCHEDULER, Deploy(3, part(attempt=2)))
+    bench.take()
+    bench.feed(Failed(start.request, "app was stopped while it started"))
+    assert bench.node.hosted == (("app", 1),)
+    assert not bench.of(StopInstances)
+
+
 def test_a_newer_version_replaces_an_older_one_and_never_the_reverse() -> None:
     bench = deployed(Bench())
     bench.hear(SCHEDULER, Deploy(2, part(version=2)))
