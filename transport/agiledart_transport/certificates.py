@@ -111,6 +111,11 @@ def make_credentials(
     return TlsCredentials(pem, ca.public_bytes(serialization.Encoding.PEM).decode(), now_seconds + days * 86_400)
 
 
+def leaf_of(credentials: TlsCredentials) -> bytes:
+    """Return the TLS leaf of credentials, DER, as the other end of a handshake gets it."""
+    return x509.load_pem_x509_certificate(credentials.pem).public_bytes(serialization.Encoding.DER)
+
+
 def verify_peer_certificate(der: bytes | None) -> bytes:
     """Return the Ed25519 public key that a TLS leaf speaks for. Raises `Refused("certificate")`, nothing else.
 

@@ -22,6 +22,7 @@ from agiledart_transport.circuits import Via, preface
 from agiledart_transport.link import LINK_REASONS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.outgoing import open_connection
 from agiledart_transport.peer_verifier import PeerVerifier
+from agiledart_transport.socket_pair import PairEnd, begin_on_pair
 
 __all__ = [
     "LINK_REASONS", "Link", "LinkHandler", "RefusedByPeer", "connect", "for_service", "format_address", "parse_address",
@@ -55,7 +56,7 @@ async def connect(
     address: str,
     *,
     service: str,
-    context: ssl.SSLContext,
+    context: ssl.SSLContext | None,
     hello: Hello,
     verifier: PeerVerifier,
     expect: NodeId | None = None,
@@ -69,6 +70,7 @@ async def connect(
     ticket: bytes = b"",
     proxy: str = "",
     punched: socket.socket | None = None,
+    pair: PairEnd | None = None,
     timeout: float = HELLO_TIMEOUT_SECONDS,
     wall_seconds: Callable[[], float] = time.time,
 ) -> Link:
@@ -76,6 +78,7 @@ async def connect(
 
     Args:
         service: the logical port; put into the HELLO.
+        context: of TLS; None on a socket pair.
         hello: what we say about ourselves.
         on_frame, on_closed, on_writable, before, after, on_echo: as of `LinkHandler`.
         expect: refuse the peer when its id is another one.
@@ -83,6 +86,7 @@ async def connect(
         ticket: of a process behind the port at `address`, which is another one's.
         proxy: HOST:PORT of an HTTP proxy that leads to other networks.
         punched: a connection to that node that is open already.
+        pair: a socket pair to that process of this machine; it needs no TLS.
         timeout: seconds for TCP, TLS and HELLO together.
 
     Raises:
@@ -100,8 +104,13 @@ async def connect(
         async with asyncio.timeout(timeout):
             link.is_punched = punched is not None
             link.relay = (via.name or via.host) if via is not None and punched is None else ""
-            opened = punched or await _opened(address, via, ticket, proxy)
-            await _begin_tls(link, opened, context, timeout)
+            if pair is not None:
+                opened = pair.connection
+                await begin_on_pair(link, pair)
+            else:
+                assert context is not None
+                opened = punched or await _opened(address, via, ticket, proxy)
+                await _begin_tls(link, opened, context, timeout)
             if proxy and via is None:
                 link.remote = address  # the socket's other end is the proxy
             # The dialer speaks first: the acceptor answers only after it has verified this HELLO.

@@ -39,7 +39,7 @@ from agiledart_kernel.services import largest_frame
 from agiledart_transport.grant_timer import GrantTimer
 from agiledart_transport.outgoing import plain_host
 from agiledart_transport.peer_verifier import PeerInfo
-from agiledart_transport.tcp_progress import NO_PROGRESS, TcpProgress, progress_of
+from agiledart_transport.tcp_progress import NO_PROGRESS, TcpProgress, progress_of, progress_of_pair
 from agiledart_transport.unfinished_frames import unfinished_of
 
 LINK_REASONS: Final = (
@@ -167,8 +167,8 @@ def _pieces(parts: Sequence[bytes | memoryview]) -> Iterator[memoryview]:
 
 
 def kind_of(link: "Link") -> str:
-    """Return how a link leads to its peer: `direct`, `relayed`, or `punched` through routers at both ends."""
-    return "relayed" if link.relay else "punched" if link.is_punched else "direct"
+    """Return how a link leads to its peer: `direct`, `relayed`, `punched` through routers at both ends, or `local`."""
+    return "relayed" if link.relay else "punched" if link.is_punched else "local" if link.is_local else "direct"
 
 
 class Link(asyncio.BufferedProtocol):
@@ -180,6 +180,7 @@ class Link(asyncio.BufferedProtocol):
         service: the logical port that this link is for.
         relay: the relay through which it goes, for people; empty: direct.
         is_punched: both ends have opened it at one moment.
+        is_local: it is a socket pair between two processes of this machine, without TLS.
         dialled: did this process open it?
         remote: the peer's socket address as text; local: host and port of this end.
         detail: why it closed, as text, when `closed`.
@@ -194,7 +195,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
         self.number = next(_numbers)
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
-        self.local, self.relay, self.is_punched = ("", 0), "", False
+        self.local, self.relay, self.is_punched, self.is_local = ("", 0), "", False, False
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
         self.cork: Cork | None = None
@@ -240,6 +241,9 @@ class Link(asyncio.BufferedProtocol):
         """Return how far the bytes of the connection have come. `queued` is a little too large, since TLS adds to it."""
         if self._transport is None:
             return NO_PROGRESS
+        if self.is_local:
+            waiting = self.unsent_bytes
+            return progress_of_pair(self.bytes_out - waiting, waiting, time.monotonic_ns())
         came = progress_of(self._transport.get_extra_info("socket"))
         return came if came is NO_PROGRESS else came._replace(queued=came.queued + self.unsent_bytes)
 

@@ -36,12 +36,16 @@ from agiledart_transport.handshake_slots import HandshakeSlots, UnverifiedCaller
 from agiledart_transport.link import Link, LinkHandler
 from agiledart_transport.outgoing import plain_host
 from agiledart_transport.peer_verifier import PeerInfo, PeerVerifier
+from agiledart_transport.socket_pair import PairEnd, begin_on_pair
 
 _REFUSAL_READ_SECONDS: Final = 0.25
 """Time for a refused peer to read the reason. It occupies one of the unverified places meanwhile."""
 
 _EXPLAINED: Final = (*UNCOUNTED, "protocol")
 """Reasons that a refused peer reads with their explanation. Its key was verified before."""
+
+_LOCAL: Final = "local"
+"""Address of all callers on socket pairs."""
 
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -78,6 +82,7 @@ class _Arrival:
     slot_granted: "asyncio.Future[None]"
     task: "asyncio.Task[None] | None" = None
     was_evicted: bool = False
+    pair: PairEnd | None = None
 
 
 class Listener:
@@ -194,13 +199,29 @@ class Listener:
             is_punched=is_punched,
         )
 
+    def take_pair(self, end: PairEnd) -> None:
+        """Treat an end of a socket pair as a connection that was accepted here. All of them count as of one address."""
+        if self._open >= self._limits.links:
+            end.connection.close()
+            self._on_refused("full", _LOCAL)
+            return
+        self._begin(end.connection, _LOCAL, _LOCAL, pair=end)
+
     def _begin(
-        self, connection: socket.socket, block: str, remote: str, relay: str = "", *, is_punched: bool = False
+        self,
+        connection: socket.socket,
+        block: str,
+        remote: str,
+        relay: str = "",
+        *,
+        is_punched: bool = False,
+        pair: PairEnd | None = None,
     ) -> None:
         link = Link("", dialled=False, wall_seconds=self._wall_seconds)
         link.relay, link.is_punched = relay, is_punched
-        seen = "" if relay else remote
-        arrival = _Arrival(UnverifiedCaller(block), connection, remote, link, seen, self._loop.create_future())
+        seen = "" if relay or pair is not None else remote
+        slot_granted = self._loop.create_future()
+        arrival = _Arrival(UnverifiedCaller(block), connection, remote, link, seen, slot_granted, pair=pair)
         self._arrivals[arrival.caller] = arrival
         arrival.task = self._loop.create_task(self._admit(arrival))
         arrival.task.add_done_callback(lambda _: self._end(arrival))
@@ -247,7 +268,7 @@ class Listener:
         link, words = arrival.link, ""
         try:
             async with asyncio.timeout(self._timeout):
-                if ticket := await first_record(arrival.connection):
+                if arrival.pair is None and (ticket := await first_record(arrival.connection)):
                     self._hand_over(arrival, ticket)
                     return ""
                 self._slots.request_slot(arrival.caller)
@@ -295,13 +316,16 @@ class Listener:
 
     async def _greet(self, arrival: _Arrival) -> None:
         link = arrival.link
-        await self._loop.connect_accepted_socket(
-            lambda: link,
-            arrival.connection,
-            ssl=self._context,
-            ssl_handshake_timeout=self._timeout + 1,  # the timeout around this comes first
-            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-        )
+        if arrival.pair is not None:
+            await begin_on_pair(link, arrival.pair)
+        else:
+            await self._loop.connect_accepted_socket(
+                lambda: link,
+                arrival.connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._timeout + 1,  # the timeout around this comes first
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
         theirs = await link.greeting()
         arrival.caller.is_being_verified = True
         if theirs.service not in self._services:

@@ -52,3 +52,13 @@ def progress_of(connection: socket.socket) -> TcpProgress:
     (held,) = _BYTES_ACKED.unpack_from(tcp_info, _HELD_AT)
     (round_trip,) = _ROUND_TRIP.unpack_from(tcp_info, _ROUND_TRIP_AT)
     return TcpProgress(acknowledged, queued, held, round_trip if round_trip < _UNKNOWN_ROUND_TRIP else 0)
+
+
+def progress_of_pair(written: int, waiting: int, now_ns: int) -> TcpProgress:
+    """Return the progress of a socket pair: the kernel takes each byte at once, unless the other process does not read.
+
+    Args:
+        written: bytes that the kernel has taken; `waiting`: bytes that it has not.
+        now_ns: monotonic time.
+    """
+    return TcpProgress(max(0, written), waiting, held_us=now_ns // 1_000 if waiting else 0)

@@ -16,7 +16,9 @@ from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
 from agiledart_kernel.grants import Grant
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.services import executor_scope
+from agiledart_transport.certificates import leaf_of
 from agiledart_transport.local_peer_verifier import LocalPeerVerifier
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
@@ -91,6 +93,11 @@ class ExecutorCredentials:
             secrets=self._secrets.provisioned(application, deployed.signed_command),
             proxy=self._settings.proxy,
         )
+
+    def certificate_of(self, executor: NodeId) -> bytes:
+        """Return the TLS leaf of an executor that was configured here, DER; empty: it is unknown."""
+        executor_pass = self._passes.get(executor.hex)
+        return b"" if executor_pass is None else leaf_of(executor_pass.credentials)
 
     def owner_of(self, application: str) -> bytes:
         """Return the key of the owner of an application whose executors were configured here; empty: none were."""

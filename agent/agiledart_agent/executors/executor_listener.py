@@ -23,6 +23,7 @@ from agiledart_executor.wire.agent_messages import (
     InstanceHandedOver,
     InstanceName,
     InstanceReports,
+    OpenPair,
     PeerVerdict,
     RelaysFound,
     RequestCompleted,
@@ -68,6 +69,7 @@ class ExecutorEvents:
     rows_requested: Callable[[FetchFeed, str, Callable[[FeedFetched], None]], None] = (
         lambda asked, application, answer: None
     )
+    pair_requested: Callable[[OpenPair, ExecutorProcess], None] = lambda asked, executor: None
     application_ended: Callable[[str, int], None] = lambda application, version: None
 
 
@@ -102,7 +104,7 @@ class ExecutorListener:
                     executor.shared.count(message)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)
-            case VerifyPeer() | FindRelays() | FetchFeed():
+            case VerifyPeer() | FindRelays() | FetchFeed() | OpenPair():
                 self._asked_by(executor, message)
             case RequestCompleted() | RequestFailed():
                 self._answered(executor, message)
@@ -145,8 +147,10 @@ class ExecutorListener:
         executor.finished.add(message.instance)
         self._events.finished(executor.application, executor.version, message.instance, message.report)
 
-    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays | FetchFeed) -> None:
-        if isinstance(question, VerifyPeer):
+    def _asked_by(self, executor: ExecutorProcess, question: VerifyPeer | FindRelays | FetchFeed | OpenPair) -> None:
+        if isinstance(question, OpenPair):
+            self._events.pair_requested(question, executor)
+        elif isinstance(question, VerifyPeer):
             self._events.verify_peer(question, executor.application, executor.send)
         elif isinstance(question, FetchFeed):
             self._events.rows_requested(question, executor.application, executor.send)

@@ -1,6 +1,7 @@
 """One executor process of this node, its instances, and the requests that it has to answer."""
 
 import asyncio
+import math
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from agiledart_executor.wire.agent_messages import (
     PrepareStandby,
 )
 from agiledart_executor.wire.executor_address import ExecutorAddress
+from agiledart_executor.wire.handed_connections import CONNECTION
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.frames import FrameKind, frame
 from agiledart_kernel.node_id import NodeId
@@ -73,6 +75,8 @@ class ExecutorProcess:
     handover: socket.socket | None = None
     requests: int = 0
     loading: int = 0
+    pairs: int = 0
+    pairs_since: float = -math.inf
     shared: SharedProgramProcess | None = None
 
     def address_at(self, claimed: str) -> str:
@@ -107,13 +111,19 @@ class ExecutorProcess:
         if not self.writer.is_closing():
             self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
 
-    def take(self, connection: socket.socket) -> bool:
-        """Hand a connection over to the process. Return False when it takes none now; the caller then closes it."""
+    def hand(self, packet: bytes, connection: socket.socket) -> bool:
+        """Hand a connection over to the process. Return False when it takes none now. The caller closes its own copy."""
         if self.handover is None:
             return False
         try:
-            socket.send_fds(self.handover, [b"c"], [connection.fileno()])
+            socket.send_fds(self.handover, [packet], [connection.fileno()])
         except OSError:
+            return False
+        return True
+
+    def take(self, connection: socket.socket) -> bool:
+        """Hand over a connection from the agent's port, and close it here. If the process takes none now, return False."""
+        if not self.hand(CONNECTION, connection):
             return False
         connection.close()
         return True

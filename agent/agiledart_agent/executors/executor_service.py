@@ -22,6 +22,7 @@ from agiledart_agent.executors.ended_sessions import end_sessions
 from agiledart_agent.executors.ended_sink_files import publish_ended_files
 from agiledart_agent.executors.executor_credentials import ExecutorCredentials
 from agiledart_agent.executors.executor_listener import ExecutorEvents
+from agiledart_agent.executors.executor_pairs import ExecutorPairs
 from agiledart_agent.executors.executor_pool import ExecutorPool
 from agiledart_agent.executors.executor_process import ExecutorProcess
 from agiledart_agent.executors.feed_fetches import FeedFetches
@@ -184,6 +185,7 @@ class ExecutorService:
                 ),
                 relays_requested=lambda asked, app, answer: self._spawn(self._relay_search.find(asked, app, answer)),
                 application_ended=self._runs.sweep,
+                pair_requested=ExecutorPairs(lambda: self.processes, self._credentials.certificate_of).open,
             ),
             lambda app, version, number, part: self._credentials.configure(
                 app, version, number, part, listen_host, agent_address()

@@ -118,13 +118,13 @@ METRICS: tuple[MetricDeclaration, ...] = (
     _application("agiledart_channel_duplicate_frames_total", lambda seen: seen.totals.duplicate_frames,
         "Frames between executors that arrived twice; the second one was dropped."),
     _application("agiledart_path_frames_total", lambda seen: dict(seen.totals.routes.frames),
-        "Frames from this node to executors of other nodes; path is direct, or relayed by another node.", "path"),
+        "Frames to other executors; path is direct, relayed by another node, or local: within this node.", "path"),
     _application("agiledart_route_changes_total", lambda seen: dict(seen.totals.routes.changes),
         "Times that rows moved to another path; reason is lost, silent, slow or thin (the fault of the earlier path), "
         "better, or direct again.", "reason"),
     _application("agiledart_link_success_ratio", lambda seen: seen.success,
         "Answers for each slot of 5 ms in which a probe was pending, of links that carry rows now: 1 where answers come within "
-        "5 ms; path is direct or relayed.", "path"),
+        "5 ms; path is direct, relayed or local.", "path"),
     _stage("agiledart_application_instances", _instances,
         "Instances on this node; state is running, blocked (an output is full) or finished.", "state"),
     _stage("agiledart_application_snapshot_failed_instances", lambda now: now.unsaved,

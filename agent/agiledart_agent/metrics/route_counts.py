@@ -10,6 +10,7 @@ from agiledart_node.wire.route_responses import RouteRow, routes_of
 
 DIRECT: Final = "direct"
 RELAYED: Final = "relayed"
+LOCAL: Final = "local"
 OTHER: Final = "other"
 
 
@@ -31,7 +32,7 @@ class RouteCounts:
     def add(self, report: Mapping[str, Any]) -> None:
         """Add the report of one instance."""
         for route in routes_of(dict(report)):
-            for path in (DIRECT, RELAYED):
+            for path in (DIRECT, RELAYED, LOCAL):
                 self.frames[path] += route.frames.get(path, 0)
             for reason, count in route.moves.items():
                 self.changes[reason if reason in SWITCH_REASONS else OTHER] += count
@@ -43,8 +44,12 @@ def success_by_path(reports: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     for report in reports:
         for route in routes_of(dict(report)):
             for rate in _in_use(route):
-                rates_by_path.setdefault(RELAYED if route.relay else DIRECT, []).append(rate)
+                rates_by_path.setdefault(_path_of(route), []).append(rate)
     return {path: sum(rates) / len(rates) for path, rates in rates_by_path.items()}
+
+
+def _path_of(route: RouteRow) -> str:
+    return RELAYED if route.relay else LOCAL if route.kind == LOCAL else DIRECT
 
 
 def _in_use(route: RouteRow) -> list[float]:

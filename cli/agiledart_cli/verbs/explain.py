@@ -298,7 +298,7 @@ def print_routes(response: Mapping[str, Any]) -> None:
     if not response["routes"]:
         click.echo(f"{response['name']} sends no rows from one node to another now.")
     for row in response["routes"]:
-        by = f"by relay {row['relay']}" if row["relay"] else "directly"
+        by = f"by relay {row['relay']}" if row["relay"] else "within the node" if row["kind"] == "local" else "directly"
         since = time.strftime("%H:%M:%S", time.localtime(row["since_ms"] / 1000))
         head = f"{row['step']}[{row['instance']}] on {row['from']} → {row['to']}: {by} since {since} (paths: {row['paths']})"
         click.echo(head if row["state"] == "works" else f"{head}  {paint(row['state'], WATCH)}")

@@ -13,6 +13,7 @@ from agiledart_kernel.frames import Hello
 from agiledart_transport.connecting import format_address, parse_address
 from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler
 from agiledart_transport.listener import Listener, ListenerLimits, listening_socket
+from agiledart_transport.socket_pair import PairEnd
 from agiledart_transport.tls_contexts import TlsCredentials, load_credentials, server_context
 
 MAX_LINKS_OF_EXECUTOR = 8
@@ -100,12 +101,18 @@ class AcceptedLinks:
             for link in tuple(links):
                 link.abort("leaving")
 
-    def take(self, connection: socket.socket) -> None:
-        """Take a connection that the agent has accepted for this executor."""
-        if self._is_open:
-            self._made_listener().take(connection)
-        else:
+    def take(self, connection: socket.socket, certificate: bytes = b"") -> None:
+        """Take a connection that the agent has accepted for this executor.
+
+        Args:
+            certificate: of the executor at the other end of a socket pair; empty: TLS will bring it.
+        """
+        if not self._is_open:
             connection.close()
+        elif certificate:
+            self._made_listener().take_pair(PairEnd(connection, certificate))
+        else:
+            self._made_listener().take(connection)
 
     def _accepted(self, link: Link) -> LinkHandler:
         assert self.port is not None

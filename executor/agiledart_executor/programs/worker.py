@@ -66,6 +66,7 @@ from agiledart_executor.wire.agent_messages import (
     NotifyEpochCommitted,
     OpenGenerationChannels,
     OpenTap,
+    PairRefused,
     PeerVerdict,
     PreloadSnapshots,
     PrepareStandby,
@@ -77,6 +78,7 @@ from agiledart_executor.wire.agent_messages import (
     StartReading,
     UserBoundsSet,
 )
+from agiledart_executor.wire.handed_connections import CONNECTION, MAX_PACKET, HandedPair
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, RollBackNeeded
 from agiledart_kernel.frames import FrameKind, FrameReader, Hello, frame
@@ -88,6 +90,7 @@ from agiledart_transport.link import Link
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
+_HANDED_PAIR: Codec[HandedPair] = Codec(HandedPair)
 
 
 def _register_bytes(part: DeploymentPart) -> int:
@@ -180,6 +183,8 @@ class Worker:
                 self._verifier.receive_answer(message)
             case RelaysFound():
                 self._routes.receive_answer(message)
+            case PairRefused():
+                self._routes.pairs.receive_refusal(message)
             case FeedFetched():
                 self._feeds.receive_answer(message)
             case OpenTap():
@@ -190,6 +195,15 @@ class Worker:
                 raise RemoteProtocolError("form", "configured twice")
             case _:
                 self._receive_epoch_message(message)
+
+    def take_connection(self, connection: socket.socket, packet: bytes) -> None:
+        """Take a connection that the agent hands over. Raises `RemoteProtocolError`."""
+        if packet == CONNECTION:
+            self.accepted_links.take(connection)
+        elif (handed := _HANDED_PAIR.decode(packet)).request:
+            self._routes.pairs.receive(connection, handed)
+        else:
+            self.accepted_links.take(connection, handed.certificate)
 
     def _renewed(self, message: CredentialsRenewed) -> None:
         self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
@@ -543,7 +557,7 @@ def _send(writer: asyncio.StreamWriter, message: ExecutorMessage) -> None:
 def _take_connection(handover: socket.socket, worker: Worker) -> None:
     """Take one connection that the agent hands over."""
     try:
-        _, descriptors, _, _ = socket.recv_fds(handover, 1, 1)
+        packet, descriptors, _, _ = socket.recv_fds(handover, MAX_PACKET, 1)
     except BlockingIOError:
         return
     except OSError:
@@ -553,7 +567,7 @@ def _take_connection(handover: socket.socket, worker: Worker) -> None:
     for descriptor in descriptors:
         connection = socket.socket(fileno=descriptor)
         connection.setblocking(False)
-        worker.accepted_links.take(connection)
+        worker.take_connection(connection, packet)
 
 
 async def run(

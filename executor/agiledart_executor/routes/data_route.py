@@ -33,7 +33,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.proposals import COST_MOST
 from agiledart_transport.circuits import Via
-from agiledart_transport.link import ORDINARY_ENDS, Link
+from agiledart_transport.link import ORDINARY_ENDS, Link, kind_of
 
 _PROBE_BYTES = 8
 LEADING = ("chosen", "dearer")
@@ -101,7 +101,7 @@ class DataRoute:
         self._claims: dict[str, int] = {}
         self._unconnected: dict[str, None] = {}  # relays whose circuit did not open
         self._hops: tuple[HopFigures, ...] = ()
-        self._frames = {"direct": 0, "relayed": 0}  # of links that rows have left
+        self._frames = {"direct": 0, "relayed": 0, "local": 0}  # of links that rows have left
         self._frames_before = 0  # of the present link, before it carried rows
 
     # ---- status for users
@@ -131,12 +131,12 @@ class DataRoute:
         """
         now, wall = time.monotonic_ns(), time.time_ns()
         selector = self._selector
-        direct, relayed = self._frames["direct"], self._frames["relayed"]
-        passed = self.link.frames_out - self._frames_before
-        direct, relayed = (direct, relayed + passed) if self.link.relay else (direct + passed, relayed)
+        kind = kind_of(self.link)
+        passed = self._frames[kind] + self.link.frames_out - self._frames_before
         return {
             "to": self.name,
             "paths": describe_paths(self.paths),
+            "kind": kind,
             "relay": self.link.relay,
             "since_ms": (wall - now + selector.used_since) // MILLISECOND,
             "state": selector.state(now).name.lower(),
@@ -165,7 +165,7 @@ class DataRoute:
                 for change in selector.changes
             ],
             "moves": {reason: count for reason, count in selector.moves.items() if count and counts},
-            "frames": {"direct": direct, "relayed": relayed} if counts else {},
+            "frames": self._frames | {kind: passed} if counts else {},
             "hops": [
                 {
                     "to": hop.name,
@@ -244,7 +244,7 @@ class DataRoute:
 
     def _move(self, link: Link) -> None:
         passed = self.link.frames_out - self._frames_before
-        self._frames["relayed" if self.link.relay else "direct"] += passed
+        self._frames[kind_of(self.link)] += passed
         self.link, self._frames_before = link, link.frames_out
         for sender in self.senders:
             sender.move(link)

@@ -8,10 +8,11 @@ from typing import Protocol
 
 from agiledart_dataflow.plan.paths import DIRECT, Paths, named
 from agiledart_executor.instances.instance_host import InstanceHost
+from agiledart_executor.routes.agent_pairs import AgentPairs
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.agent_relay_finder import AgentRelayFinder
 from agiledart_executor.routes.data_route import DataRoute
-from agiledart_executor.wire.agent_messages import Configure, FindRelays, HopFigures, RelaysFound
+from agiledart_executor.wire.agent_messages import Configure, FindRelays, HopFigures, OpenPair, RelaysFound
 from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
@@ -22,6 +23,7 @@ from agiledart_transport.circuits import Via
 from agiledart_transport.connecting import connect
 from agiledart_transport.link import Link
 from agiledart_transport.relay_fallback import dial_direct_or_relayed
+from agiledart_transport.socket_pair import PairEnd
 from agiledart_transport.tls_contexts import TlsCredentials, client_context, load_credentials
 
 DIAL_TRIES = 4
@@ -34,7 +36,9 @@ HEAD_START = 0.3
 class Connect(Protocol):
     """Function that opens a link to an executor, directly or through a relay."""
 
-    async def __call__(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
+    async def __call__(
+        self, where: str, paths: Paths, timeout: float, via: Via | None = None, pair: PairEnd | None = None
+    ) -> Link:
         """Open the link. Raises OSError, RemoteProtocolError."""
         ...
 
@@ -50,6 +54,9 @@ class DataRoutes:
         send: sends a request to the agent.
         on_frame: called with frames that come back over links.
         route_abandoned: called with a route that has not worked for the whole timeout, and the reason.
+
+    Attributes:
+        pairs: socket pairs to executors of this node.
     """
 
     def __init__(
@@ -58,13 +65,13 @@ class DataRoutes:
         hello: Hello,
         verifier: AgentPeerVerifier,
         host: InstanceHost,
-        send: Callable[[FindRelays], None],
+        send: Callable[[FindRelays | OpenPair], None],
         on_frame: Callable[[Link, int, bytes], None],
         route_abandoned: Callable[[DataRoute, str], None],
     ) -> None:
         self._configuration, self._hello, self._verifier, self._host = configuration, hello, verifier, host
         self._on_frame, self._route_abandoned = on_frame, route_abandoned
-        self._asking = AgentRelayFinder(send)
+        self._asking, self.pairs = AgentRelayFinder(send), AgentPairs(send)
         self._credentials = configuration.credentials
         self._tls: SSLContext | None = None  # made at the first dial: it takes 1.5 MB
         self._opening: dict[tuple[str, Paths], asyncio.Task[DataRoute]] = {}
@@ -109,7 +116,8 @@ class DataRoutes:
 
     async def _open(self, where: str, node: NodeId, paths: Paths) -> DataRoute:
         configuration = self._configuration
-        dialler = _Dialler(self._connect, self._asking, where, node, paths)
+        pairs = self.pairs if node == configuration.home else None
+        dialler = _Dialler(self._connect, self._asking, pairs, where, node, paths)
         began, link = time.monotonic_ns(), await dialler.first()
         route = DataRoute(
             link,
@@ -124,10 +132,12 @@ class DataRoutes:
         self._routes[where, paths] = route
         return route
 
-    async def _connect(self, where: str, paths: Paths, timeout: float, via: Via | None = None) -> Link:
+    async def _connect(
+        self, where: str, paths: Paths, timeout: float, via: Via | None = None, pair: PairEnd | None = None
+    ) -> Link:
         executor = ExecutorAddress.parse(where)
         key = where, paths
-        if self._tls is None:
+        if self._tls is None and pair is None:
             self._tls = client_context(self._credentials)
         link = await connect(
             executor.address,
@@ -144,6 +154,7 @@ class DataRoutes:
             before=self._host.gather,
             after=self._host.run_woken,
             via=via,
+            pair=pair,
             proxy=self._configuration.proxy,
             timeout=timeout,
         )
@@ -157,14 +168,28 @@ class DataRoutes:
 
 
 class _Dialler:
-    """Dialler of links to one executor, which may go through relays that the agent finds."""
+    """Dialler of links to one executor, which may go through relays that the agent finds.
 
-    def __init__(self, connect_to: Connect, asking: AgentRelayFinder, where: str, node: NodeId, paths: Paths) -> None:
-        self._connect, self._asking, self._where, self._node, self._paths = connect_to, asking, where, node, paths
+    `pairs`: of an executor of this node; None: it is on another one.
+    """
+
+    def __init__(
+        self,
+        connect_to: Connect,
+        asking: AgentRelayFinder,
+        pairs: AgentPairs | None,
+        where: str,
+        node: NodeId,
+        paths: Paths,
+    ) -> None:
+        self._connect, self._asking, self._pairs = connect_to, asking, pairs
+        self._where, self._node, self._paths = where, node, paths
         self._executor = ExecutorAddress.parse(where)
 
     async def directly(self, timeout: float) -> Link:
         """See `Dialler`."""
+        if self._pairs is not None and (pair := await self._pairs.open(self._executor.executor, timeout)) is not None:
+            return await self._connect(self._where, self._paths, timeout, pair=pair)
         if not await self._may_dial():
             raise ConnectionError(f"{self._executor.address} is an address of another network")
         return await self._connect(self._where, self._paths, timeout)

@@ -3,7 +3,7 @@
 Both ends are one program on one node, so these messages carry no version. The codec still validates each message.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -334,6 +334,25 @@ class FindRelays(Message, frozen=True, gc=False, tag=122):
     with_hops: bool = False
 
 
+class OpenPair(Message, frozen=True, gc=False, tag=141):
+    """Request for a socket pair to another executor of the same run on this node.
+
+    The end comes with a `HandedPair` through the socket for connections, or the answer is `PairRefused`.
+
+    Args:
+        executor: its own id.
+    """
+
+    request: Annotated[int, msgspec.Meta(ge=1)]
+    executor: NodeId
+
+
+class PairRefused(Message, frozen=True, gc=False, tag=142):
+    """Answer to `OpenPair`: the agent gives no pair. The executor dials as it would dial another node."""
+
+    request: int
+
+
 class HopFigures(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A neighbour of the agent as the next hop to another agent.
 
@@ -541,6 +560,7 @@ AgentMessage = (
     | FeedFetched
     | ShareProcess
     | PrepareStandby
+    | PairRefused
 )
 ExecutorMessage = (
     RequestCompleted
@@ -559,4 +579,5 @@ ExecutorMessage = (
     | DeclineCheckpoint
     | ProgramEnded
     | CodeLoading
+    | OpenPair
 )

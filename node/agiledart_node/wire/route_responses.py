@@ -68,7 +68,7 @@ class NextHopRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouteRow(msgspec.Struct, frozen=True, gc=False):
-    """The route of one channel to another node.
+    """The route of one channel to another executor.
 
     Attributes:
         edge, target: of the plan, and the instance there; to: name of its node.
@@ -76,8 +76,9 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
         relay: the relaying node now, empty: direct; since_ms: time of the last switch.
         state: `works`, `doubted`, `silent` or `down`.
         circuits: open circuits; changes: the last switches; moves: number of switches by reason.
-        frames: counts by `direct` and `relayed`.
+        frames: counts by `direct`, `relayed` and `local`.
         hops: next hops as the node's agent has them, the cheapest first; empty where it was not asked.
+        kind: `direct`, `relayed`, or `local`: a socket pair within the node.
     """
 
     edge: _Count
@@ -92,6 +93,7 @@ class RouteRow(msgspec.Struct, frozen=True, gc=False):
     moves: Annotated[dict[_Name, _Count], msgspec.Meta(max_length=16)]
     frames: Annotated[dict[_Name, _Count], msgspec.Meta(max_length=4)]
     hops: Annotated[list[NextHopRow], msgspec.Meta(max_length=16)] = msgspec.field(default_factory=list)
+    kind: _Name = "direct"
 
 
 def routes_of(report: Mapping[str, Any]) -> list[RouteRow]:
