@@ -45,7 +45,9 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def _opened(address: str, via: Via | None, ticket: bytes, proxy: str) -> socket.socket:
+async def _opened(address: str, via: Via | None, ticket: bytes, proxy: str, pair: PairEnd | None) -> socket.socket:
+    if pair is not None:
+        return pair.connection
     if via is not None:
         return await open_connection(via.host, via.port, preface(via.ticket), proxy)
     host, port = parse_address(address)
@@ -104,13 +106,8 @@ async def connect(
         async with asyncio.timeout(timeout):
             link.is_punched = punched is not None
             link.relay = (via.name or via.host) if via is not None and punched is None else ""
-            if pair is not None:
-                opened = pair.connection
-                await begin_on_pair(link, pair)
-            else:
-                assert context is not None
-                opened = punched or await _opened(address, via, ticket, proxy)
-                await _begin_tls(link, opened, context, timeout)
+            opened = punched or await _opened(address, via, ticket, proxy, pair)
+            await _begin(link, opened, pair or context, timeout)
             if proxy and via is None:
                 link.remote = address  # the socket's other end is the proxy
             # The dialer speaks first: the acceptor answers only after it has verified this HELLO.
@@ -140,11 +137,15 @@ async def connect(
     return link
 
 
-async def _begin_tls(link: Link, opened: socket.socket, context: ssl.SSLContext, timeout: float) -> None:
+async def _begin(link: Link, opened: socket.socket, over: PairEnd | ssl.SSLContext | None, timeout: float) -> None:
+    """Let a link begin on a connection, up to its HELLO: over TLS, or on a socket pair as it is."""
+    if isinstance(over, PairEnd):
+        await begin_on_pair(link, over)
+        return
     await asyncio.get_running_loop().create_connection(
         lambda: link,
         sock=opened,
-        ssl=context,
+        ssl=over,
         server_hostname="",  # the name of the callee must not travel in clear
         ssl_handshake_timeout=timeout + 1,
         ssl_shutdown_timeout=SHUTDOWN_SECONDS,

@@ -179,10 +179,8 @@ class Link(asyncio.BufferedProtocol):
         peer: the verified peer; set before any owner sees the link.
         service: the logical port that this link is for.
         relay: the relay through which it goes, for people; empty: direct.
-        is_punched: both ends have opened it at one moment.
-        is_local: it is a socket pair between two processes of this machine, without TLS.
-        dialled: did this process open it?
-        remote: the peer's socket address as text; local: host and port of this end.
+        is_punched: both ends have opened it at one moment; is_local: it is a socket pair within this machine, without TLS.
+        remote: the peer's socket address as text; local: host and port of this end; dialled: did this process open it?
         detail: why it closed, as text, when `closed`.
         writable: does the link take data without piling it up?
         has_more: while a frame is delivered: have more frames arrived behind it?
@@ -204,7 +202,6 @@ class Link(asyncio.BufferedProtocol):
         self._loop = self.gone.get_loop()
         self._incoming = _incoming_of(self._loop)
         self._unfinished = unfinished_of(self._loop)
-        self._holds_unfinished = False
         self._wall_seconds = wall_seconds
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
@@ -213,7 +210,7 @@ class Link(asyncio.BufferedProtocol):
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._deferred_frame: tuple[int, bytes] | None = None  # a frame that the owner deferred
-        self._paused = self._delivering = self.has_more = False
+        self._paused = self._delivering = self.has_more = self._holds_unfinished = False
         self._going_on = False  # between `resume_reading` and the iteration in which frames are delivered again
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._writable_event = asyncio.Event()
@@ -242,10 +239,8 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is None:
             return NO_PROGRESS
         if self.is_local:
-            waiting = self.unsent_bytes
-            return progress_of_pair(self.bytes_out - waiting, waiting, time.monotonic_ns())
-        came = progress_of(self._transport.get_extra_info("socket"))
-        return came if came is NO_PROGRESS else came._replace(queued=came.queued + self.unsent_bytes)
+            return progress_of_pair(self.bytes_out, self.unsent_bytes, time.monotonic_ns())
+        return progress_of(self._transport.get_extra_info("socket"), self.unsent_bytes)
 
     def send(self, kind: int, body: bytes) -> None:
         """Queue one frame. Frames sent in one iteration of the loop leave in one write. A closed link ignores the call.

@@ -1,7 +1,7 @@
 """Links over a socket pair between two processes of one machine, without TLS.
 
-The process that has made the pair hands one end to each, and says with it which certificate the other process has. TLS would prove
-that; here nobody else holds an end. HELLO and the verification of the peer are those of every link.
+The process that has made the pair hands one end to each, with the certificate of the other one. So no handshake has to prove it.
+HELLO and the verification of the peer are those of every link.
 """
 
 import asyncio

@@ -39,8 +39,8 @@ NO_PROGRESS: Final = TcpProgress()
 """Value where the system gives no figures: then nothing moves, and an echo is the only sign of life."""
 
 
-def progress_of(connection: socket.socket) -> TcpProgress:
-    """Return the kernel's figures."""
+def progress_of(connection: socket.socket, unsent: int = 0) -> TcpProgress:
+    """Return the kernel's figures, with bytes added that it has not yet been given."""
     try:
         tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         (acknowledged,) = _BYTES_ACKED.unpack_from(tcp_info, _BYTES_ACKED_AT)
@@ -48,17 +48,17 @@ def progress_of(connection: socket.socket) -> TcpProgress:
     except (AttributeError, OSError, struct.error):
         return NO_PROGRESS
     if len(tcp_info) < _TCP_INFO_BYTES:
-        return TcpProgress(acknowledged, queued)
+        return TcpProgress(acknowledged, queued + unsent)
     (held,) = _BYTES_ACKED.unpack_from(tcp_info, _HELD_AT)
     (round_trip,) = _ROUND_TRIP.unpack_from(tcp_info, _ROUND_TRIP_AT)
-    return TcpProgress(acknowledged, queued, held, round_trip if round_trip < _UNKNOWN_ROUND_TRIP else 0)
+    return TcpProgress(acknowledged, queued + unsent, held, round_trip if round_trip < _UNKNOWN_ROUND_TRIP else 0)
 
 
-def progress_of_pair(written: int, waiting: int, now_ns: int) -> TcpProgress:
+def progress_of_pair(sent: int, unsent: int, now_ns: int) -> TcpProgress:
     """Return the progress of a socket pair: the kernel takes each byte at once, unless the other process does not read.
 
     Args:
-        written: bytes that the kernel has taken; `waiting`: bytes that it has not.
+        sent: bytes of all frames; unsent: those among them that the kernel has not taken.
         now_ns: monotonic time.
     """
-    return TcpProgress(max(0, written), waiting, held_us=now_ns // 1_000 if waiting else 0)
+    return TcpProgress(max(0, sent - unsent), unsent, held_us=now_ns // 1_000 if unsent else 0)

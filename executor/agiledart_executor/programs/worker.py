@@ -122,7 +122,7 @@ class Worker:
 
     Attributes:
         reporter: reports the instances to the agent.
-        accepted_links: takes connections of other executors.
+        accepted_links: takes connections of other executors; pairs: takes ends that were asked for.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, surroundings: Surroundings) -> None:
@@ -144,6 +144,7 @@ class Worker:
         self._routes = DataRoutes(
             configuration, self._hello, self._verifier, self._host, self.send, self._acknowledged, self._route_abandoned
         )
+        self.pairs = self._routes.pairs
         self.accepted_links = AcceptedLinks(configuration, lambda: self._hello, self._verifier, self._host, self.send)
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
@@ -181,10 +182,8 @@ class Worker:
                 self._answer(message.request, self._prepare_standby(message))
             case PeerVerdict():
                 self._verifier.receive_answer(message)
-            case RelaysFound():
+            case RelaysFound() | PairRefused():
                 self._routes.receive_answer(message)
-            case PairRefused():
-                self._routes.pairs.receive_refusal(message)
             case FeedFetched():
                 self._feeds.receive_answer(message)
             case OpenTap():
@@ -195,15 +194,6 @@ class Worker:
                 raise RemoteProtocolError("form", "configured twice")
             case _:
                 self._receive_epoch_message(message)
-
-    def take_connection(self, connection: socket.socket, packet: bytes) -> None:
-        """Take a connection that the agent hands over. Raises `RemoteProtocolError`."""
-        if packet == CONNECTION:
-            self.accepted_links.take(connection)
-        elif (handed := _HANDED_PAIR.decode(packet)).request:
-            self._routes.pairs.receive(connection, handed)
-        else:
-            self.accepted_links.take(connection, handed.certificate)
 
     def _renewed(self, message: CredentialsRenewed) -> None:
         self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
@@ -567,7 +557,12 @@ def _take_connection(handover: socket.socket, worker: Worker) -> None:
     for descriptor in descriptors:
         connection = socket.socket(fileno=descriptor)
         connection.setblocking(False)
-        worker.take_connection(connection, packet)
+        if packet == CONNECTION:
+            worker.accepted_links.take(connection)
+        elif (handed := _HANDED_PAIR.decode(packet)).request:
+            worker.pairs.receive(connection, handed)
+        else:
+            worker.accepted_links.take(connection, handed.certificate)
 
 
 async def run(

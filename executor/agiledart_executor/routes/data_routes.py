@@ -12,7 +12,7 @@ from agiledart_executor.routes.agent_pairs import AgentPairs
 from agiledart_executor.routes.agent_peer_verifier import AgentPeerVerifier
 from agiledart_executor.routes.agent_relay_finder import AgentRelayFinder
 from agiledart_executor.routes.data_route import DataRoute
-from agiledart_executor.wire.agent_messages import Configure, FindRelays, HopFigures, OpenPair, RelaysFound
+from agiledart_executor.wire.agent_messages import Configure, FindRelays, HopFigures, OpenPair, PairRefused, RelaysFound
 from agiledart_executor.wire.executor_address import ExecutorAddress
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
@@ -84,9 +84,12 @@ class DataRoutes:
         if self._tls is not None:
             load_credentials(self._tls, credentials)
 
-    def receive_answer(self, route: RelaysFound) -> None:
-        """Hand the agent's answer to the relay search that waits for it."""
-        self._asking.receive_answer(route)
+    def receive_answer(self, answer: RelaysFound | PairRefused) -> None:
+        """Hand the agent's answer to the request that waits for it."""
+        if isinstance(answer, PairRefused):
+            self.pairs.receive_refusal(answer)
+        else:
+            self._asking.receive_answer(answer)
 
     def look(self) -> None:
         """Read the progress of all routes; the owner calls this periodically."""

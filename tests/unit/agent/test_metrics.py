@@ -128,16 +128,19 @@ def route(by: str, direct: int, relayed: int, **moves: int) -> dict[str, Any]:
     return {"edge": 0, "target": 0, "to": "a6", "paths": "auto", "relay": by, "since_ms": 1, "state": "works",
     "circuits": [circuit],
             "changes": [{"at_ms": 1, "from": "", "to": "a2", "reason": "slow"}], "moves": moves,
-            "frames": {"direct": direct, "relayed": relayed}}  # fmt: skip
+            "frames": {"direct": direct, "relayed": relayed, "local": 3}}  # fmt: skip
 
 
 def test_paths_are_counted_by_kind_and_unknown_reasons_as_other(world: World) -> None:
     world.report("taxi", source(10), routes=[route("a2", 5, 7, slow=1), {**route("", 1, 1), "relay": 7}, "nonsense"])
     assert world.value("agiledart_path_frames_total", app="taxi", path="direct") == 5
     assert world.value("agiledart_path_frames_total", app="taxi", path="relayed") == 7
+    assert world.value("agiledart_path_frames_total", app="taxi", path="local") == 3
     assert world.value("agiledart_link_success_ratio", app="taxi", path="relayed") == 0.5
     world.metrics.applications.ended("taxi", 1)
-    world.report("taxi", source(10), version=2, routes=[route("", 1, 0, slow=1, invented=3)])
+    local = {**route("", 1, 0, slow=1, invented=3), "kind": "local"}
+    world.report("taxi", source(10), version=2, routes=[local])
+    assert world.value("agiledart_link_success_ratio", app="taxi", path="local") == 0.5
     assert world.value("agiledart_route_changes_total", app="taxi", reason="slow") == 2
     assert world.value("agiledart_route_changes_total", app="taxi", reason="other") == 3
 
