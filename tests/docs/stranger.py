@@ -83,6 +83,7 @@ class Background:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(30)
 
 
 @dataclass
