@@ -176,9 +176,11 @@ class VotedRuns:
             reserved = next(
                 (slot for slot in voter_slot.reserved if slot.requested_by[0].peer.node == sender.node), None
             )
-            if reserved is None:
-                reserved = ReservedSlot(self._context.random.bits(_VOTER_SLOT_BITS), requested_by)
-                voter_slot.reserve(reserved)
+            if reserved is not None:  # no write: a stranger may ask again and again
+                self._context.send(sender, messages.VoterSlotMade(message.run, reserved.voter_slot))
+                return
+            reserved = ReservedSlot(self._context.random.bits(_VOTER_SLOT_BITS), requested_by)
+            voter_slot.reserve(reserved)
             number = reserved.voter_slot
         voter_slot.keep(lambda: self._context.send(sender, messages.VoterSlotMade(message.run, number)))
 
