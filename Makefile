@@ -11,16 +11,20 @@ STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores + 1 : 8)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages chart docs clean bytecode
+.PHONY: help install upgrade demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate packages chart docs clean bytecode
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## .venv/ with the project, its development tools and Spark (SPARK=no: without)
 
-$(STAMP): pyproject.toml tools/setup.sh
+$(STAMP): pyproject.toml tools/setup.sh tools/constraints.txt
 	@tools/setup.sh $(VENV) $(SPARK)
 	@touch $(VENV)/.installed $@
+
+upgrade: $(STAMP) ## the newest versions of all dependencies, written to tools/constraints.txt; then run make test
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager --editable '.[dev,spark,pipeline,libp2p]'
+	@$(VENV)/bin/pip freeze --exclude-editable >tools/constraints.txt && touch $(STAMP)
 
 # Compiled once: where nobody may write bytecode (PYTHONDONTWRITEBYTECODE), each of hundreds of processes would compile everything anew.
 bytecode: $(STAMP)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the virtual environment $1 with the project (editable), its development tools and, unless $2 is "no", Spark.
 # Says what is missing in one line, and what goes on in a line every few seconds: Spark alone is half a gigabyte.
+# Versions are those of constraints.txt beside it, so that no release of a dependency changes what `make test` finds.
 set -euo pipefail
 venv=${1:-.venv}
 spark=${2:-yes}
@@ -87,7 +88,7 @@ watch_pip() {
 watch_pip &
 watcher=$!
 if ! TMPDIR=$(cd "$work" && pwd) "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
-    --editable ".[$extras]" >"$log" 2>&1; then
+    --constraint tools/constraints.txt --editable ".[$extras]" >"$log" 2>&1; then
     kill "$watcher" 2>/dev/null || true
     watcher=""
     grep -vE '^ *(Requirement already|Collecting|Downloading|Using cached|Preparing|Getting|Checking|Looking)' "$log" | tail -n 20 >&2 || true
@@ -98,7 +99,7 @@ fi
 # py-libp2p builds C code. Without a compiler, nodes on one network do not find each other by themselves; all else works.
 if ! "$venv/bin/python" -c 'import libp2p' >/dev/null 2>&1 &&
     ! TMPDIR=$(cd "$work" && pwd) "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
-        --editable ".[libp2p]" >"$log" 2>&1; then
+        --constraint tools/constraints.txt --editable ".[libp2p]" >"$log" 2>&1; then
     echo "py-libp2p was left out: it could not be built. It needs: sudo apt-get install -y gcc python3-dev libgmp-dev; then make install again" >&2
 fi
 

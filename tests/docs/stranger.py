@@ -210,7 +210,7 @@ def clone_of_it(folder: Path) -> None:
     """Files that `make` needs in a clone in which `make install` was done: the environment that runs this test."""
     (folder / "tools").mkdir(parents=True)
     (folder / ".venv").mkdir()
-    for name in ("Makefile", "pyproject.toml", "tools/setup.sh"):
+    for name in ("Makefile", "pyproject.toml", "tools/setup.sh", "tools/constraints.txt"):
         shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     for stamp in (".installed", ".installed-with-spark"):

@@ -3,6 +3,8 @@
 Times are wall milliseconds since 1970-01-01 UTC (0: unknown); names of other quantities contain their unit. Fields are only added.
 """
 
+import inspect
+
 import msgspec
 
 from agiledart_node.wire.admission_responses import (
@@ -72,4 +74,7 @@ RESPONSES: dict[str, type[msgspec.Struct]] = {
 def schema_text(name: str) -> str:
     """Return the JSON Schema (draft 2020-12) of a response, as in the documentation."""
     schema = msgspec.json.schema(RESPONSES[name])
+    for definition in schema["$defs"].values():  # msgspec 0.22 keeps the indents of docstrings
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
