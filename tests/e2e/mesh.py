@@ -57,13 +57,15 @@ class AgentProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        """Start without waiting."""
+        """Start without waiting, in a session of its own: Linux shares processors between sessions first. Agents in one session
+        with all tests starved beside their executors, which have sessions of their own.
+        """
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.enter, *COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
                  "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
                  *self.options, *more],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1], start_new_session=True,
                 env={"AGILEDART_AGENT__ALLOW_ROOT": "true", **os.environ, **self.environment},
             )  # fmt: skip
 

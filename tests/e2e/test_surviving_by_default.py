@@ -12,7 +12,7 @@ from tests.e2e.test_at_least_once import SHOWING, Showing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
-READINGS = 30_000
+READINGS = 15_000
 PASSING = """
 
 def passing(readings: Source[Reading], out: Sink[Reading], name: str = "passing") -> Topology:

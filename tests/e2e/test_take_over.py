@@ -13,7 +13,7 @@ from tests.e2e.plug import Job, check, pull_the_plug, undisturbed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
-READINGS = 25_000
+READINGS = 15_000
 ENDS = ("a1", "a3")
 """Where the source and the sinks are."""
 

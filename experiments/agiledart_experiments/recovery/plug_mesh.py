@@ -82,6 +82,7 @@ class AgentMachine:
                  "--host", f"machine-{self.name}", "--listen", f"{self._address}:0", "--metrics", f"{self._address}:0",
                  "--parent-fd", str(self._lifeline), *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline,), env=self._environment,
+                start_new_session=True,  # Linux shares processors between sessions first, and executors have their own
             )  # fmt: skip
 
         def joined() -> dict[str, Any] | None:
