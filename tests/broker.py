@@ -1,7 +1,5 @@
 """A mosquitto of a test's own: on a free port of 127.0.0.1, killed and begun again as the test wants, its store kept."""
 
-import contextlib
-import random
 import shutil
 import socket
 import subprocess
@@ -11,20 +9,11 @@ from types import TracebackType
 
 import pytest
 
+from tests.ports import lasting_port
+
 PROGRAM = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 needs_broker = pytest.mark.skipif(PROGRAM is None, reason="no mosquitto here (Debian: apt install mosquitto)")
-
-
-def lasting_port() -> int:
-    """A free port outside of what the kernel gives to outgoing connections. In the outgoing range, a restarted server
-    may find a client on its port, even a self-connected one.
-    """
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", random.randrange(low // 2, low)))
-            return int(probe.getsockname()[1])
 
 
 class Broker:

@@ -18,7 +18,7 @@ from types import TracebackType
 
 import pytest
 
-from tests.broker import lasting_port
+from tests.ports import lasting_port
 
 VERSION = "3.9.1"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>

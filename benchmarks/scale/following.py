@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.elastic import Elastic, Feeder, free_port, undisturbed
+from tests.e2e.elastic import Elastic, Feeder, undisturbed
 from tests.e2e.mesh import mesh, wait_for
+from tests.ports import lasting_port
 
 from benchmarks.scale.watching import Lateness, percentile
 
@@ -43,7 +44,7 @@ def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, An
     with tempfile.TemporaryDirectory(prefix="scale-") as name, mesh(3) as ring:
         folder = Path(name)
         expected = undisturbed(folder, rows).splitlines(keepends=True)
-        port = free_port()
+        port = lasting_port()
         job = Elastic(
             ring, folder, "elastic", "--parallelism", "sums=1..8",
             source=f"tcp:127.0.0.1:{port}?listen=1&overload=spool", pause_ms=PAUSE_MS,

@@ -56,12 +56,6 @@ def undisturbed(folder: Path, count: int) -> str:
     return (folder / "expected.csv").read_text()
 
 
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
-
-
 class Feeder:
     """Sends lines at a rate, from a thread of its own; each once.
 

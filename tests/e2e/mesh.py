@@ -17,6 +17,7 @@ from agiledart_control.agent_place import find_agent
 from agiledart_control.control_client import ControlClient
 from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import Command, CreateToken, Info, Nodes
+from tests.ports import lasting_port
 
 COMMAND = [sys.executable, "-m", "agiledart_cli.main"]
 
@@ -63,7 +64,7 @@ class AgentProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.enter, *COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
-                 "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
+                 "--listen", f"127.0.0.1:{lasting_port()}", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
                  *self.options, *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1], start_new_session=True,
                 env={"AGILEDART_AGENT__ALLOW_ROOT": "true", **os.environ, **self.environment},

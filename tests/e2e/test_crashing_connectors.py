@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker import Broker, lasting_port, needs_broker
+from tests.broker import Broker, needs_broker
 from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
+from tests.ports import lasting_port
 
 pytest.importorskip("sqlalchemy", reason="no SQLAlchemy here: pip install 'agiledart[sql]'")
 

@@ -49,6 +49,11 @@ def known(agent: AgentProcess) -> Any:
         return None
 
 
+def listed(agent: AgentProcess) -> dict[str, str]:
+    """State of each application that the agent lists."""
+    return {row["name"]: row["state"] for row in agent.ask(ListApplications())["applications"]}
+
+
 def has_record(agent: AgentProcess) -> bool:
     """Whether the record is on the agent's disk."""
     return any(b"numbers" in path.read_bytes() for path in agent.state_dir.rglob("*") if "ended" in path.name)
@@ -68,8 +73,7 @@ def test_an_ended_application_outlives_a_power_cut_until_it_is_forgotten(tmp_pat
         again = wait_for(lambda: known(last), 90, "the application is known again")
         assert (again["state"], again["version"], again["summary"]) == ("finished", 1, before["summary"])
         assert again["summary"]["records_in"] == 100
-        listed = {row["name"]: row["state"] for row in last.ask(ListApplications())["applications"]}
-        assert listed == {"numbers": "finished"}
+        wait_for(lambda: listed(last) == {"numbers": "finished"}, 60, "the list of applications is known again")
         shown = cli("status", "numbers", "--agent", str(first.state_dir), "-o", "json")
         assert json.loads(shown.stdout)["state"] == "finished"
         last.ask(Forget("numbers"))

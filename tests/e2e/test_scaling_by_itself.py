@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.elastic import Elastic, Feeder, free_port, undisturbed
+from tests.e2e.elastic import Elastic, Feeder, undisturbed
 from tests.e2e.mesh import Mesh, mesh, wait_for
+from tests.ports import lasting_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
@@ -34,7 +35,7 @@ def ring() -> Iterator[Mesh]:
 
 @contextlib.contextmanager
 def fed(ring: Mesh, folder: Path, name: str) -> Iterator[tuple[Elastic, Feeder]]:
-    port = free_port()
+    port = lasting_port()
     source = f"tcp:127.0.0.1:{port}?listen=1&overload=spool"
     job = Elastic(ring, folder, name, "--parallelism", "sums=1..4", source=source, pause_ms=10)
     feeder = Feeder(port, MOST_ROWS)

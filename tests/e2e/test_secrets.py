@@ -13,6 +13,7 @@ import pytest
 
 from agiledart_node.wire.commands import Info, ListApplications, Logs, Status
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
+from tests.ports import lasting_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -99,14 +100,9 @@ class Hook:
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 def tapped(folder: Path, name: str) -> tuple[AgentProcess, Wire]:
     """An agent that others reach over a wire that keeps what passes."""
-    wire, port = Wire(), free_port()
+    wire, port = Wire(), lasting_port()
     wire.target = port
     return AgentProcess(name, folder, "--listen", f"127.0.0.1:{port}", "--advertise", f"127.0.0.1:{wire.port}"), wire
 

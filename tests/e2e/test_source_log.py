@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.mesh import Mesh, executors_of, mesh, wait_for
 from tests.e2e.plug import Job, check, pull_the_plug, undisturbed
+from tests.ports import lasting_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
 
@@ -31,12 +32,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder with code and input, and what one undisturbed process writes."""
     folder = tmp_path_factory.mktemp("live")
     return folder, undisturbed(folder, READINGS)
-
-
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
 
 
 class Feeder:
@@ -73,7 +68,7 @@ def is_in_a_later_life(job: Job, attempt: int, lines: int) -> bool:
 @pytest.mark.parametrize("victim", [pytest.param("executor", marks=pytest.mark.soak), "agent"])
 def test_a_killed_live_source_loses_nothing(ring: Mesh, expected: tuple[Path, str], victim: str) -> None:
     folder, result = expected
-    port = free_port()
+    port = lasting_port()
     job = Job(ring, folder, f"live-{victim}", readings=f"tcp:127.0.0.1:{port}?listen=1")
     feeder = Feeder(job, port, (folder / "rows.csv").read_text().splitlines(keepends=True))
     feeder.burst(BURST)

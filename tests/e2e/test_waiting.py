@@ -10,6 +10,7 @@ import pytest
 
 from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
+from tests.ports import lasting_port
 
 pytestmark = [pytest.mark.e2e]
 
@@ -70,12 +71,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
-
-
 def submit(made: Mesh, folder: Path, builder: str, *settings: str) -> None:
     words = [word for setting in settings for word in ("--set", setting)]
     ran = cli("submit", f"waits.py:{builder}", "--agent", str(made.agent("a1").state_dir), *words, cwd=folder)
@@ -118,7 +113,7 @@ def test_the_slow_stage_at_the_end_of_the_chain_is_named(ring: Mesh, folder: Pat
 
 
 def test_a_silent_input_is_named_with_the_stage_that_waits_for_it(ring: Mesh, folder: Path) -> None:
-    live, silent = free_port(), free_port()
+    live, silent = lasting_port(), lasting_port()
     places = f"live=tcp:127.0.0.1:{live}?listen=1@a2", f"silent=tcp:127.0.0.1:{silent}?listen=1@a2"
     submit(ring, folder, "both", *places, "report=log:both@a1")
     with socket.create_connection(("127.0.0.1", live)) as line:

@@ -1,10 +1,8 @@
 """The package that users install: the wheel holds every package and nothing else, and works in an empty environment."""
 
-import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.stranger import BUSY, Background
+from tests.ports import lasting_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,12 +86,6 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     assert skipped.endswith("pip install 'agiledart[spark]'")
 
 
-def _free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [server.getsockname()[1] for server in servers]
-
-
 COPY = """
 from agiledart.spark import spark_session
 spark = spark_session()
@@ -122,7 +115,7 @@ def home() -> Iterator[Path]:
 def test_a_new_user_succeeds_within_half_an_hour(wheel: Path, tmp_path: Path, home: Path) -> None:
     """Agent, submit, top, tap, metrics, the log with Spark twice (the second time goes on where the first ended), stop, restart."""
     binaries = _installed(wheel, tmp_path / "env", "[spark]")
-    links, metrics = (f"127.0.0.1:{port}" for port in _free_ports(2))
+    links, metrics = (f"127.0.0.1:{lasting_port()}" for _ in range(2))
     environment = {
         "PATH": f"{binaries}:/usr/bin:/bin",
         "HOME": str(home),

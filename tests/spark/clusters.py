@@ -14,6 +14,7 @@ import pyspark
 
 from agiledart.spark import find_java
 from tests.e2e.mesh import wait_for
+from tests.ports import lasting_port
 
 HOME = Path(pyspark.__file__).parent
 START_SECONDS = 300.0
@@ -26,11 +27,6 @@ NEEDED = (
     *("msgspec", "cryptography", "cffi", "_cffi_backend*"),
 )
 """Executors' own requirements when the package is shipped to them."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def environment() -> dict[str, str]:
@@ -67,7 +63,7 @@ class Standalone:
 @contextlib.contextmanager
 def standalone(folder: Path, count: int = 2) -> Iterator[Standalone]:
     """A master and so many workers of one core each."""
-    url = f"spark://127.0.0.1:{free_port()}"
+    url = f"spark://127.0.0.1:{lasting_port()}"
     start = str(HOME / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"
     with contextlib.ExitStack() as stack:
@@ -95,7 +91,7 @@ def standalone(folder: Path, count: int = 2) -> Iterator[Standalone]:
 @contextlib.contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
     """A Spark Connect server on two local cores; its URL."""
-    port = free_port()
+    port = lasting_port()
     log = folder / "connect.log"
     with process(
         log, str(HOME / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",

@@ -1,7 +1,6 @@
 """The worked example of a plugin, against asyncua's own server: found by its entry point, changes come, a server comes back."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from agiledart_connectors.opening import open_source
 from agiledart_connectors.remote import connection_health
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_kernel.errors import ConfigurationError
+from tests.ports import lasting_port
 from tests.unit.connectors.reading import Taken
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "plugin-opcua"
@@ -39,12 +39,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_health, "MIN_BACKOFF_SECONDS", 0.1)
     point = EntryPoint("opcua", "agiledart_opcua:OpcUaSource", plugins.SOURCE_GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == plugins.SOURCE_GROUP else [])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Plant:
@@ -89,7 +83,7 @@ def plant(port: int) -> Iterator[Plant]:
 
 
 def test_changes_become_rows_and_an_absent_server_is_reconnected() -> None:
-    port = free_port()
+    port = lasting_port()
     with plant(port) as server:
         url = f"opcua://127.0.0.1:{port}/plant?nodes={server.node}&every_ms=20"
         reader = open_source(parse_connector(url), Change)

@@ -21,8 +21,8 @@ from agiledart_connectors.probing import probe_sink  # noqa: E402
 from agiledart_connectors.remote import connection_health  # noqa: E402
 from agiledart_dataflow.plan.connectors import parse_connector  # noqa: E402
 from agiledart_kernel.errors import OperationFailed  # noqa: E402
-from tests.broker import lasting_port  # noqa: E402
 from tests.e2e.mesh import wait_for  # noqa: E402
+from tests.ports import lasting_port  # noqa: E402
 from tests.unit.connectors.reading import Taken, taken  # noqa: E402
 
 _FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))

@@ -13,8 +13,8 @@ from agiledart_connectors.probing import probe_sink, probe_source
 from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_kernel.errors import OperationFailed
 from tests.authority import Authority
-from tests.broker import lasting_port
 from tests.kafka_broker import KafkaBroker, needs_kafka
+from tests.ports import lasting_port
 from tests.unit.connectors.reading import SECONDS, Taken, taken, until
 
 pytestmark = pytest.mark.xdist_group("kafka")

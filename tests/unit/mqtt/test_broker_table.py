@@ -18,7 +18,8 @@ import pytest
 from agiledart_connectors.opening import open_source
 from agiledart_connectors.source_origin import SourceOrigin
 from agiledart_dataflow.plan.connectors import parse_connector
-from tests.broker import Broker, lasting_port, needs_broker
+from tests.broker import Broker, needs_broker
+from tests.ports import lasting_port
 
 paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
 
