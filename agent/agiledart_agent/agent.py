@@ -157,7 +157,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, identity: Identity, log: AgentLog, operator: OperatorIdentity) -> None:
         self._settings, self._identity, self._log = settings, identity, log
         self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.me = Peer(identity.node_id, identity.incarnation, settings.name)
+        self._without_address = Peer(identity.node_id, identity.incarnation, settings.name)
         self._peer_addresses = PeerAddressFile(settings.state_dir)
         self._banned = Banned(time.time)
         self._verifier = LocalPeerVerifier(identity.network, time.time, banned=self._banned)
@@ -174,7 +174,7 @@ class Agent:
             lambda executor, connection: hand_over(self._executors.processes, executor, connection),
         )  # fmt: skip
         self.relay_service = self._agent_links.relay_service
-        self.runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
+        self.runs = RunStore(settings.state_dir, identity.node_id.hex, self._feed, self._run_damaged)
         self._log_services = LogServices(
             settings.state_dir,
             lambda: self.me,
@@ -222,7 +222,7 @@ class Agent:
         self._stored_members = StoredSet(state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
         self._registrar.members.read(self._stored_members.entries())
         self.fragments = FragmentService(
-            self.me.node,
+            self._identity.node_id,
             state_dir,
             self._agent_links.dial_fragments,
             self._feed,
@@ -280,12 +280,10 @@ class Agent:
         if not seeds:  # otherwise only once this node is in the ring
             self._identity.keep_network()
         identity = self._identity
-        self.me = Peer(
-            identity.node_id, identity.incarnation, settings.name, self.address, settings.zone, settings.host
-        )
-        random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
+        me = Peer(identity.node_id, identity.incarnation, settings.name, self.address, settings.zone, settings.host)
+        random = RandomStream(secrets.randbits(64), int(me.node), "node")
         node = Node(
-            self.me,
+            me,
             _node_config(settings),
             random,
             self._observe,
@@ -348,6 +346,11 @@ class Agent:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def me(self) -> Peer:
+        """This node as others know it; without an address before the node is built."""
+        return self._without_address if self.driver is None else self.driver.node.me
 
     @property
     def address(self) -> str:

@@ -42,9 +42,11 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True, eq=False):
     def _described(self) -> tuple[object, ...]:
         return self.node, self.incarnation, self.name, self.address, self.zone, self.host
 
-    def with_reach(self, reach: Reachability) -> "Peer":
-        """Return this node with this reachability, unless it is older than the present one."""
-        return msgspec.structs.replace(self, reach=reach) if reach.revision > self.reach.revision else self
+    def with_reach(self, reach: Reachability, address: str = "") -> "Peer":
+        """Return this node with this reachability and address ("": as before), unless it is older than the present one."""
+        if reach.revision <= self.reach.revision:
+            return self
+        return msgspec.structs.replace(self, reach=reach, address=address or self.address)
 
     @property
     def incarnation_key(self) -> tuple[NodeId, int]:

@@ -243,7 +243,7 @@ class Node:
                 self._joined()
 
     def _set_reachability(self, event: SetReachability) -> None:
-        self.me = self._context.me = self.me.with_reach(event.reach)
+        self.me = self._context.me = self.me.with_reach(event.reach, event.address)
         self._context.deliver_to_overlay(event)
 
     def _joined(self) -> None:

@@ -313,7 +313,7 @@ class OverlayMachine(Inspection):
             self._liveness.checks.doubt(peer.node)
 
     def _on_reachability(self, event: SetReachability) -> None:
-        self._view.me = self._view.me.with_reach(event.reach)
+        self._view.me = self._view.me.with_reach(event.reach, event.address)
 
     def _on_unwatch(self, event: UnwatchPeer) -> None:
         self._view.watched.pop(event.node, None)

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+_GATEWAY = 253
+"""Number of the router's address. Nothing has it: hosts only need a route to learn their own address."""
+
 
 def ip(*words: str) -> None:
     """Run `ip`; raises CalledProcessError."""
@@ -44,11 +47,19 @@ class Hosts:
             ip("-n", self.switch, "link", "set", port, "master", "left", "up")
             ip("-n", name, "addr", "add", f"{address(number)}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "route", "add", "default", "via", address(_GATEWAY), "dev", "eth0")
 
     def move(self, agents: Iterable[str], side: str) -> None:
         """Put the hosts of these agents behind a bridge; nothing goes from one to the other."""
         for name in agents:
             ip("-n", self.switch, "link", "set", f"p{_number(name)}", "master", side)
+
+    def give_address(self, name: str, number: int) -> None:
+        """Replace the address of a host, as DHCP does."""
+        space = self.names[_number(name)]
+        ip("-n", space, "addr", "flush", "dev", "eth0")
+        ip("-n", space, "addr", "add", f"{address(number)}/24", "dev", "eth0")
+        ip("-n", space, "route", "replace", "default", "via", address(_GATEWAY), "dev", "eth0")
 
     def lose(self, sender: str, receiver: str) -> None:
         """Drop everything that one host sends to another from now on; the other way goes on."""

@@ -255,7 +255,7 @@ class AgentLinks:
     def publish(self, reach: Reachability) -> None:
         """Say to the ring, and to all nodes with a link, how this one is reached from now on."""
         self.reach = reach
-        self._feed(SetReachability(reach))
+        self._feed(SetReachability(reach, self.address))
         if self.peers is not None:
             self.peers.announce(ReachabilityChanged(reach), REACHABILITY_FEATURE)
 

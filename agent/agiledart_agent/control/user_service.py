@@ -59,10 +59,11 @@ from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, kind_of
 class AgentParts(Protocol):
     """Parts of the agent that its users see. The agent may have started only some of them."""
 
-    me: Peer
     relay_service: RelayService
     joined: "asyncio.Future[None]"
 
+    @property
+    def me(self) -> Peer: ...
     @property
     def address(self) -> str: ...
     @property

@@ -91,7 +91,7 @@ class ReachabilityKeeper:
         self._callers: set[NodeId] = set()
         self._testers: frozenset[NodeId] = frozenset()
         self._tested_at: float | None = None
-        self._tested_address = ""
+        self._tested_address = self._published_address = ""
         self._refused_at: dict[NodeId, float] = {}
         self._wake = asyncio.Event()
         links.on_seen, links.on_caller, links.on_reservations = self._note_seen, self._note_caller, self._publish
@@ -119,15 +119,19 @@ class ReachabilityKeeper:
         """Ask members now and then whether they reach this agent, and keep reservations while they do not."""
         if self._links.further_addresses:
             self._publish()
-        while not self._is_local:
+        if self._is_local:
+            return
+        while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
             self._wake.clear()
-            await self.look()
+            if not self._is_local:  # else this machine has no network for now
+                await self.look()
 
     async def look(self) -> None:
         """Check once."""
         self._follow_outside()
+        self._follow_address()
         reached = [peer for peer in self._links.reached_by_dial() if self._links.knows_reachability(peer.node)]
         testers = choose_testers(reached, self._links.reach)
         if self._is_due(testers):
@@ -265,15 +269,21 @@ class ReachabilityKeeper:
         self._tested_at = None
         self._publish()
 
+    def _follow_address(self) -> None:
+        """Say to the ring that this machine has another address than at the last look, as after DHCP or in another network."""
+        before, self._published_address = self._published_address, self._links.address
+        if before not in ("", self._published_address):
+            self._publish(is_moved=True)
+
     def _note_caller(self, peer: Peer, host: str) -> None:
         if host not in own_addresses() and len(self._callers) < MAX_RESERVED_RELAYS:
             self._callers.add(peer.node)
 
-    def _publish(self) -> None:
-        """Say to others how this agent is reached."""
+    def _publish(self, *, is_moved: bool = False) -> None:
+        """Say to others how this agent is reached, if that has changed."""
         before, holders = self._links.reach, self._links.reservations.holders[:MAX_RESERVED_RELAYS]
         is_open, addresses = bool(self.is_open) and not holders, self._links.further_addresses
         now = Reachability(before.revision + 1, self.outside, holders, is_open, addresses)
-        if now != msgspec.structs.replace(before, revision=now.revision):
+        if is_moved or now != msgspec.structs.replace(before, revision=now.revision):
             self._links.publish(now)
         self._wake.set()

@@ -65,9 +65,14 @@ class SetLoad(Event, frozen=True, gc=False):
 
 
 class SetReachability(Event, frozen=True, gc=False):
-    """Set how other nodes reach this one from now on. An older revision than the present one changes nothing."""
+    """Set how other nodes reach this one from now on. An older revision than the present one changes nothing.
+
+    Args:
+        address: its present HOST:PORT; empty: the one of before.
+    """
 
     reach: Reachability
+    address: str = ""
 
 
 class SetCongestion(Event, frozen=True, gc=False):

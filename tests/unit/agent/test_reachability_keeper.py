@@ -99,6 +99,20 @@ def test_an_agent_behind_a_router_reserves_before_it_joins() -> None:
     play(links, scenario)
 
 
+def test_a_new_address_is_published_once_with_a_higher_revision() -> None:
+    links = FakeLinks([], {})
+
+    async def scenario(keeper: ReachabilityKeeper) -> None:
+        await keeper.look()
+        assert links.published == []
+        links.address = "192.168.7.3:9464"
+        await keeper.look()
+        await keeper.look()
+        assert links.published == [Reachability(1)]
+
+    play(links, scenario)
+
+
 def test_an_agent_with_its_own_address_asks_for_nothing_before_it_joins() -> None:
     first = member(1)
     links = FakeLinks([first], {})

@@ -120,6 +120,8 @@ def test_reachability_is_no_part_of_the_equality_of_peers() -> None:
     assert (plain != moved) is False  # msgspec has its own
     assert len({plain, moved}) == 1
     assert moved.with_reach(Reachability(1, "203.0.113.8")).reach.outside == "203.0.113.9", "not newer"
+    assert moved.with_reach(Reachability(1), "10.0.0.9:9464").address == moved.address, "not newer"
+    assert moved.with_reach(Reachability(2), "10.0.0.9:9464").address == "10.0.0.9:9464"
     assert moved.with_reach(Reachability(2, "203.0.113.8")).reach.outside == "203.0.113.8"
     for other in (Peer(NodeId(3), 2, "pi", "192.0.2.1:9464"), Peer(NodeId(1), 3, "pi", "192.0.2.1:9464"), "pi"):
         assert plain != other
