@@ -23,6 +23,7 @@ from agiledart_agent.host.network_addresses import (
     process_on_port,
 )
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.ring.not_greeted import NotGreeted
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
@@ -237,18 +238,21 @@ class AgentLinks:
         if self.peers is not None:
             self.peers.send(effect.to, effect.message)
 
-    async def greet(self, address: str) -> Peer | str:
+    async def greet(self, address: str) -> Peer | NotGreeted:
         """Return the node at an address, with a link to it, or the reason for which there is none."""
         assert self.peers is not None
         try:
             link = await self._connect(address, None)
         except RefusedByPeer as error:
-            return f"{address}: {error}{refusal_hint(error)}"
+            return NotGreeted(f"{address}: {error}{refusal_hint(error)}")
+        except TimeoutError as error:
+            text = str(error)
+            return NotGreeted(text if text.startswith(address) else f"{address}: {text}", may_answer_later=True)
         except (OSError, ValueError, RemoteProtocolError) as error:
-            return f"{address}: {error}"
+            return NotGreeted(f"{address}: {error}")
         if self._is_me(link):
             link.close("done")
-            return "this is our own address"
+            return NotGreeted("this is our own address")
         self.peers.adopt(link)
         return link.peer.as_peer()
 

@@ -7,6 +7,7 @@ from agiledart_agent.circuits.agent_links import AgentLinks
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
 from agiledart_agent.ring.join_progress import JoinProgress
+from agiledart_agent.ring.not_greeted import NotGreeted
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.peer import Peer
@@ -44,8 +45,10 @@ class RingEntry:
             self._progress.text = f"waiting for an answer of {', '.join(candidates)}"
             answers = await asyncio.gather(*(self._links.greet(address) for address in candidates))
             peers = [peer for peer in answers if isinstance(peer, Peer)]
-            reasons = [reason for reason in answers if isinstance(reason, str)]
-            if peers or (self._has_token and reasons and not self._reaching.is_on):
+            refusals = [answer for answer in answers if isinstance(answer, NotGreeted)]
+            reasons = [refusal.text for refusal in refusals]
+            may_come = self._reaching.is_on or any(refusal.may_answer_later for refusal in refusals)
+            if peers or (self._has_token and refusals and not may_come):
                 break
             if attempt + 1 < SEED_TRIES:
                 await self._reaching.pause(0.5 * (attempt + 1))

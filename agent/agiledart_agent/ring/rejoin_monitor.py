@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from agiledart_agent.event_log.agent_log import AgentLog
+from agiledart_agent.ring.not_greeted import NotGreeted
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
@@ -41,7 +42,7 @@ class RejoinMonitor:
         self,
         peer_addresses: PeerAddressFile,
         lan_addresses: Callable[[], Sequence[str]],
-        greet: Callable[[str], Awaitable[Peer | str]],
+        greet: Callable[[str], Awaitable[Peer | NotGreeted]],
         known: Callable[[], Sequence[Peer]],
         feed: Callable[[Event], None],
         log: AgentLog,

@@ -13,6 +13,7 @@ from agiledart_agent.daemon import _network, _remembered
 from agiledart_agent.event_log.agent_log import AgentLog
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token, parse_token, redeem
+from agiledart_agent.ring.not_greeted import NotGreeted
 from agiledart_agent.ring.peer_addresses import PeerAddressFile
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_agent.settings import AgentSettings
@@ -238,8 +239,8 @@ class World:
             memory, tuple, self.greet, lambda: self.known, self.events.append, AgentLog(stream=self.log)
         )
 
-    async def greet(self, address: str) -> Peer | str:
-        return self.answers.get(address, f"{address}: nobody")
+    async def greet(self, address: str) -> Peer | NotGreeted:
+        return self.answers.get(address, NotGreeted(f"{address}: nobody"))
 
     def look(self) -> bool:
         return asyncio.run(self.rejoin_monitor.look())
