@@ -55,7 +55,7 @@ class RecoveryContext:
         self.host_rules: HostRules = NoHostRules()
         self._observer = observer
         self._book: dict[NodeId, Peer] = {}
-        self._waiting: dict[int, RequestOutcome] = {}
+        self._waiting: dict[int, tuple[RunId, RequestOutcome]] = {}
         self._number = 0
 
     def meet(self, peer: Peer) -> None:
@@ -80,18 +80,22 @@ class RecoveryContext:
         """Emit an effect that has no outcome."""
         self.effects.append(effect)
 
-    def ask(self, make: Callable[[int], Effect], outcome: RequestOutcome) -> int:
-        """Emit a request whose outcome comes back; return its number."""
+    def ask(self, run: RunId, make: Callable[[int], Effect], outcome: RequestOutcome) -> int:
+        """Emit a request for a run whose outcome comes back; return its number."""
         self._number += 1
-        self._waiting[self._number] = outcome
+        self._waiting[self._number] = run, outcome
         self.effects.append(make(self._number))
         return self._number
 
     def answered(self, request: int, result: object, reason: str) -> None:
         """Deliver the outcome of a request; ignore an unknown request."""
-        outcome = self._waiting.pop(request, None)
-        if outcome is not None:
-            outcome(result, reason)
+        if (waiting := self._waiting.pop(request, None)) is not None:
+            waiting[1](result, reason)
+
+    def run_of(self, request: int) -> RunId | None:
+        """Return the run of a request whose outcome is awaited; None when it is unknown."""
+        waiting = self._waiting.get(request)
+        return waiting[0] if waiting is not None else None
 
     def set_timer(self, name: Hashable, delay_ns: int) -> None:
         """Set a timer that fires after a delay in nanoseconds."""

@@ -24,7 +24,7 @@ from agiledart_recovery.recovery_config import RecoveryConfig
 from agiledart_recovery.recovery_context import IsCommandAuthorised, RecoveryContext, accept_any_command
 from agiledart_recovery.register.voter_trust import VoterTrusts
 from agiledart_recovery.wire import events
-from agiledart_recovery.wire.messages import VotersKnown
+from agiledart_recovery.wire.messages import RunMessage, VotersKnown
 from agiledart_recovery.wire.names import CheckpointId, InstanceId, RunId
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.register_status import RegisterStatus
@@ -113,6 +113,24 @@ class RecoveryMachine:
         """Return effects of a call from outside a step, when the node asked a part to do something."""
         effects, self._context.effects = self._context.effects, []
         return effects
+
+    def run_of(self, event: Event) -> RunId | None:
+        """Return the one run that an event, not yet processed, can change; None where it may change several."""
+        match event:
+            case Received(message=RunMessage(run=run)) | TimerFired(name=(RunId() as run, *_)):
+                return run
+            case Completed() | Failed():
+                return self._context.run_of(event.request)
+            case (
+                events.MakeVoterSlot()
+                | events.PinnedInstancePrepared()
+                | events.SnapshotTaken()
+                | events.AttemptBroken()
+            ):
+                return event.run
+            case events.BootstrapRun() | events.RecoverQuorum():
+                return event.value.run
+        return None
 
     def name_of(self, node: NodeId) -> str:
         """Return a node's name for people, also of a node that is gone."""

@@ -355,9 +355,10 @@ class RecoveryService:
 
     def step(self, event: Event) -> None:
         """Pass an event to the machine and carry out the effects."""
+        run = self.machine.run_of(event)
         self._carry_out(self.machine.step(event, self._context.now))
         if not isinstance(event, events.InstanceRowsPassed):  # frequent, and it changes no leader and no host
-            self._look_at_coordinators(_run_of(event))
+            self._look_at_coordinators(run)
 
     def flush(self) -> None:
         """Carry out the effects that a call to the machine has produced."""
@@ -499,13 +500,3 @@ class RecoveryService:
             self.end_reporter.look(run, coordinator)
             if value is not None:
                 self.attempt_records.record_voters(run, value)
-
-
-def _run_of(event: Event) -> RunId | None:
-    """Return the run that a step is about; None where it may be about several."""
-    match event:
-        case TimerFired(name=(RunId() as run, *_)):
-            return run
-        case events.PinnedInstancePrepared() | events.SnapshotTaken() | events.AttemptBroken():
-            return event.run
-    return None

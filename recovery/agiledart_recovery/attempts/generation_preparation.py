@@ -90,6 +90,7 @@ class GenerationPreparation:
         mine = tuple(assignment for assignment in after.at(me.node) if assignment.instance.stage in self._new_stages)
         self._context.set_timer((self._run, "term", self._digest), self._timeout_ns)
         self._context.ask(
+            self._run,
             lambda request: asked.MakeGenerationReady(request, self._run, attempt, message.before, after, mine),
             self._if_current(attempt, self._made),
         )
@@ -142,6 +143,7 @@ class GenerationPreparation:
             return
         self._is_building = True
         self._context.ask(
+            self._run,
             lambda request: asked.PreloadState(request, self._run, attempt, before, after, saved),
             self._if_current(attempt, lambda reason: self._have_built(epoch, reason)),
         )
@@ -230,6 +232,7 @@ class GenerationPreparation:
             self._look_at_end()
 
         self._context.ask(
+            self._run,
             lambda request: asked.TakeOver(request, self._run, attempt, epoch, digest, saved, origin),
             self._if_current(attempt, taken),
         )

@@ -15,9 +15,12 @@ The awkward case: RESET of the attempt that is on the disk. In the process that 
 prepared? A later process refuses it: it has forgotten what was taken, and an old RESET would truncate what was committed since.
 """
 
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 
 from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.attempts.committed_fragments import CommittedFragments
@@ -99,10 +102,13 @@ class Participant:
         pending = self.generation_preparation.plan
         return self.run_key.key_for(node, pending is not None and node in pending.hosts)
 
+    def _ask(self, make: Callable[[int], Effect], done: Callable[[str], None]) -> None:
+        self._context.ask(self.run, make, lambda _, reason: done(reason))
+
     def _key_found(self) -> None:
         """Store the key, so that a restart of all hosts does not depend on the voters."""
         if self.phase is not Phase.OUT:
-            self._context.ask(lambda request: asked.StoreAttempt(request, self._attempt_file), lambda _, reason: None)
+            self._ask(lambda request: asked.StoreAttempt(request, self._attempt_file), lambda reason: None)
         self._context.do(asked.RunKeyFound(self.run))
 
     @property
@@ -185,10 +191,7 @@ class Participant:
         self.generation_preparation.enter(value)
         self.preparation.enter()
         self.fragment_repair.forget()
-        self._context.ask(
-            lambda request: asked.StoreAttempt(request, self._attempt_file),
-            lambda _, reason: self._stored(value, reason),
-        )
+        self._ask(lambda request: asked.StoreAttempt(request, self._attempt_file), partial(self._stored, value))
         self.run_key.follow(value)
 
     def _stored(self, value: RegisterValue, reason: str) -> None:
@@ -198,9 +201,8 @@ class Participant:
             self._refuse(reason)
             return
         self.phase = Phase.ENTERING
-        self._context.ask(
-            lambda request: _entry(request, self.run, value, self._context.me.node),
-            lambda _, reason: self._entered(value, reason),
+        self._ask(
+            lambda request: _entry(request, self.run, value, self._context.me.node), partial(self._entered, value)
         )
 
     def _entered(self, value: RegisterValue, reason: str) -> None:
@@ -353,9 +355,9 @@ class Participant:
         """Write logs to the disk."""
         if self._is_mine(sender, message.attempt):
             answer = wire.Synced(self.run, message.attempt, message.epoch)
-            self._context.ask(
+            self._ask(
                 lambda request: asked.SyncRunLogs(request, self.run, message.attempt),
-                lambda _, reason: None if reason else self._context.send(sender, answer),
+                lambda reason: None if reason else self._context.send(sender, answer),
             )
 
     def on_committed(self, sender: Peer, message: wire.Committed) -> None:
@@ -413,9 +415,9 @@ class Participant:
             self._context.send(sender, answer)
         elif value.committed > self._committing:
             self.value, self._committing = value, value.committed
-            self._context.ask(
+            self._ask(
                 lambda request: asked.CommitCheckpoint(request, self.run, value.attempt, value),
-                lambda _, reason: self._done(sender, value, answer, reason),
+                partial(self._done, sender, value, answer),
             )
 
     def _done(self, sender: Peer, value: RegisterValue, answer: wire.CommittedOk, reason: str) -> None:

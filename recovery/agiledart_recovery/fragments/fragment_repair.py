@@ -152,6 +152,7 @@ class FragmentRepair:
     def _send(self, snapshot_key: SnapshotKey, snapshot: InstanceSnapshot, index: int, replica_node: NodeId) -> None:
         key, attempt = FragmentKey(self._run, *snapshot_key, index), self._attempt
         self._context.ask(
+            self._run,
             lambda request: SendFragment(request, replica_node, key, snapshot, attempt),
             lambda _, reason: self._answered((*snapshot_key, index), replica_node, attempt, reason),
         )

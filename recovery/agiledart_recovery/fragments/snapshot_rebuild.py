@@ -90,6 +90,7 @@ class SnapshotRebuild:
         state = self.state
         length = 0 if state is RebuildState.WHOLE else length
         self._context.ask(
+            self.run,
             lambda request: FetchStripe(request, replica_node, key, self.snapshot, offset, length),
             lambda result, reason: self._answered(state, stripe, index, result, reason),
         )

@@ -72,6 +72,7 @@ class SnapshotReplication:
             self.checkpoint, self._about.digest, self._about.length, self._spread.m, self._spread.replica_nodes
         )
         self._context.ask(
+            self.run,
             lambda request: SendFragment(request, replica_node, key, snapshot, self.checkpoint.attempt),
             lambda _, reason: self._answered(index, replica_node, reason),
         )

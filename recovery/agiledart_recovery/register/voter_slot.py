@@ -78,7 +78,9 @@ class VoterSlot:
             self.key_shares.stored,
             self.reserved,
         )
-        self._context.ask(lambda request: StoreVoter(request, file), lambda _, reason: None if reason else then())
+        self._context.ask(
+            self.run, lambda request: StoreVoter(request, file), lambda _, reason: None if reason else then()
+        )
 
     @property
     def held(self) -> KnownVoters | None:
