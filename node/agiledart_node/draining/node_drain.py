@@ -109,7 +109,7 @@ class NodeDrain:
         self._refusal = ""
         self._lines: list[str] = []
         self._left: list[EvacuatedRun] = []
-        self._taken: dict[bytes, bool] = {}
+        self._taken: dict[bytes | int, bool] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -130,7 +130,7 @@ class NodeDrain:
 
     async def asked(self, sender: Peer, message: RequestDrain) -> None:
         """Carry out a user's drain command that an agent forwards, and answer with the status."""
-        name = message.signed_command or message.request.to_bytes(8)
+        name: bytes | int = message.signed_command or message.request
         if name not in self._taken:
             try:
                 self._check(message)

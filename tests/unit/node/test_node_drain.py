@@ -446,3 +446,8 @@ def test_the_coordinators_drain_answers_are_reported() -> None:
     )
     said = relieved(failed, ME, CommandRefused("later"))[0]
     assert (said.refusal, said.last, said.is_transient) == ("later", "it was let go: a3 was lost", True)
+
+
+def test_an_agent_that_sends_a_negative_number_is_answered(world: World) -> None:
+    world.number = -2
+    assert world.order(stay=True).request == -1
