@@ -1,6 +1,7 @@
 """Client of the service `fragments`: brings fragments to replica nodes, and fetches them.
 
-One link to a replica node, dialled on demand and closed when idle. Only one fragment at a time goes out on a link.
+One link to a replica node, dialled on demand and closed when idle. Of fragments of more than one piece, one at a time goes out on a
+link; of smaller ones, `MAX_SMALL_PUTS`.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Final, TypeVar
 from agiledart_agent.fragments.fragment_messages import (
     ANSWERS,
     CHUNK_BYTES,
+    MAX_SMALL_PUTS,
     REQUESTS,
     FetchedBytes,
     FragmentDescriptor,
@@ -46,7 +48,8 @@ class _ReplicaLink:
     link: Link | None = None
     address: str = ""
     dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
-    putting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    putting_small: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_SMALL_PUTS))
+    putting_large: asyncio.Lock = field(default_factory=asyncio.Lock)
     asked: dict[int, "asyncio.Queue[object]"] = field(default_factory=dict)
     idle: asyncio.TimerHandle | None = None
 
@@ -70,7 +73,7 @@ class FragmentClient:
     async def put(self, peer: Peer, about: FragmentDescriptor, fragment: bytes, attempt: int = 0) -> None:
         """Store a fragment on a replica node. Raises `OperationFailed` with the reason when it is not stored."""
         link_state = self._link_state(peer)
-        async with link_state.putting:
+        async with link_state.putting_small if len(fragment) <= CHUNK_BYTES else link_state.putting_large:
             link = await self._link(peer, link_state)
             number, answers = self._ask(link_state)
             try:

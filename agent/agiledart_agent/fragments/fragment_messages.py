@@ -25,6 +25,10 @@ from agiledart_recovery.wire.names import RunId
 CHUNK_BYTES = 256 << 10
 """Bytes of a piece: a few milliseconds of a link, and little beside the buffer of a link."""
 
+MAX_SMALL_PUTS = 16
+"""Fragments of one piece that may be on their way over a link at a time. Each takes two round trips, and a host of many instances
+would save them one after the other over a slow link. Of larger fragments, which fill the link, one at a time is on its way."""
+
 MAX_FRAGMENT_BYTES = 256 << 20
 """Largest fragment: of the largest state that one instance should have in memory (1 GiB at m = 4)."""
 

@@ -1,8 +1,8 @@
 """Server of the service `fragments` on a replica node: takes fragments from hosts of runs, and returns them.
 
-The node decides which fragments are stored here. Bounds: `MAX_LINKS` peers; for each one incoming fragment and
-`MAX_WAITING` requests; `MAX_AHEAD_BYTES` of unwritten bytes, above which the peer is not read; `STALL_SECONDS` without
-a byte, after which the incomplete fragment is dropped.
+The node decides which fragments are stored here. Bounds: `MAX_LINKS` peers; for each one incoming fragment of
+several pieces, `MAX_SMALL_PUTS` of one piece and `MAX_WAITING` requests; `MAX_AHEAD_BYTES` of unwritten bytes, above which the peer
+is not read; `STALL_SECONDS` without a byte, after which an incomplete fragment is dropped.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from agiledart_agent.fragments.fragment_file_store import (
 from agiledart_agent.fragments.fragment_messages import (
     ANSWERS,
     CHUNK_BYTES,
+    MAX_SMALL_PUTS,
     REQUESTS,
     FetchedBytes,
     FragmentAnswer,
@@ -56,15 +57,33 @@ Find = Callable[[RunId, bytes, NodeId], tuple[Path, int, int] | None]
 
 
 @dataclass(eq=False)
+class _IncomingFragment:
+    """One fragment that is being received, and the timer that drops it when no byte arrives."""
+
+    writer: FragmentWriter
+    stall: asyncio.TimerHandle
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether it is one piece."""
+        return self.writer.header.about.size <= CHUNK_BYTES
+
+
+@dataclass(eq=False)
 class _ClientLink:
-    """One connected peer, and its incoming fragment."""
+    """One connected peer, and its incoming fragments by request."""
 
     link: Link
     waiting: deque[GetFragment | PutFragment | GetSnapshot] = field(default_factory=deque)
     work: asyncio.Task[None] | None = None
-    coming: tuple[int, FragmentWriter] | None = None
+    coming: dict[int, _IncomingFragment] = field(default_factory=dict)
     ahead: int = 0
-    stall: asyncio.TimerHandle | None = None
+
+    def has_space(self, request: int, size: int) -> bool:
+        """Return whether one more fragment of this size may be received."""
+        is_small = size <= CHUNK_BYTES
+        others = sum(incoming.is_small is is_small for incoming in self.coming.values())
+        return request not in self.coming and others < (MAX_SMALL_PUTS if is_small else 1)
 
 
 class FragmentServer:
@@ -109,7 +128,7 @@ class FragmentServer:
     def _closed(self, link: Link, reason: str) -> None:
         caller = self._callers.pop(link, None)
         if caller is not None:
-            self._drop_coming(caller)
+            self._drop_all(caller)
             if caller.work is not None:
                 caller.work.cancel()
         if reason not in ORDINARY_ENDS:
@@ -121,7 +140,7 @@ class FragmentServer:
             caller.link.close("leaving")
             if caller.work is not None:
                 caller.work.cancel()
-            self._drop_coming(caller)
+            self._drop_all(caller)
 
     # ---- frames
 
@@ -168,8 +187,8 @@ class FragmentServer:
     async def _put(self, caller: _ClientLink, message: PutFragment) -> None:
         if fault := message.about.fault():
             raise FragmentUnavailable("form", fault)
-        if caller.coming is not None:
-            raise FragmentUnavailable("busy", "another fragment is being received over this link")
+        if not caller.has_space(message.request, message.about.size):
+            raise FragmentUnavailable("busy", "other fragments are being received over this link")
         peer = caller.link.peer.as_peer()
         reason, text = await self._authorise(
             peer, message.about.key, message.attempt or message.about.key.checkpoint.attempt
@@ -181,33 +200,33 @@ class FragmentServer:
         if caller.link.closed:
             await self._loop.run_in_executor(self._thread, writer.drop)
             return
-        caller.coming = (message.request, writer)
-        self._expect(caller)
+        caller.coming[message.request] = _IncomingFragment(writer, self._stall_timer(caller, message.request))
         self._answer(caller, PutAccepted(message.request))
 
-    def _expect(self, caller: _ClientLink) -> None:
-        if caller.stall is not None:
-            caller.stall.cancel()
-        caller.stall = self._loop.call_later(STALL_SECONDS, self._stalled, caller)
+    def _stall_timer(self, caller: _ClientLink, request: int) -> asyncio.TimerHandle:
+        return self._loop.call_later(STALL_SECONDS, self._stalled, caller, request)
 
-    def _stalled(self, caller: _ClientLink) -> None:
-        if caller.coming is not None:
-            self._refuse(caller, caller.coming[0], "form", f"no byte arrived within {STALL_SECONDS:.0f} s")
-            self._drop_coming(caller)
+    def _stalled(self, caller: _ClientLink, request: int) -> None:
+        self._refuse(caller, request, "form", f"no byte arrived within {STALL_SECONDS:.0f} s")
+        self._drop_coming(caller, request)
 
-    def _drop_coming(self, caller: _ClientLink) -> None:
-        if caller.stall is not None:
-            caller.stall.cancel()
-        coming, caller.coming = caller.coming, None
-        if coming is not None:
-            self._thread.submit(coming[1].drop)
+    def _drop_coming(self, caller: _ClientLink, request: int) -> None:
+        incoming = caller.coming.pop(request)
+        incoming.stall.cancel()
+        self._thread.submit(incoming.writer.drop)
+
+    def _drop_all(self, caller: _ClientLink) -> None:
+        for request in list(caller.coming):
+            self._drop_coming(caller, request)
 
     def _take_bytes(self, caller: _ClientLink, message: PutBytes) -> None:
-        if caller.coming is None or caller.coming[0] != message.request:
+        incoming = caller.coming.get(message.request)
+        if incoming is None:
             return  # of a refused fragment: bytes in transit still arrive
-        _, writer = caller.coming
+        writer = incoming.writer
+        incoming.stall.cancel()
+        incoming.stall = self._stall_timer(caller, message.request)
         caller.ahead += len(message.data)
-        self._expect(caller)
         if caller.ahead > MAX_AHEAD_BYTES:
             caller.link.pause_reading()
 
@@ -247,10 +266,10 @@ class FragmentServer:
         about = writing.header.about
         if error is None:
             self._stored(about.key, caller.link.peer.as_peer())
-        if caller.coming is not None and caller.coming[1] is writing:
-            caller.coming = None
-            if caller.stall is not None:
-                caller.stall.cancel()
+        incoming = caller.coming.get(message.request)
+        if incoming is not None and incoming.writer is writing:
+            del caller.coming[message.request]
+            incoming.stall.cancel()
             if error is None:
                 self._answer(caller, PutCompleted(message.request))
             else:

@@ -286,6 +286,49 @@ def test_a_fragment_is_stored_on_its_replica_node_and_fetched(tmp_path: Path) ->
     run(work())
 
 
+@pytest.mark.parametrize(("bytes_each", "at_once"), [(1_000, 3), (300_000, 1)])
+def test_small_fragments_are_announced_together_and_large_ones_in_turn(
+    tmp_path: Path, bytes_each: int, at_once: int
+) -> None:
+    async def work() -> None:
+        bench, gate, announced = Bench(tmp_path), asyncio.Event(), list[FragmentKey]()
+        fragments = [bytes([number]) * bytes_each for number in range(3)]
+
+        async def authorise(peer: Peer, key: FragmentKey, attempt: int) -> tuple[str, str]:
+            await gate.wait()
+            return "", ""
+
+        async def dial(peer: Peer, on_frame: Any, on_closed: Any) -> Any:
+            wire = await Bench.dial(bench, peer, on_frame, on_closed)
+            deliver = wire.deliver
+
+            def noted(kind: int, body: bytes) -> None:
+                message = REQUESTS.decode(body)
+                announced.extend([message.about.key] if isinstance(message, PutFragment) else [])
+                deliver(kind, body)
+
+            wire.deliver = noted
+            return wire
+
+        bench.server = FragmentServer(
+            bench.store, bench.thread, authorise, lambda key, _: bench.kept.append(key), lambda *_: None
+        )
+        client = FragmentClient(dial)
+        descriptions = [
+            FragmentDescriptor(about(fragments, index, 1).key, DIGEST, bytes_each, 1, 3, sha256(fragment).digest())
+            for index, fragment in enumerate(fragments)
+        ]
+        puts = asyncio.gather(*map(client.put, [Peer(NodeId(2))] * 3, descriptions, fragments))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(announced) == at_once, "no round trip waits for another one"
+        gate.set()
+        await puts
+        assert sorted(key.index for key in bench.kept) == [0, 1, 2]
+
+    run(work())
+
+
 class SilentWire(Wire):
     """A connection to an address that its node has left: nothing comes back, and nothing says so."""
 
