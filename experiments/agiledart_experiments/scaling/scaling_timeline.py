@@ -275,7 +275,7 @@ def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], lis
 def _steps_until_short(
     watch: _StageWatch, mesh: PlugMesh, name: str, lines: dict[tuple[str, str], list[StageSample]]
 ) -> int | None:
-    """Add ten instances every 30 s; return the seconds after which more did not help, None when they always did."""
+    """Add ten instances every 30 s; return the seconds after which more did not help or could not begin, None when all helped."""
     key, rate = (name, OUT), 0.0
 
     def seen() -> list[StageSample] | None:
@@ -292,17 +292,18 @@ def _steps_until_short(
         if step > 1 and not helped(rate, now):
             return (step - 1) * STEP_S
         rate = now
-        if step < STEPS:
-            _grow(mesh, name, STEP * (step + 1))
+        if step < STEPS and not _grows(mesh, name, STEP * (step + 1)):
+            return step * STEP_S
     return None
 
 
-def _grow(mesh: PlugMesh, name: str, count: int) -> None:
-    """Scale to `count` instances; request a change again once when a busy machine dropped it."""
+def _grows(mesh: PlugMesh, name: str, count: int) -> bool:
+    """Scale to `count` instances; return whether it took place. A change needs an epoch, which a full uplink may delay too much."""
     try:
         mesh.ask("scale", name, JOBS[name].stage, str(count))
     except OperationFailed:
-        mesh.ask("scale", name, JOBS[name].stage, str(count))
+        return False
+    return True
 
 
 def _goals(ends: Sequence[Row], interval_s: int) -> tuple[Goal, ...]:
