@@ -6,10 +6,10 @@
 | a movable one has written a snapshot to the local disk | its fragments go to replica nodes |
 | it is so small that the register holds it | PREPARED, with the content |
 | enough replica nodes have acknowledged | PREPARED, with the names of the replica nodes |
-| too few have, within `ack_timeout` | nothing: the next barrier saves the state again |
+| too few have, and no further one will | its fragments go to replica nodes again, after `ack_timeout` |
 
-The awkward case: the last snapshot of an instance that has ended. No later barrier saves it again, so its replication is
-tried until it succeeds.
+The awkward case: a snapshot that is late. No later barrier comes until its epoch is complete or times out, so its replication is
+tried until it succeeds, or a later epoch is committed. The last snapshot of an instance that has ended is tried until it succeeds.
 """
 
 from typing import Protocol
@@ -67,6 +67,7 @@ class SnapshotPreparation:
         """Drop what was prepared for epochs up to the committed one."""
         self.handover_sender.forget()  # from now on the value says it
         self._prepared = {key: prepared for key, prepared in self._prepared.items() if key[0] > epoch}
+        self._again = {key: event for key, event in self._again.items() if event.has_ended or key[1].epoch > epoch}
 
     @property
     def answers(self) -> tuple[wire.Prepared, ...]:
@@ -131,11 +132,9 @@ class SnapshotPreparation:
         if not self._takes(event.checkpoint) or before is None:
             return
         if saving.outcome is not ReplicationOutcome.SAFE:
-            if event.has_ended:
-                # No later barrier will save it again.
-                self._again[event.instance, event.checkpoint] = event
-                name = (self._run, "save", event.instance, event.checkpoint)
-                self._context.set_timer(name, self._context.config.ack_timeout_ns)
+            self._again[event.instance, event.checkpoint] = event
+            name = (self._run, "save", event.instance, event.checkpoint)
+            self._context.set_timer(name, self._context.config.ack_timeout_ns)
             return
         snapshot = saving.snapshot
         if sum(1 for replica_node in snapshot.replica_nodes if replica_node) < wanted:

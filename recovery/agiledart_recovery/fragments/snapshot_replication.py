@@ -4,7 +4,7 @@
 |---|---|
 | SENDING | each acknowledgement; a replica node that fails is replaced at once while there is another candidate |
 | SAFE | all n acknowledged; or `ack_timeout` passed and at least m + 1 have (degraded: `survives` says how many losses) |
-| LOST | `ack_timeout` passed with fewer: the epoch is not complete, the next one tries again |
+| LOST | `ack_timeout` passed, fewer have, and none is on its way any more |
 
 The awkward case: an acknowledgement after the snapshot became SAFE. It still counts for repair (`snapshot` names the replica
 node from then on). The register's record has what was known when the instance sent PREPARED: it never promises more than was
@@ -45,14 +45,15 @@ class SnapshotReplication:
     ) -> None:
         self._context, self.run, self.instance, self._spread, self._then = context, run, instance, spread, then
         self.outcome = ReplicationOutcome.SENDING
+        self._is_late = False
+        self._sending = 0
         self._to = list(spread.replica_nodes)
         self._have: list[NodeId] = [NodeId(0)] * len(spread.replica_nodes)
         self._failed: dict[NodeId, None] = {}
         self._about = snapshot
         for index in range(len(self._to)):
             self._send(index)
-        if not self._to:
-            self._finalise()
+        self._look()
 
     @property
     def snapshot(self) -> InstanceSnapshot:
@@ -66,6 +67,7 @@ class SnapshotReplication:
         return self._about.checkpoint
 
     def _send(self, index: int) -> None:
+        self._sending += 1
         replica_node = self._to[index]
         key = FragmentKey(self.run, self.instance, self.checkpoint, index)
         snapshot = InstanceSnapshot(
@@ -78,27 +80,27 @@ class SnapshotReplication:
         )
 
     def _answered(self, index: int, replica_node: NodeId, reason: str) -> None:
-        if replica_node != self._to[index]:
-            return
+        self._sending -= 1
         if not reason:
             self._have[index] = replica_node
-            if self.outcome is ReplicationOutcome.SENDING and all(self._have):
-                self._finalise()
-            return
-        self._failed[replica_node] = None
-        other = replacements(self._context.me, self._to, tuple(self._failed), self._context.candidates).get(index)
-        if other is not None:
-            self._to[index] = other
-            self._send(index)
+        else:
+            self._failed[replica_node] = None
+            other = replacements(self._context.me, self._to, tuple(self._failed), self._context.candidates).get(index)
+            if other is not None:
+                self._to[index] = other
+                self._send(index)
+        self._look()
 
     def on_timeout(self) -> None:
-        """Finish the replication because `ack_timeout` has passed."""
-        if self.outcome is ReplicationOutcome.SENDING:
-            self._finalise()
+        """Finish the replication because `ack_timeout` has passed, or as soon as enough have acknowledged."""
+        self._is_late = True
+        self._look()
 
-    def _finalise(self) -> None:
-        snapshot = self.snapshot
+    def _look(self) -> None:
+        if self.outcome is not ReplicationOutcome.SENDING:
+            return
         # A node that knows no other host has only its own disk, and the epoch's record says so: it survives no loss.
-        safe = is_safe(snapshot, self._spread.m) if self._to else True
-        self.outcome = ReplicationOutcome.SAFE if safe else ReplicationOutcome.LOST
-        self._then(self)
+        safe = is_safe(self.snapshot, self._spread.m) if self._to else True
+        if all(self._have) or (self._is_late and (safe or not self._sending)):
+            self.outcome = ReplicationOutcome.SAFE if safe else ReplicationOutcome.LOST
+            self._then(self)

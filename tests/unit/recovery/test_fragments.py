@@ -57,11 +57,26 @@ def test_a_snapshot_is_degraded_with_m_plus_one_fragments_and_lost_below_m() -> 
     for acknowledged, outcome in ((5, ReplicationOutcome.SAFE), (4, ReplicationOutcome.LOST)):
         at, done = context(), list[SnapshotReplication]()
         one = saving(at, 6, done)
-        for each in sent(at)[:acknowledged]:
-            at.answered(each.request, None, "")
+        at.candidates = at.candidates[:6]
+        for number, each in enumerate(sent(at)):
+            at.answered(each.request, None, "" if number < acknowledged else "its disk is full")
         one.on_timeout()
         assert done == [one]
         assert (one.outcome, one.snapshot.survives) == (outcome, acknowledged - 4)
+
+
+def test_a_late_snapshot_is_safe_as_soon_as_enough_have_acknowledged() -> None:
+    at, done = context(), list[SnapshotReplication]()
+    one = saving(at, 6, done)
+    *few, fifth, sixth = sent(at)
+    for each in few:
+        at.answered(each.request, None, "")
+    one.on_timeout()
+    assert (done, one.outcome) == ([], ReplicationOutcome.SENDING), "two are on their way"
+    at.answered(fifth.request, None, "")
+    assert (done, one.outcome, one.snapshot.survives) == ([one], ReplicationOutcome.SAFE, 1)
+    at.answered(sixth.request, None, "")
+    assert (done, one.snapshot.survives) == ([one], 2)
 
 
 def rebuild(at: RecoveryContext, live: int) -> SnapshotRebuild:

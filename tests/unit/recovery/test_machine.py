@@ -3,6 +3,7 @@
 from typing import Any, get_args
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,25 +165,37 @@ def test_after_many_skipped_epochs_a_new_attempt_is_needed() -> None:
     assert "none behind 0 was committed" in need.reason
 
 
-def test_the_snapshot_of_an_end_is_saved_again_until_it_is_safe() -> None:
+@pytest.mark.parametrize(("has_ended", "epoch"), [(True, 3), (False, 4)])
+def test_a_snapshot_is_saved_again_until_it_is_safe(has_ended: bool, epoch: int) -> None:
     made, instance = machine(2), InstanceId("stage")
     made.step(CandidatesFound((peer(6), peer(7))), ZERO)
     told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
     told(made, peer(1), wire.Start(RUN, 1))
-    end = SnapshotTaken(RUN, instance, CheckpointId(1, 4), b"hash", 10, has_ended=True)
-    for attempt in range(2):
-        effects = (
-            made.step(end, ZERO)
-            if not attempt
-            else made.step(TimerFired((RUN, "save", instance, CheckpointId(1, 4))), ZERO)
-        )
+    timer = TimerFired((RUN, "save", instance, CheckpointId(1, 4)))
+    effects = made.step(SnapshotTaken(RUN, instance, CheckpointId(1, 4), b"hash", 10, has_ended=has_ended), ZERO)
+    for _ in range(2):
         for each in effects:
             if isinstance(each, SendFragment):
                 made.step(Failed(each.request, "it can't be reached"), ZERO)
-        assert made.step(TimerFired((RUN, "save", instance, CheckpointId(1, 4))), ZERO)
-    said = carry_out(made, made.step(TimerFired((RUN, "save", instance, CheckpointId(1, 4))), ZERO))
+        assert made.step(timer, ZERO)
+        effects = made.step(timer, ZERO)
+    said = carry_out(made, effects)
     (prepared,) = [each.message for each in said if isinstance(each.message, wire.Prepared)]
-    assert (prepared.epoch, prepared.has_ended) == (3, True)
+    assert (prepared.epoch, prepared.has_ended) == (epoch, has_ended)
+
+
+def test_a_snapshot_is_not_saved_again_once_a_later_epoch_is_committed() -> None:
+    made, instance = machine(2), InstanceId("stage")
+    made.step(CandidatesFound((peer(6), peer(7))), ZERO)
+    told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
+    told(made, peer(1), wire.Start(RUN, 1))
+    timer = TimerFired((RUN, "save", instance, CheckpointId(1, 4)))
+    for each in made.step(SnapshotTaken(RUN, instance, CheckpointId(1, 4), b"hash", 10), ZERO):
+        if isinstance(each, SendFragment):
+            made.step(Failed(each.request, "it can't be reached"), ZERO)
+    made.step(timer, ZERO)
+    told(made, peer(1), wire.Committed(RUN, 1, value(1, CheckpointId(1, 5))))
+    assert made.step(timer, ZERO) == []
 
 
 _COUNTS = st.one_of(st.integers(0, 4), st.integers(0, 1 << 62))
