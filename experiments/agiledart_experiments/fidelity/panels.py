@@ -12,7 +12,7 @@ _DAEMONS = "three agents of one machine; TCP bytes with TLS"
 _ENGINES = {"engine": ("agiledart", "storm")}
 """Engines of the paper's comparison that are measured here."""
 
-_LINKS = "link rates are emulated: steps that sleep stand for a full uplink"
+_LINKS = "no stage is scaled out: two cores do not start the processes of that change in time"
 
 AGILEDART = (
     Panel(
