@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from agiledart.spark_start import SHORT_WORK
+
 _FENCE = re.compile(
     r"^```(\w*)\n(.*?)^```\n?(?:<!-- (not run|runs until stopped: shows)(?:: |\s)(.+?) -->)?", re.MULTILINE | re.DOTALL
 )
@@ -73,11 +75,16 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """The environment of a reader: the project's commands on the path, a home of their own."""
+    """The environment of a reader: the project's commands on the path, a home of their own.
+
+    Spark starts as on a machine where it has started before (the archive of its classes is in the cache), and compiles quickly.
+    """
     binaries = str(Path(sys.executable).parent)
     return {
         "PATH": f"{binaries}:{os.environ.get('PATH', '')}",
         "HOME": str(folder),
         "XDG_STATE_HOME": str(folder / ".state"),
         "LC_ALL": "C.UTF-8",
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
+        "JDK_JAVA_OPTIONS": " ".join(SHORT_WORK),
     }

@@ -25,7 +25,7 @@ PARTS = ("## See it", "## Five minutes", "**Two machines.**")
 FIVE_MINUTES = ("paho", "sqlalchemy", "sqlglot", "yaml", "onnxruntime")
 """Libraries of the README's way from a sensor to a table."""
 
-SHORT_DEMO = {"ARGS": "--duration 10"}
+SHORT_DEMO = {"ARGS": "--duration 5"}
 """`make demo` takes options from here, so that the same command ends before its minute is over."""
 
 

@@ -35,10 +35,17 @@ def spark() -> Iterator[object]:
     except OperationFailed as error:
         pytest.skip(str(error))
     interrupted = signal.getsignal(signal.SIGINT)
-    session = spark_session("tests", master="local[2,4]", config={"spark.sql.shuffle.partitions": "2"})
+    session = spark_session("tests", master="local[2,4]", config={"spark.sql.shuffle.partitions": "2"}, short=True)
     signal.signal(signal.SIGINT, interrupted)  # Spark puts its own there, and tests of Ctrl-C run in this process, too
     yield session
     session.stop()
+
+
+@pytest.fixture
+def same_session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this process take the session of the tests, and do not end it."""
+    monkeypatch.setattr("agiledart.spark.spark_session", lambda *arguments, **options: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ def made_project(folder: Path, written: Written) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(project: Path) -> Iterator[Driver]:
-    """One session for the tests of this module: starting it takes most of their time. The last test kills it."""
+    """One session for the tests of this module: starting it takes most of their time. The last test of them ends it."""
     started = Driver(project)
     yield started
     started.close()
@@ -202,15 +202,6 @@ def test_tables_equal_a_plain_reference_after_each_update(
     assert json.loads(capsys.readouterr().out)["tables"]["silver"]["state"] == "completed"
 
 
-def test_a_session_that_ends_leaves_the_catalog_to_the_next_one(written: Written, tmp_path: Path) -> None:
-    made = made_project(tmp_path / "taxi", written)
-    driver = Driver(made)
-    assert driver.ask("sql", "select 1") == [[1]]
-    assert list(made.glob("state/catalog/db.lck"))
-    driver.close()
-    assert not list(made.glob("state/catalog/db.lck"))
-
-
 MISTAKES = (
     (
         "silver",
@@ -280,18 +271,24 @@ def test_mistakes_name_file_line_and_table(project: Path, driver: Driver) -> Non
         assert re.search(said, fault), fault
 
 
+def test_a_session_that_ends_leaves_the_catalog_to_the_next_one(project: Path, driver: Driver) -> None:
+    assert driver.ask("sql", "select 1") == [[1]]
+    assert list(project.glob("state/catalog/db.lck"))
+    driver.close()
+    assert not list(project.glob("state/catalog/db.lck"))
+
+
 @pytest.mark.soak
-def test_a_new_process_goes_on_where_the_last_one_was_killed(
-    made: Mesh, written: Written, project: Path, driver: Driver
-) -> None:
+def test_a_new_process_goes_on_where_the_last_one_was_killed(made: Mesh, written: Written, project: Path) -> None:
     write_rows(made)
-    driver.ask("sql", "select 1")
-    driver.begin("update")
-    offsets = project / "state" / "storage"
-    count = len(list(offsets.rglob("offsets/*")))
-    planned = lambda: len(list(offsets.rglob("offsets/*"))) > count or driver.has_answered()  # noqa: E731
-    wait_for(planned, 240, "the first query of the update has planned its micro-batch")
-    driver.kill()
+    with contextlib.closing(Driver(project)) as first:
+        first.ask("sql", "select 1")
+        first.begin("update")
+        offsets = project / "state" / "storage"
+        count = len(list(offsets.rglob("offsets/*")))
+        planned = lambda: len(list(offsets.rglob("offsets/*"))) > count or first.has_answered()  # noqa: E731
+        wait_for(planned, 240, "the first query of the update has planned its micro-batch")
+        first.kill()
     with contextlib.closing(Driver(project)) as second:
         second.ask("update")
         check(second, written)
