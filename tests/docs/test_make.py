@@ -33,6 +33,7 @@ def clone(tmp_path: Path) -> Path:
     (tmp_path / "tools").mkdir()
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "tools" / "constraints.txt", tmp_path / "tools")
     script = tmp_path / "tools" / "setup.sh"
     script.write_text(STANDS_IN)
     script.chmod(0o755)
