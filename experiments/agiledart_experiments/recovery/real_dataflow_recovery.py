@@ -39,7 +39,8 @@ TIMEOUT_S: Final = 120.0
 COMMIT_S: Final = 60.0
 """Longest time to the next commit; an application without one counts as waiting."""
 
-LIVE: Final = ("running", "recovering")
+LIVE: Final = ("running", "recovering", "minority")
+"""States in which an application goes on, or will once its lost voters return."""
 
 
 def run(settings: Settings) -> ExperimentReport:

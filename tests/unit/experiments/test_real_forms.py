@@ -90,10 +90,11 @@ def _status(attempt: int, committed: int) -> dict[str, Any]:
 def test_an_application_has_recovered_with_the_first_commit_of_a_new_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_dataflow_recovery, "COMMIT_S", 0.2)
     late = [_status(1, 8), {"state": "recovering", "epoch": None}, _status(2, 7), _status(2, 8)]
-    client: Any = StatusAnswers({"a": late, "b": [_status(1, 9)]})
+    waiting = {"state": "minority", "epoch": None}
+    client: Any = StatusAnswers({"a": late, "b": [_status(1, 9)], "c": [waiting]})
     old = {"attempt": 1, "committed": 7}
-    came = real_dataflow_recovery._next_commits(client, {"a": old, "b": old}, time.monotonic())
-    assert list(came) == ["a"], "b commits in its old attempt only"
+    came = real_dataflow_recovery._next_commits(client, dict.fromkeys("abc", old), time.monotonic())
+    assert list(came) == ["a"], "b commits in its old attempt only, and c lost the majority of its voters"
     ended: Any = StatusAnswers({"a": [{"state": "failed", "reason": "no room", "epoch": None}]})
     with pytest.raises(OperationFailed, match="a is failed: no room"):
         real_dataflow_recovery._next_commits(ended, {"a": old}, time.monotonic())
