@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -145,6 +146,11 @@ class Driver:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
+
+    def has_answered(self) -> bool:
+        """Return whether its next line is there, or it has ended."""
+        assert self.process.stdout is not None
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def answer(self) -> dict[str, Any]:
         """Its next line."""
