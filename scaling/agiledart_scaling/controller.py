@@ -8,7 +8,8 @@
 | RESTING | the current interval ends; it does not count → WATCHING |
 
 A request that was refused, dropped or rolled back is not repeated at once: the controller waits one interval, then two, four, and
-at most twelve, so that a full ring is not asked endlessly. Meanwhile the policies go on watching, and their proposals are shown
+at most twelve, so that a full ring is not asked endlessly. After a dropped growth it asks for half of the new instances, until a
+growth succeeds: a slow machine starts few processes in the time of a change. Meanwhile the policies go on watching, and their proposals are shown
 with the obstacle. Changes that others start (a user's change, a recovery) come with the interval, and the controller rests in the
 same way.
 
@@ -85,6 +86,8 @@ class Controller:
     _memories: dict[str, StageMemory] = field(default_factory=dict)
     _requested: tuple[Proposal, ...] = ()
     _before: Mapping[str, int] = field(default_factory=dict)
+    _most_new: dict[str, int] = field(default_factory=dict)
+    """Stage → new instances that a request may have since its last growth was dropped."""
     _wait: int = 0
     _waits_for: str = ""
     _next_wait: int = 1
@@ -103,12 +106,15 @@ class Controller:
             return ()
         proposals = propose(interval.stages, self._memories, self.ask, dict(interval.instances), interval.quota)
         self._memories = {proposal.stage: proposal.memory for proposal in proposals}
-        actions = tuple(proposal for proposal in proposals if proposal.kind in ACTIONS)
+        actions = tuple(
+            self._limited(proposal, interval.instances) for proposal in proposals if proposal.kind in ACTIONS
+        )
         # Policies are asked during a wait, too: their memories stay current and users see the proposals.
         self._wait = max(0, self._wait - 1)
         obstacle = self._waits_for if actions and self._wait else ""
         self.statuses = {
-            proposal.stage: StageStatus(proposal, obstacle if proposal in actions else "") for proposal in proposals
+            proposal.stage: StageStatus(proposal, obstacle if proposal.kind in ACTIONS else "")
+            for proposal in proposals
         }
         if not actions or self._wait:
             return ()
@@ -139,11 +145,23 @@ class Controller:
     def finalised(self, why: str = "") -> None:
         """Handle the end of the change; `why` it was dropped or rolled back, empty when it was done."""
         self.step = ControllerState.RESTING
+        growing = [proposal for proposal in self._requested if proposal.kind is ChangeKind.GROW]
         if why:
             self._set_obstacle_of_requested(why)
             self._hold_back(why)
+            for proposal in growing:
+                self._most_new[proposal.stage] = max(1, (proposal.instances - self._before[proposal.stage]) // 2)
         else:
+            for proposal in growing:
+                self._most_new.pop(proposal.stage, None)
             self._wait, self._next_wait, self._waits_for = 0, 1, ""
+
+    def _limited(self, proposal: Proposal, instances: Mapping[str, int]) -> Proposal:
+        """Return the proposal with no more new instances than a dropped growth of its stage leaves."""
+        most = self._most_new.get(proposal.stage)
+        if proposal.kind is not ChangeKind.GROW or most is None:
+            return proposal
+        return replace(proposal, instances=min(proposal.instances, instances[proposal.stage] + most))
 
     def _halved(self) -> tuple[Proposal, ...]:
         """Return the request with half of the new instances; proposals that add none stay as they are."""

@@ -160,6 +160,27 @@ def test_a_change_that_was_rolled_back_is_not_repeated_at_once() -> None:
     assert [bool(one.ended(world.interval(240))) for _ in range(3)] == [False, False, True]
 
 
+def test_a_dropped_growth_is_asked_for_in_halves_until_one_succeeds() -> None:
+    world, one = Fluid({"a": 1}), controller()
+    asked: list[int] = []
+
+    def request() -> int:
+        while not (orders := one.ended(world.interval(400))):
+            pass
+        one.taken()
+        asked.append(orders[0].instances)
+        return orders[0].instances
+
+    for _ in range(3):
+        request()
+        one.finalised("user code did not start within 27 s")
+    world.instances["a"] = request()
+    one.finalised()
+    request()
+    assert asked[:4] == [5, 3, 2, 2]
+    assert asked[4] > 3, "a growth that succeeds ends the limit"
+
+
 def test_the_quota_of_the_application_is_reported() -> None:
     world, one = Fluid({"a": 1, "b": 1}), controller()
 
