@@ -235,7 +235,7 @@ class VirtualStage:
 
     def advance(self) -> None:
         """Release rows up to the least watermark, pass barriers that came through all inputs, and end."""
-        while not self.has_stopped:
+        while not self.has_stopped and not self.has_ended:
             open_inputs = [stage_input for stage_input in self.inputs.values() if not stage_input.ended]
             at = [stage_input.passed for stage_input in open_inputs]
             # Where all inputs have ended, no channel brings a barrier, and the stage begins it.
