@@ -7,11 +7,11 @@
 | CHANGING | finalised, with whatever outcome → RESTING |
 | RESTING | the current interval ends; it does not count → WATCHING |
 
-A request that was refused, dropped or rolled back is not repeated at once: the controller waits one interval, then two, four, and
-at most twelve, so that a full ring is not asked endlessly. After a dropped growth it asks for half of the new instances, until a
-growth succeeds: a slow machine starts few processes in the time of a change. Meanwhile the policies go on watching, and their proposals are shown
-with the obstacle. Changes that others start (a user's change, a recovery) come with the interval, and the controller rests in the
-same way.
+A request that was refused, dropped or rolled back is not repeated at once: the controller waits one interval, then two, four,
+and at most twelve, so that a full ring is not asked endlessly. After a dropped growth it asks for half of the new instances,
+until a growth succeeds: a slow machine starts few processes in the time of a change. Meanwhile the policies go on watching, and
+their proposals are shown with the obstacle. Changes that others start (a user's change, a recovery) come with the interval, and
+the controller rests in the same way.
 
 Sans-IO: the driver measures, asks the run's coordinator, and reports the outcome.
 
