@@ -286,8 +286,11 @@ def test_a_new_process_goes_on_where_the_last_one_was_killed(made: Mesh, written
         first.begin("update")
         offsets = project / "state" / "storage"
         count = len(list(offsets.rglob("offsets/*")))
-        planned = lambda: len(list(offsets.rglob("offsets/*"))) > count or first.has_answered()  # noqa: E731
-        wait_for(planned, 240, "the first query of the update has planned its micro-batch")
+
+        def has_planned() -> bool:
+            return len(list(offsets.rglob("offsets/*"))) > count or first.has_answered()
+
+        wait_for(has_planned, 240, "the first query of the update has planned its micro-batch")
         first.kill()
     with contextlib.closing(Driver(project)) as second:
         second.ask("update")

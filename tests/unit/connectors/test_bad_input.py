@@ -14,6 +14,7 @@ from agiledart_dataflow.plan.connectors import REPORTED_PER_REASON, Connector
 from agiledart_executor.local_runs.local_run import LocalRun, run_topology
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, TopologyError
 from agiledart_kernel.limits import MAX_LINE_BYTES
+from tests.ports import lasting_port
 
 JANUARY = datetime.fromisoformat("2013-01-01 00:00:00")
 
@@ -233,7 +234,4 @@ def test_lines_of_a_connection_are_reported_with_their_number(unused_tcp_port: i
 
 @pytest.fixture
 def unused_tcp_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return lasting_port()
