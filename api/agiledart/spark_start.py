@@ -29,9 +29,8 @@ compiler alone gets 48 MiB for compiled code, which a dozen updates fill, and Ja
 IDLE_SECONDS: Final = 1_800.0
 """Time after which a server that no session uses ends."""
 
-STOP_SECONDS: Final = 120.0
-"""Longest time for a stopped server to end by itself. The first one writes the archive of classes, which takes 20 s and
-more on two cores."""
+STOP_SECONDS: Final = 20.0
+"""Longest time for a stopped server to end by itself."""
 
 _LOOK_SECONDS: Final = 0.05
 
