@@ -386,14 +386,15 @@ def test_a_thousand_idle_connections_are_bounded_and_ask_no_agent(server: PageSe
 def test_a_viewer_that_reads_nothing_is_cut_and_others_go_on(
     server: PageServer, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_server._PageHandler, "timeout", 0.5)
+    monkeypatch.setattr(page_server._PageHandler, "timeout", 3)
     monkeypatch.setattr(mesh_watcher, "SAMPLE_SECONDS", 0.05)
     monkeypatch.setattr(mesh_watcher, "LEAST_PAUSE_SECONDS", 0.01)
     agent.nodes = [f"a{number}" for number in range(2_000)]  # events of 600 kB
     cookie = session_of(server)
     slow, quick = Viewer(server, cookie), Viewer(server, cookie)
-    quick.event()
-    until(lambda: len(server.watcher._viewers) == 1, 20)
+    assert len(quick.event()["nodes"]) == 2_000
+    until(lambda: len(server.watcher._viewers) == 2)
+    until(lambda: quick.event() and len(server.watcher._viewers) == 1)  # a viewer that does not read is cut, too
     assert len(quick.event()["nodes"]) == 2_000
     slow.close()
     quick.close()
