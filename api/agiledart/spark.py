@@ -26,7 +26,6 @@ from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-from zlib import crc32
 
 from agiledart import spark_start
 from agiledart_kernel.errors import OperationFailed
@@ -69,10 +68,10 @@ _LOG4J: Final = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = File
 appender.file.type = RollingFile
 appender.file.name = File
-appender.file.fileName = {log}
-appender.file.filePattern = {log}.%i
+appender.file.fileName = ${sys:agiledart.log}
+appender.file.filePattern = ${sys:agiledart.log}.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 10MB
@@ -181,7 +180,7 @@ def spark_session(
     builder: Any = SparkSession.builder
     if keep:
         _USED.append(spark_start.hold_server(kept_folder() / "analytics"))
-        builder, settings = builder.remote(master), _settings(master, log_file)
+        builder, settings = builder.remote(master), _settings(master, log_file, java)
     else:
         builder, settings = builder.master(master), _settings(master, log_file, java, short)
     for key, value in {"spark.app.name": name, **settings, **(config or {})}.items():
@@ -328,8 +327,7 @@ def _print_to_terminal(line: str) -> None:
 
 def _settings(master: str, log_file: str | None, java: Java | None = None, short: bool = False) -> dict[str, str]:
     """Return settings of a session. With `java` a JVM starts with them, and short work gets a JVM for it."""
-    log4j = _log4j_file(log_file)
-    jvm = [f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+    jvm = _log_options(log_file)
     if java is not None and master.startswith("local"):
         jvm += spark_start.archive_options(_cache_folder(), java.home, java.origin)
         jvm += spark_start.SHORT_WORK if short else ()
@@ -365,11 +363,12 @@ def _cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(tempfile.mkdtemp(prefix="agiledart-spark-"))
 
 
-def _log4j_file(log_file: str | None) -> Path:
-    """Return the configuration that sends Spark's log to a file; without it a run writes some fifty lines to stderr."""
+def _log_options(log_file: str | None) -> list[str]:
+    """Return JVM options that send Spark's log to a file; without them a run writes some fifty lines to stderr."""
     folder = _cache_folder()
     log = Path(log_file).expanduser().absolute() if log_file else folder / "spark.log"
-    return _written(folder / f"log4j2-{crc32(str(log).encode()):08x}.properties", _LOG4J.format(log=log))
+    configuration = _written(folder / "log4j2.properties", _LOG4J)
+    return [f"-Dlog4j2.configurationFile={configuration.as_uri()}", f"-Dagiledart.log={log}"]
 
 
 def _bundled_java(environment: Mapping[str, str]) -> Java | None:

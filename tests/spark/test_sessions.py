@@ -1,13 +1,14 @@
-"""Which Java a session takes, and what is said when there is none. No JVM of Spark's is started."""
+"""Which Java a session takes, what is said when there is none, and the options of its JVM. No JVM of Spark's is started."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from agiledart.spark import _started, find_java, follow, java_version, spark_session
+from agiledart.spark import Java, _started, find_java, follow, java_version, jvm_settings, spark_session
 from agiledart_kernel.errors import OperationFailed
 
 
@@ -70,6 +71,36 @@ def test_the_bundled_java_hides_behind_a_wrapper(tmp_path: Path, shell: str) -> 
     # Spark's launcher asks for a module that this runtime lacks; bare it would refuse to start.
     command = [str(found.home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+JVM = "spark.driver.extraJavaOptions"
+
+
+@pytest.fixture
+def installed_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed Java, and an empty cache folder."""
+    monkeypatch.setattr("agiledart.spark.find_java", lambda: Java(tmp_path, 17, "PATH"))
+    for name, folder in (("JAVA_HOME", "java"), ("XDG_CACHE_HOME", "cache")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
+
+
+@pytest.mark.usefixtures("installed_java")
+def test_a_server_that_stays_writes_an_archive_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr("agiledart.spark_start.hold_server", lambda folder: folder)
+    monkeypatch.setattr("agiledart.spark._USED", [])
+    monkeypatch.setattr("agiledart.spark._started", lambda builder, kind: builder._options[JVM])
+    assert f"-XX:ArchiveClassesAtExit={tmp_path / 'cache'}" in str(spark_session(keep=True))
+
+
+@pytest.mark.usefixtures("installed_java")
+def test_one_configuration_serves_all_log_files(tmp_path: Path) -> None:
+    for name in ("a.log", "b b.log"):
+        options = shlex.split(jvm_settings(log_file=str(tmp_path / name))[JVM])
+        assert f"-Dagiledart.log={tmp_path / name}" in options
+    assert [file.name for file in (tmp_path / "cache" / "agiledart").iterdir()] == ["log4j2.properties"]
 
 
 def test_importing_loads_neither_spark_nor_java() -> None:

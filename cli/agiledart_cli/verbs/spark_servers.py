@@ -19,7 +19,10 @@ def spark() -> None:
 @spark.command(short_help="Stop every Spark that stays.")
 @output_option
 def stop(output: str) -> int:
-    """Stop every Spark server of this user that --keep-spark started."""
+    """Stop every Spark server of this user that --keep-spark started.
+
+    The first one takes up to a minute: Java stores Spark's classes in the cache folder, for faster starts.
+    """
     from agiledart.spark import kept_folder
     from agiledart.spark_start import stop_servers
 
