@@ -92,7 +92,7 @@ def test_an_agent_ends_with_its_parent_process(tmp_path_factory: pytest.TempPath
     os.close(reader)
     agent.ready()
     os.close(writer)
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
 
 
 def test_a_second_signal_aborts_the_drain() -> None:
@@ -101,7 +101,7 @@ def test_a_second_signal_aborts_the_drain() -> None:
         assert process is not None
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) in (0, -signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
 
 
 def test_one_state_directory_has_one_agent() -> None:

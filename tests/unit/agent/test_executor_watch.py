@@ -88,7 +88,7 @@ def test_heartbeats_and_a_reason_arrive_through_the_pipe() -> None:
         words.report_alive()
         words.report_reason("clean: too much")
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not watch.reason:  # noqa: ASYNC110  the pipe is read by the loop
                 await asyncio.sleep(0)
         assert watch.ended(EXIT_BOUND) == "was stopped"

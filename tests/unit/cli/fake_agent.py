@@ -55,7 +55,7 @@ class FakeAgent:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(60)
 
     def _serve(self) -> None:
         while True:

@@ -123,7 +123,7 @@ def ask(
     server: PageServer, method: str, path: str, body: Any = None, **headers: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     port = server.server_address[1]
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     sent = {"Origin": f"http://127.0.0.1:{port}", "Host": f"127.0.0.1:{port}"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     text = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -144,7 +144,7 @@ class Viewer:
 
     def __init__(self, server: PageServer, cookie: str, application: str = "") -> None:
         port = server.server_address[1]
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         query = f"?application={application}" if application else ""
         self.socket.sendall(
             f"GET /events{query} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n".encode()

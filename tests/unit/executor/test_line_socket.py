@@ -163,14 +163,14 @@ def test_an_executor_waits_for_the_socket_instead_of_polling() -> None:
             host.add(source)
             host.add(sink)
             host.start_reading()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while source.watched is None or source.timer is None:  # noqa: ASYNC110 the host sends no notification
                     await asyncio.sleep(0)
             pause = source.timer.when() - asyncio.get_running_loop().time()
             peer, _ = door.accept()
             peer.sendall(b"1,a\n2,b\n")
             peer.close()
-            await asyncio.wait_for(done.wait(), 5)
+            await asyncio.wait_for(done.wait(), 60)
             host.close()
             assert writer.rows is not None
             return pause, writer.rows
