@@ -35,6 +35,11 @@ class Pacer:
         """True when rows wait for their time."""
         return self._speed is not None
 
+    @property
+    def has_begun(self) -> bool:
+        """True when a row has gone, here or in the pacer whose position this one got: event times have instants since then."""
+        return self._base is not None or self.reached is not None
+
     def stop(self) -> None:
         """Let rows go as fast as they can from now on."""
         self._speed = None
@@ -49,13 +54,22 @@ class Pacer:
         self.reached = (wall_ns, start_ms + int((now_ns - start_ns) * self._speed / 1_000_000))
         count = 0
         for time_ms, _ in due:
-            due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
+            due_ns = self.due_ns(time_ms, now_ns, wall_ns)
             if due_ns > now_ns:
                 return count, due_ns
             count += 1
             if count >= max_rows:
                 break
         return count, None
+
+    def due_ns(self, time_ms: int, now_ns: int, wall_ns: int) -> int:
+        """Return the monotonic instant at which a row of this event time may go; `now_ns` when nothing waits for its time."""
+        if self._speed is None:
+            return now_ns
+        if self._base is None:
+            self._base = self._begun(now_ns, wall_ns, time_ms)
+        start_ns, start_ms = self._base
+        return start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
 
     def _begun(self, now_ns: int, wall_ns: int, first_ms: int) -> tuple[int, int]:
         """Return (monotonic time, event time) to count from."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 from agiledart_dataflow.event_time.event_clock import EventClock
+from agiledart_dataflow.plan.connectors import Reading
 from agiledart_kernel.errors import AgileDartError
 
 DeliveryCallback = Callable[[AgileDartError | None], None]
@@ -56,8 +57,8 @@ class ReadsAhead(Protocol):
     reads_ahead: bool
     lines_ahead: int
 
-    def read_ahead(self, max_rows: int, wall_ns: int) -> bool:
-        """Take input and keep it; return False when there was none, or no space."""
+    def read_ahead(self, max_rows: int, wall_ns: int) -> Reading | None:
+        """Take input and keep it; return a copy, None when there was none, or no space."""
         ...
 
 

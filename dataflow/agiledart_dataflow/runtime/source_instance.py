@@ -42,18 +42,13 @@ from agiledart_dataflow.runtime.overtaken_rows import (
     decoded_rows,
     encoded_rows,
 )
+from agiledart_dataflow.runtime.paced_read_ahead import IDLE_NS, PACED_AHEAD, PacedReadAhead
 from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.record_numbers import RecordNumbers
 from agiledart_dataflow.runtime.source_steps import SourceSteps
 from agiledart_dataflow.runtime.source_validator import SourceValidator
 from agiledart_dataflow.runtime.stage_steps import RowTap
 from agiledart_kernel.limits import MAX_BATCH_ROWS
-
-IDLE_NS = 5_000_000
-"""Pause before the next poll of a reader without data."""
-
-_PACED_AHEAD = 128
-"""Rows that a paced source reads ahead of their time."""
 
 
 class Polled(msgspec.Struct, frozen=True, gc=False):
@@ -132,6 +127,7 @@ class SourceInstance:
             has_letters=has_letters,
             steps=self._steps,
         )
+        self._ahead = PacedReadAhead(self._pacer, self._validator)
         waits = self._pacer.paces or self._clock.sorts
         self._stamp = stamper(self._row_type) if waits or not (reader.stamps or has_steps) else None
         needs_care = waits or self._clock.advances_by_clock or self._validator.has_check or has_letters or has_steps
@@ -177,7 +173,7 @@ class SourceInstance:
         """Read on while nothing can be sent; return the instant before which it need not be called again (None: at once)."""
         if self._intake is None:
             assert self._abilities.ahead is not None  # see `reads_on`
-            return None if self._abilities.ahead.read_ahead(max_rows, wall_ns) else now_ns + IDLE_NS
+            return self._ahead.read(self._abilities.ahead, self._clock.newest, now_ns, wall_ns, max_rows)
         if not self._intake.has_space():
             return now_ns + IDLE_NS
         held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
@@ -263,7 +259,7 @@ class SourceInstance:
     ) -> tuple[Held, Any, int | None, bool]:
         """Return (rows that are due, their times, the instant of the next ones, whether the reader had no data)."""
         read_nothing = False
-        wanted = max_rows if not self._pacer.paces else min(max_rows, _PACED_AHEAD)
+        wanted = max_rows if not self._pacer.paces else min(max_rows, PACED_AHEAD)
         held: Held = []
         times: Any = []
         if not self._exhausted and len(self._clock.due) < wanted:
@@ -279,7 +275,7 @@ class SourceInstance:
                 self._clock.release(END)
         wait: int | None = None
         if not len(held):
-            if self._clock.replays:  # its time has come once
+            if self._clock.replays and not self._pacer.has_begun:  # another run read it: its time has come once
                 count = min(len(self._clock.due), max_rows)
             else:
                 count, wait = self._pacer.ready(self._clock.due, now_ns, wall_ns, max_rows)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agiledart_dataflow.data.batch import Held, as_rows
+from agiledart_dataflow.data.batch import Held, as_rows, part_of
 from agiledart_dataflow.event_time.event_clock import EventClock
 from agiledart_dataflow.event_time.event_times import (
     LEAST_MS,
@@ -124,6 +124,15 @@ class SourceValidator:
             return None
         self._clock.newest = int(times[-1])
         return times
+
+    def time_of_last(self, held: Held) -> int | None:
+        """Return the event time of the last of these rows, which are not validated yet; None: it is unknown."""
+        if self._steps is not None or not len(held):
+            return None
+        try:
+            return event_time(self._time_of(as_rows(part_of(held, len(held) - 1, len(held)))[0]))
+        except (Exception, SystemExit):  # noqa: BLE001  user code; the row is validated when it is handed out
+            return None
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         """Take rows from the reader."""

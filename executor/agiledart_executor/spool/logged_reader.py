@@ -112,20 +112,20 @@ class LoggedReader:
         self._letters = []
         return reading
 
-    def read_ahead(self, max_rows: int, wall_ns: int) -> bool:
-        """Read input into the log although no row can be sent; return False when there was no input or no space.
+    def read_ahead(self, max_rows: int, wall_ns: int) -> Reading | None:
+        """Read input into the log although no row can be sent, and return it; None when there was no input or no space.
 
         A reopened reader waits until the log has been replayed, because only the log's end holds the position to continue from.
         """
         if self._is_behind and self._cursor < self._log.end:
-            return False
+            return None
         reading = self._log_next(max_rows, wall_ns, None)
         self._look()
         if reading is None:
-            return False
+            return None
         self._letters = []
         self.lines_ahead += reading.lines
-        return reading.lines > 0
+        return reading if reading.lines else None
 
     def fileno(self) -> int | None:
         """Return the reader's own descriptor once the log is replayed; None before that."""

@@ -57,11 +57,12 @@ class Live:
     def close(self) -> None: ...
 
 
-def program(**source: Any) -> Program:
+def program(speed: str = "", **source: Any) -> Program:
     """Two sources that are merged by position, so that numbers travel."""
     made = Topology("rows")
+    options = (("speed", speed),) if speed else ()
     one, other = (
-        made.source(name, Connector("tcp", "127.0.0.1:9"), rows=Row, event_time=lambda row: row.at, **source)
+        made.source(name, Connector("tcp", "127.0.0.1:9", options), rows=Row, event_time=lambda row: row.at, **source)
         for name in ("rows", "others")
     )
     one.union(other, name="both").sink("out", log("out"))
@@ -72,11 +73,18 @@ class Source:
     """A source with a log, in a folder that survives it."""
 
     def __init__(
-        self, folder: Path, *, fresh: bool = False, max_bytes: int = 8 * MIB, moves: bool = False, **source: Any
+        self,
+        folder: Path,
+        *,
+        fresh: bool = False,
+        max_bytes: int = 8 * MIB,
+        moves: bool = False,
+        reads_ahead: bool = False,
+        **source: Any,
     ) -> None:
         self.live = Live()
         self.log = SourceLog(folder, max_bytes, fresh=fresh)
-        self.reader = LoggedReader(self.live, self.log, Row, moves=moves)
+        self.reader = LoggedReader(self.live, self.log, Row, moves=moves, reads_ahead=reads_ahead)
         self.instance = SourceInstance(program(**source), 0, self.reader)
 
     def poll(self, seconds: float) -> Batch | None:
@@ -148,6 +156,26 @@ def test_a_movable_source_continues_without_the_log_of_the_other_node(
     again.reader.seek(moved)
     again.come(5)
     assert [row.at for _, row in again.all(12)] == [5]
+
+
+def test_a_blocked_paced_source_reads_each_row_into_its_log_when_it_is_due(tmp_path: Path) -> None:
+    """Else the whole file would be a backlog, and come as a flood once the outputs are free."""
+    source = Source(tmp_path, fresh=True, reads_ahead=True, speed="1")
+
+    def blocked(seconds: float) -> None:
+        now = int(seconds * SECOND)
+        while (again := source.instance.take_in(now, now)) is None or again <= now:
+            pass
+
+    for at in range(0, 10_000, 100):
+        source.come(at)
+    assert [row.at for _, row in source.all(1)] == [0], "the first row sets the pace"
+    for seconds in (1.5, 2.5, 4):
+        blocked(seconds)
+        due = int((seconds - 1) * 10) + 1
+        assert due <= source.instance.lines + source.reader.lines_ahead <= due + 1
+    assert [row.at for _, row in source.all(4)] == list(range(100, 3_001, 100))
+    assert [row.at for _, row in source.all(4.5)] == list(range(3_100, 3_501, 100)), "replayed rows keep the pace"
 
 
 def test_records_judged_late_are_late_again_after_a_restart(tmp_path: Path) -> None:
