@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from agiledart_scaling.demand import Demand
-from agiledart_scaling.kinds.bandwidth import SHORT_TERM_INTERVALS, LinkLoad, Remedy, choose_remedy, is_bandwidth_bound
+from agiledart_scaling.kinds.bandwidth import (
+    SHORT_TERM_INTERVALS,
+    LinkLoad,
+    Remedy,
+    choose_remedy,
+    instances_beside,
+    is_bandwidth_bound,
+)
 from agiledart_scaling.kinds.quota import Growth, within_quota
 from agiledart_scaling.kinds.skew import GroupLoad, GroupMove, balancing_moves, hot_group, hot_text, is_uneven
 from agiledart_scaling.kinds.straggler import slow_intervals, straggler
@@ -184,7 +191,7 @@ def _propose_without_measures(state: StageState, memory: StageMemory, bound: int
     unchanged = replace(unchanged, memory=replace(memory, bound=bound))
     if not bound or state.keeps_number or not _has_backlog(state.demand):
         return unchanged
-    return _for_links(state, unchanged, now, min(now + 1, state.limits.high))
+    return _for_links(state, unchanged, now, _offered(state.demand))
 
 
 def _choose_change(state: StageState, measures: StageMeasures, unchanged: Proposal, now: int) -> Proposal:
@@ -204,7 +211,7 @@ def _choose_change(state: StageState, measures: StageMeasures, unchanged: Propos
             why = f"uneven keys: the stage is full at {share:.0%} of its instances' capacity"
             return replace(unchanged, kind=ChangeKind.REBALANCE, why=why, moves=moves)
     if memory.bound and (wanted > now or _has_backlog(measures)):
-        return _for_links(state, unchanged, now, max(wanted, min(now + 1, state.limits.high)))
+        return _for_links(state, unchanged, now, _offered(measures))
     if wanted != now:
         return replace(unchanged, kind=ChangeKind.GROW if wanted > now else ChangeKind.SHRINK, instances=wanted)
     return unchanged
@@ -215,13 +222,17 @@ def _has_backlog(measures: StageMeasures | Demand) -> bool:
 
     A source that spools may have read all of its input already: then nothing is offered any more, and all of it waits.
     """
-    rate = sum(measures.offered) / max(1, len(measures.offered))
-    return bool(measures.backlog) and measures.backlog[-1] > max(LEAST_ROWS, BACKLOG_SECONDS * rate)
+    return bool(measures.backlog) and measures.backlog[-1] > max(LEAST_ROWS, BACKLOG_SECONDS * _offered(measures))
 
 
-def _for_links(state: StageState, unchanged: Proposal, now: int, wanted: int) -> Proposal:
-    """Return the change that relieves a full link; `wanted`: instances behind other links, where the limits allow more."""
+def _offered(measures: StageMeasures | Demand) -> float:
+    return sum(measures.offered) / max(1, len(measures.offered))
+
+
+def _for_links(state: StageState, unchanged: Proposal, now: int, offered: float) -> Proposal:
+    """Return the change that relieves a full link: instances behind other links, else other links for the one behind it."""
     bound, link = unchanged.memory.bound, state.link
+    wanted = min(instances_beside(link, now, offered), state.limits.high)
     remedy = choose_remedy(bound, has_state=state.has_state)
     if remedy is Remedy.OUT and wanted <= now:
         remedy = Remedy.MIGRATE

@@ -1,6 +1,6 @@
 """Trust in the direct circuit: for how long it must answer well, at no more cost, before rows return to it. No I/O.
 
-1 s ── rows leave soon after a return ──> 30 s ── again ──> 60 s, up to 5 minutes ── rows stay ──> 1 s
+4 s ── rows leave soon after a return ──> 30 s ── again ──> 60 s, up to 5 minutes ── rows stay ──> 4 s
 """
 
 from typing import Final
@@ -10,9 +10,13 @@ from agiledart_executor.routes.faster_path import HOLD_NS, STAY
 from agiledart_kernel.instants import SECOND
 
 TRUST_NS: Final = SECOND
+"""Time for which another relay must cost less before rows move to it."""
+
+RETURN_NS: Final = 4 * SECOND
 DOUBTED_TRUST_NS: Final = 30 * SECOND
 LONG_TRUST_NS: Final = 300 * SECOND
-"""Time at first, after rows had to leave soon after a return, and at most. Each return to an unstable link costs a pause."""
+"""Time for a return at first, after rows had to leave soon after a return, and at most. Each return to an unstable link costs a
+pause, and the first must not be to one that works for some seconds only."""
 
 PROVEN_NS: Final = 30 * SECOND
 """Time after a return in which relayed circuits stay open. Rows that leave within it and the hold before it left soon."""
@@ -22,7 +26,7 @@ class DirectTrust:
     """Trust of one route in its direct circuit.
 
     Attributes:
-        needs_ns: time for which the circuit must answer well before rows return.
+        needs_ns: time for which another circuit must be better; to return to the direct one at least `RETURN_NS`.
     """
 
     def __init__(self) -> None:
@@ -58,4 +62,6 @@ class DirectTrust:
             self._cheap_since = None
         if cost <= present and self._cheap_since is None:
             self._cheap_since = now
-        return self._cheap_since is not None and now - max(self._cheap_since, direct.well_since) >= self.needs_ns
+        if self._cheap_since is None:
+            return False
+        return now - max(self._cheap_since, direct.well_since) >= max(RETURN_NS, self.needs_ns)

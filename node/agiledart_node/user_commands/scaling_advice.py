@@ -92,8 +92,9 @@ def link_load(stage: Stage, known: Sequence[IntervalMeasures], reports: Reports)
         for route in routes_of(reports.get((stage.index, instance), {})):
             use = max((circuit.use for circuit in route.circuits if circuit.in_use), default=0.0)
             if use > fullest.busiest_link:
-                busy = measures.busy_ns / measures.span_ns if measures.span_ns else 0.0
-                fullest = LinkLoad(use, busy, name=f"of {stage.name}.{instance} to {route.to}", instance=instance)
+                busy, rows = measures.busy_ns / measures.span_ns, measures.rows * SECOND / measures.span_ns
+                name = f"of {stage.name}.{instance} to {route.to}"
+                fullest = LinkLoad(use, busy, name=name, instance=instance, rows=rows)
     return fullest
 
 

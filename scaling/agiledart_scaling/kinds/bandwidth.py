@@ -1,5 +1,6 @@
 """Detection of a full link: more instances behind it would wait for it, too."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,6 +27,7 @@ class LinkLoad:
     Attributes:
         busiest_link: largest utilisation of its links, 0 … 1.
         name: of that link, for people; `instance`: the instance that sends over it, None: unknown.
+        rows: rows/s that this instance takes in; 0: unknown.
         busy_cores: utilisation of the node's cores, 0 … 1.
         delivered: share of the rows it tried to send that receivers took.
     """
@@ -35,6 +37,7 @@ class LinkLoad:
     delivered: float = 1.0
     name: str = ""
     instance: int | None = None
+    rows: float = 0.0
 
 
 def is_bandwidth_bound(load: LinkLoad, *, has_free_cores: bool = False) -> bool:
@@ -44,6 +47,19 @@ def is_bandwidth_bound(load: LinkLoad, *, has_free_cores: bool = False) -> bool:
     """
     is_limited = load.busiest_link >= FULL_LINK or load.delivered < LEAST_DELIVERED
     return is_limited and (load.busy_cores < FULL_NODE or not has_free_cores)
+
+
+MOST_GROWTH = 4
+"""Factor by which a full link multiplies the instances of a stage at most, in one step."""
+
+
+def instances_beside(load: LinkLoad, now: int, offered: float) -> int:
+    """Return the number of instances of which each gets no more of the offered rows/s than one behind the full link can send.
+
+    It is at least one more than `now`. Rows that wait do not count: a backlog says how long the link has been full, not how full.
+    """
+    needed = math.ceil(offered / load.rows - 1e-9) if load.rows > 0 else now + 1
+    return max(now + 1, min(needed, MOST_GROWTH * now))
 
 
 def choose_remedy(intervals: int, *, has_state: bool) -> Remedy:

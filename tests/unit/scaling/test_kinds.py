@@ -204,12 +204,25 @@ def test_rows_that_wait_before_a_full_link_go_out_behind_another_one() -> None:
     assert (stateful.kind, stateful.slow_instance) == (ChangeKind.MOVE, 1)
 
 
+@pytest.mark.parametrize(
+    ("now", "rows", "instances"),
+    [(2, 40.0, 3), (2, 12.5, 8), (2, 5.0, 8), (5, 12.5, 8), (2, 0.0, 3), (9, 12.5, 10)],
+)
+def test_a_full_link_gets_as_many_instances_as_make_its_share_fit(now: int, rows: float, instances: int) -> None:
+    link = LinkLoad(0.9, 0.2, name="of s.1 to a6", instance=1, rows=rows)
+    waiting = StageMeasures((100.0,) * now, (1 / now,) * now, (100.0,), (90_000.0,))
+    state = StageState("s", Limits(1, 100), waiting, link=link)
+    made = one(state, 100, StageMemory(bound=2))
+    assert (made.kind, made.instances) == (ChangeKind.GROW, instances), "however many rows wait"
+
+
 def test_a_full_link_counts_although_the_stage_works_too_little_for_a_rate() -> None:
     link = LinkLoad(0.9, 0.001, name="of s.1 to a6", instance=1)
     light = StageState("s", Limits(1, 8), None, "too little work", Demand((100.0,), (150.0,)), link=link)
     assert one(light, 2).kind is ChangeKind.NEW_PATH
     made = one(light, 2, StageMemory(bound=2))
     assert (made.kind, made.instances, made.slow_instance) == (ChangeKind.GROW, 3, 1)
+    assert one(replace(light, link=replace(link, rows=12.5)), 2, StageMemory(bound=2)).instances == 8
     assert one(replace(light, has_state=True), 2, StageMemory(bound=2)).kind is ChangeKind.MOVE
     spooled = replace(light, demand=Demand((0.0,), (9_000.0,)))
     assert one(spooled, 2, StageMemory(bound=2)).kind is ChangeKind.GROW, "all input waits in a spool"

@@ -115,6 +115,14 @@ def test_an_unstable_path_is_trusted_ever_less() -> None:
     assert world.share("a2", 60 * S, 240 * S) >= 0.8
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("up_s", [1, 2, 3])
+def test_rows_do_not_return_to_a_path_that_works_for_seconds_at_a_time(seed: int, up_s: int) -> None:
+    cuts = [(n * (3 + up_s) * S, (n * (3 + up_s) + 3) * S) for n in range(2, 30)]
+    world = World(ways(cuts=cuts), seed=seed).run(80 * S)
+    assert len(world.moves()) == 1
+
+
 def test_a_thin_path_is_remembered_as_thin() -> None:
     world = World(ways(rate=250_000), rate=500).run(180 * S)
     assert len(world.moves(60 * S)) <= 12
