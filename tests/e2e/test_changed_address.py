@@ -1,4 +1,4 @@
-"""The machine of a source gets another address while its application runs, as from DHCP: rows go on, the file is exact.
+"""A machine gets another address while an application runs on it, as from DHCP: rows go on, the file is exact.
 
 Each host is a network namespace. It needs root and `ip`.
 """
@@ -58,4 +58,28 @@ def test_a_source_keeps_its_application_at_another_address(hosts: Hosts, ring: M
     told = job.until_over()
     assert (told["state"], told["reason"]) == ("finished", "")
     assert not any("restarted" in entry["text"] for entry in told["history"])
+    assert job.out.read_text() == expected
+
+
+def test_rows_follow_their_receiver_to_its_other_address(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, 2 * READINGS)
+    job = Job(ring, tmp_path, "followed", at="a2")
+
+    def committed() -> int:
+        return int((job.status().get("epoch") or {}).get("committed") or 0)
+
+    def relays() -> set[str]:
+        """Relays of the routes to a3 that work; "": directly."""
+        stages = job.status().get("stages", ())
+        routes = [r for stage in stages for one in stage["instances"] for r in one.get("routes", ()) if r["to"] == "a3"]
+        return {route["relay"] if route["state"] == "works" else route["state"] for route in routes}
+
+    wait_for(committed, 60, "a committed epoch")
+    assert relays() == {""}
+    hosts.give_address("a3", OTHER)
+    new, before = f"{address(OTHER)}:9464", committed()
+    wait_for(lambda: all(addresses_seen(a).get("a3") == new for a in ring.agents), 60, "all know the new address of a3")
+    wait_for(lambda: committed() > before + 1 and relays() == {""}, 60, "rows reach a3 directly")
+    told = job.until_over()
+    assert (told["state"], told["reason"]) == ("finished", "")
     assert job.out.read_text() == expected

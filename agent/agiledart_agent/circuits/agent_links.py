@@ -294,6 +294,11 @@ class AgentLinks:
         """Report whether the address of a node may be dialled from here; a node that is not known may."""
         return all(self.may_dial(peer) for peer in self._known_peers() if peer.node == node)
 
+    def published_address(self, node: NodeId) -> str:
+        """Return the address that a node published last; "" for a node that is not known."""
+        known = [peer for peer in self._known_peers() if peer.node == node]
+        return max(known, key=lambda peer: (peer.incarnation, peer.reach.revision)).address if known else ""
+
     def know_tickets(self, nodes: Iterable[NodeId]) -> bool:
         """Report whether these nodes, and all that may relay for them, reach executors here at this agent's port."""
         links = self.peers.used if self.peers is not None else ()

@@ -24,7 +24,8 @@ class RelaySearch:
         if not asked.most:
             hops = self._links.relay_service.next_hops.to(asked.agent, asked.by) if asked.with_hops else ()
             figures = tuple(_figures_of(hop) for hop in hops)
-            answer(RelaysFound(asked.request, may_dial=self._links.may_dial_node(asked.agent), hops=figures))
+            may_dial, address = self._links.may_dial_node(asked.agent), self._links.published_address(asked.agent)
+            answer(RelaysFound(asked.request, may_dial=may_dial, hops=figures, address=address))
             return
         try:
             requirements = CircuitRequirements(asked.most, asked.avoid, asked.by, asked.doubted, asked.direct)

@@ -36,9 +36,10 @@ class AgentRelayFinder:
             raise ConnectionError(answer.refused or "no relay leads there")
         return tuple(Via(offer.host, offer.port, offer.ticket, offer.name, offer.cost) for offer in answer.relays)
 
-    async def may_dial(self, agent: NodeId, executor: NodeId) -> bool:
-        """Ask whether the addresses of an agent's machine may be dialled from here."""
-        return (await self._answer(agent, executor, 0, (), (), ())).may_dial
+    async def address(self, agent: NodeId, executor: NodeId) -> str | None:
+        """Ask for the address that an agent published last ("": unknown); None: it may not be dialled from here."""
+        answer = await self._answer(agent, executor, 0, (), (), ())
+        return answer.address if answer.may_dial else None
 
     async def hops(self, agent: NodeId, executor: NodeId, by: tuple[str, ...]) -> tuple[HopFigures, ...]:
         """Return the agent's next hops to another agent, the cheapest by ω + J first."""

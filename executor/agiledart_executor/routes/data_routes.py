@@ -37,9 +37,15 @@ class Connect(Protocol):
     """Function that opens a link to an executor, directly or through a relay."""
 
     async def __call__(
-        self, where: str, paths: Paths, timeout: float, via: Via | None = None, pair: PairEnd | None = None
+        self,
+        where: str,
+        paths: Paths,
+        timeout: float,
+        via: Via | None = None,
+        pair: PairEnd | None = None,
+        address: str = "",
     ) -> Link:
-        """Open the link. Raises OSError, RemoteProtocolError."""
+        """Open the link; `address`: the executor's present one, "": that in `where`. Raises OSError, RemoteProtocolError."""
         ...
 
 
@@ -136,14 +142,20 @@ class DataRoutes:
         return route
 
     async def _connect(
-        self, where: str, paths: Paths, timeout: float, via: Via | None = None, pair: PairEnd | None = None
+        self,
+        where: str,
+        paths: Paths,
+        timeout: float,
+        via: Via | None = None,
+        pair: PairEnd | None = None,
+        address: str = "",
     ) -> Link:
         executor = ExecutorAddress.parse(where)
         key = where, paths
         if self._tls is None and pair is None:
             self._tls = client_context(self._credentials)
         link = await connect(
-            executor.address,
+            address or executor.address,
             service="data",
             context=self._tls,
             hello=self._hello,
@@ -190,12 +202,17 @@ class _Dialler:
         self._executor = ExecutorAddress.parse(where)
 
     async def directly(self, timeout: float) -> Link:
-        """See `Dialler`."""
+        """See `Dialler`. The executor's machine may have another address by now."""
+        return await self._directly(timeout, follows=True)
+
+    async def _directly(self, timeout: float, *, follows: bool) -> Link:
+        """Dial directly; `follows`: at the address that its agent published last, else at that which the executor reported."""
         if self._pairs is not None and (pair := await self._pairs.open(self._executor.executor, timeout)) is not None:
             return await self._connect(self._where, self._paths, timeout, pair=pair)
-        if not await self._may_dial():
+        if (published := await self._published_address()) is None:
             raise ConnectionError(f"{self._executor.address} is an address of another network")
-        return await self._connect(self._where, self._paths, timeout)
+        address = self._executor.moved_to(published).address if published and follows else ""
+        return await self._connect(self._where, self._paths, timeout, address=address)
 
     async def relays(self, most: int, avoid: tuple[str, ...], doubted: tuple[str, ...]) -> tuple[Via, ...]:
         """See `Dialler`."""
@@ -210,9 +227,9 @@ class _Dialler:
         """See `Dialler`."""
         return await self._asking.hops(self._node, self._executor.executor, named(self._paths))
 
-    async def _may_dial(self) -> bool:
-        """Ask the agent whether the executor's address may be dialled: it may be another machine's here."""
-        return await self._asking.may_dial(self._node, self._executor.executor)
+    async def _published_address(self) -> str | None:
+        """Ask the agent where the executor's node is now, "": unknown; None: its address may be another machine's here."""
+        return await self._asking.address(self._node, self._executor.executor)
 
     async def first(self) -> Link:
         """Dial until a link opens, because many processes start at once on a small board and some answer late."""
@@ -228,14 +245,14 @@ class _Dialler:
         """Dial directly, and also through a relay when no answer comes and the paths allow one."""
 
         async def direct() -> Link:
-            return await self.directly(timeout)
+            return await self._directly(timeout, follows=False)
 
         async def relayed() -> Link:
             async with asyncio.timeout(timeout):
                 (via, *_) = await self.relays(1, (), ())
                 return await self.via(via, timeout)
 
-        if named(self._paths) or (self._paths != (DIRECT,) and not await self._may_dial()):
+        if named(self._paths) or (self._paths != (DIRECT,) and await self._published_address() is None):
             return await relayed()
         if self._paths == (DIRECT,):
             return await direct()

@@ -401,6 +401,7 @@ class RelaysFound(Message, frozen=True, gc=False, tag=109):
         refused: why there is none.
         may_dial: the node's own address may be dialled: it does not lead to another machine here.
         hops: next hops, if they were asked for, the cheapest first.
+        address: HOST:PORT that the node published last; empty: unknown.
     """
 
     request: int
@@ -408,6 +409,7 @@ class RelaysFound(Message, frozen=True, gc=False, tag=109):
     refused: str = ""
     may_dial: bool = True
     hops: tuple[HopFigures, ...] = ()
+    address: str = ""
 
 
 class FetchFeed(Message, frozen=True, gc=False, tag=135):

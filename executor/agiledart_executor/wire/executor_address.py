@@ -3,6 +3,7 @@
 from typing import NamedTuple, Self
 
 from agiledart_kernel.node_id import NodeId
+from agiledart_transport.connecting import format_address, parse_address
 
 _AT_AGENT = "agent"
 
@@ -28,6 +29,13 @@ class ExecutorAddress(NamedTuple):
         if slash and where != _AT_AGENT:
             raise ValueError(f'an executor is at HOST:PORT/ID or HOST:PORT/ID/{_AT_AGENT}, got "{text}"')
         return cls(address, NodeId.from_hex(executor), bool(slash))
+
+    def moved_to(self, agent_address: str) -> Self:
+        """Return the address of the same executor when its agent is at HOST:PORT now."""
+        if self.at_agent:
+            return self._replace(address=agent_address)
+        (host, _), (_, port) = parse_address(agent_address), parse_address(self.address)
+        return self._replace(address=format_address(host, port))
 
     @property
     def text(self) -> str:

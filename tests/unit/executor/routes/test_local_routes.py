@@ -22,8 +22,8 @@ WHERE = ExecutorAddress("127.0.0.1:9464", EXECUTOR, at_agent=True).text
 class Agent:
     """The agent of an executor: answers its requests, with a pair or without."""
 
-    def __init__(self, *, gives: bool) -> None:
-        self.gives, self.asked = gives, list[Any]()
+    def __init__(self, *, gives: bool, published: str = "") -> None:
+        self.gives, self.published, self.asked = gives, published, list[Any]()
         self.ends: list[socket.socket] = []
         nothing = cast(Any, None)
         configuration = SimpleNamespace(
@@ -40,7 +40,7 @@ class Agent:
 
     def answer(self, asked: FindRelays | OpenPair) -> None:
         if isinstance(asked, FindRelays):
-            self.routes.receive_answer(RelaysFound(asked.request))
+            self.routes.receive_answer(RelaysFound(asked.request, address=self.published))
         elif self.gives:
             near, far = socket.socketpair()
             self.ends += [near, far]
@@ -100,3 +100,26 @@ def test_no_pair_is_asked_for_to_another_node(monkeypatch: pytest.MonkeyPatch) -
     options, figures = dialled(monkeypatch, agent, OTHER_NODE)
     assert (options["pair"], figures["kind"]) == (None, "direct")
     assert not any(isinstance(asked, OpenPair) for asked in agent.asked)
+
+
+@pytest.mark.parametrize(
+    ("where", "present"),
+    [
+        (ExecutorAddress("10.0.0.2:5001", EXECUTOR), "10.0.0.9:5001"),
+        (ExecutorAddress("10.0.0.2:9464", EXECUTOR, at_agent=True), "10.0.0.9:9000"),
+        (ExecutorAddress("[fd00::2]:5001", EXECUTOR), "10.0.0.9:5001"),
+    ],
+)
+def test_a_link_is_dialled_again_at_the_address_that_the_node_published(
+    monkeypatch: pytest.MonkeyPatch, where: ExecutorAddress, present: str
+) -> None:
+    agent, dialler = Agent(gives=False, published="10.0.0.9:9000"), Dialled(monkeypatch)
+
+    async def play() -> None:
+        route = await agent.routes.to(where.text, OTHER_NODE, ("auto",))
+        await route._dialler.directly(1)
+        agent.published = ""
+        await route._dialler.directly(1)
+
+    asyncio.run(play())
+    assert [address for address, _ in dialler.calls] == [where.address, present, where.address]
