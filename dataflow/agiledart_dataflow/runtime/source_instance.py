@@ -42,8 +42,8 @@ from agiledart_dataflow.runtime.overtaken_rows import (
     decoded_rows,
     encoded_rows,
 )
-from agiledart_dataflow.runtime.paced_read_ahead import IDLE_NS, PACED_AHEAD, PacedReadAhead
 from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.runtime.read_ahead_limiter import IDLE_NS, MAX_ROWS_AHEAD, ReadAheadLimiter
 from agiledart_dataflow.runtime.record_numbers import RecordNumbers
 from agiledart_dataflow.runtime.source_steps import SourceSteps
 from agiledart_dataflow.runtime.source_validator import SourceValidator
@@ -127,7 +127,7 @@ class SourceInstance:
             has_letters=has_letters,
             steps=self._steps,
         )
-        self._ahead = PacedReadAhead(self._pacer, self._validator)
+        self._ahead = ReadAheadLimiter(self._pacer, self._validator)
         waits = self._pacer.paces or self._clock.sorts
         self._stamp = stamper(self._row_type) if waits or not (reader.stamps or has_steps) else None
         needs_care = waits or self._clock.advances_by_clock or self._validator.has_check or has_letters or has_steps
@@ -259,7 +259,7 @@ class SourceInstance:
     ) -> tuple[Held, Any, int | None, bool]:
         """Return (rows that are due, their times, the instant of the next ones, whether the reader had no data)."""
         read_nothing = False
-        wanted = max_rows if not self._pacer.paces else min(max_rows, PACED_AHEAD)
+        wanted = max_rows if not self._pacer.paces else min(max_rows, MAX_ROWS_AHEAD)
         held: Held = []
         times: Any = []
         if not self._exhausted and len(self._clock.due) < wanted:

@@ -158,7 +158,7 @@ def test_a_movable_source_continues_without_the_log_of_the_other_node(
     assert [row.at for _, row in again.all(12)] == [5]
 
 
-def test_a_blocked_paced_source_reads_each_row_into_its_log_when_it_is_due(tmp_path: Path) -> None:
+def test_a_blocked_source_with_a_speed_reads_ahead_at_that_speed(tmp_path: Path) -> None:
     """Else the whole file would be a backlog, and come as a flood once the outputs are free."""
     source = Source(tmp_path, fresh=True, reads_ahead=True, speed="1")
 

@@ -1,4 +1,4 @@
-"""`PacedReadAhead`: reading into the log of a source's reader while no row can be sent, no faster than the rows are due."""
+"""`ReadAheadLimiter`: reading into the log of a source's reader while no row can be sent, no faster than the rows are due."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from agiledart_dataflow.runtime.source_validator import SourceValidator
 IDLE_NS = 5_000_000
 """Pause before the next poll of a reader without data."""
 
-PACED_AHEAD = 128
+MAX_ROWS_AHEAD = 128
 """Rows that a paced source reads ahead of their time."""
 
 
 @dataclass(slots=True)
-class PacedReadAhead:
+class ReadAheadLimiter:
     """Pace of a source's reading ahead: the next rows are read when the last one is due.
 
     One row is read at a time, so that the rate of the input can be measured; twice as many after a row that was late already.
@@ -40,7 +40,7 @@ class PacedReadAhead:
             if due_ns > now_ns:
                 self._rows = 1
                 return due_ns
-            max_rows, self._rows = min(max_rows, self._rows), min(PACED_AHEAD, 2 * self._rows)
+            max_rows, self._rows = min(max_rows, self._rows), min(MAX_ROWS_AHEAD, 2 * self._rows)
         reading = ahead.read_ahead(max_rows, wall_ns)
         if reading is None:
             return now_ns + IDLE_NS
