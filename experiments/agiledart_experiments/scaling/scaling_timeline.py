@@ -2,8 +2,9 @@
 
 Timeline `up`: the rate rises to four times its value, and the slow stage of each job scales automatically. Timeline `up then out`
 runs with the published sizes only, on emulated hosts whose uplinks the kernel limits (`shaped_hosts.py`); it needs root. The slow
-stage makes rows wide. It has ten instances on one host, and gets ten more every 30 s until they do not help because the host's
-uplink is full. Then other hosts join, and the stage scales automatically. Source, sink and the other steps are on another host.
+stage makes rows wide. It has ten instances on one host, and gets ten more every 30 s, as the rate rises, until they do not help
+because the host's uplink is full. Then other hosts join, and the stage scales automatically. Source, sink and the other steps are
+on another host.
 """
 
 import importlib.resources
@@ -53,11 +54,15 @@ BUSY_S = {"small": 60, "paper": 180}
 STAY = 4
 """Number of intervals without change after which a stage counts as stable."""
 
-MOST_INSTANCES = {UP: 8, OUT: 100}
+MOST_INSTANCES = {UP: 8, OUT: 60}
+"""Limits of the slow stage; twenty instances fill an uplink, and three hosts have one."""
+
 INTERVAL_S = {"small": 1, "paper": 5}
 LOOK_S = {"small": 0.5, "paper": 1.0}
 STEP, STEP_S, STEPS = 10, 30, 5
-OUT_ROWS = 1_800
+STEP_ROWS = 400
+"""Lines a second that come more with each step: they take 0.8 of the time of its instances. The last step exceeds the uplink."""
+
 OUT_S = 90
 HOSTS = 4
 """The first has source, sink and all steps but the slow one, which begins on the second."""
@@ -95,7 +100,7 @@ def run(settings: Settings) -> ExperimentReport:
     parameters = {
         "stages": 4,
         "interval_s": INTERVAL_S[settings.scale],
-        "rows_a_second": {UP: [FEW, FEW * TIMES], OUT: OUT_ROWS},
+        "rows_a_second": {UP: [FEW, FEW * TIMES], OUT: {name: _step_rates(JOBS[name]) for name in names}},
         "seconds_each_row": EACH_S,
         "uplink_bytes_a_second": {name: _uplink(JOBS[name]) for name in names},
         "row_bytes": WIDTH,
@@ -120,6 +125,11 @@ def _chosen(names: tuple[str, ...]) -> tuple[str, ...]:
 def _uplink(job: TimelineJob) -> int:
     """Return the bytes a second of a host's uplink."""
     return job.link_rows * (WIDTH + HEADERS)
+
+
+def _step_rates(job: TimelineJob) -> list[int]:
+    """Return the lines a second of the input in each step; in the last one more come than a host's uplink carries."""
+    return [STEP_ROWS * step for step in range(1, job.link_rows // STEP_ROWS + 2)]
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -245,7 +255,8 @@ def _up_then_out(settings: Settings, name: str, lines: dict[tuple[str, str], lis
         for number in range(2, HOSTS + 1):
             hosts.limit(number, _uplink(job))
         mesh.form(2, *words)
-        _prepare(mesh, [(STEP_S * (STEPS + 1) + OUT_S, OUT_ROWS)])
+        *rises, last = _step_rates(job)
+        _prepare(mesh, [*((STEP_S, rate) for rate in rises), (STEP_S * (STEPS + 1) + OUT_S, last)])
         settings.progress(f"{name}: ten instances on one host")
         workers = ",".join(machine.name for machine in mesh.machines[1:])
         _submit(mesh, name, OUT, STEP, width=WIDTH, workers=workers)
