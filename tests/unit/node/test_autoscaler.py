@@ -179,8 +179,10 @@ class FullLinkWorld(World):
         return super()._reports() | {"1.0": stage}
 
 
-@pytest.mark.parametrize(("rows", "busy"), [(1_500, 0.2), (50, 0.001)])
-def test_a_full_link_gets_an_instance_behind_another_one_in_the_third_interval(rows: int, busy: float) -> None:
+@pytest.mark.parametrize(("rows", "busy", "instances"), [(1_500, 0.2, 2), (50, 0.001, 4)])
+def test_a_full_link_gets_instances_behind_another_one_in_the_third_interval(
+    rows: int, busy: float, instances: int
+) -> None:
     world = FullLinkWorld(rows, busy)
     for number in range(2):
         world.interval()
@@ -189,7 +191,7 @@ def test_a_full_link_gets_an_instance_behind_another_one_in_the_third_interval(r
     ((wishes, reason),) = world.asked
     (wish,) = wishes
     host = world.value.plan.stage("1")[0].host.node
-    assert (wish.kind, wish.stage, wish.node) == ("scale", "busy+areas", host)
+    assert (wish.kind, wish.stage, wish.number, wish.node) == ("scale", "busy+areas", instances, host)
     assert "the link of busy+areas.0 to pi1 is full (use 93%" in reason
     capacities = [NodeCapacity(peer, 9) for peer in plans.PI]
     plan = plan_for(world.value, wishes, capacities, reason)
