@@ -28,5 +28,5 @@ def test_a_lying_relay_changes_no_row_in_many_runs(first: int, lie: str) -> None
 
 
 def test_without_a_memory_of_broken_circuits_rows_return_to_the_liar_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CircuitCosts, "lost_soon", lambda *_: None)
+    monkeypatch.setattr(CircuitCosts, "left_soon", lambda *_: None)
     assert any(line.startswith("P7") for line in lied(20, "alters rows").violations)

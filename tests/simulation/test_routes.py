@@ -38,6 +38,13 @@ def test_a_low_claim_hides_no_link_of_an_honest_relay() -> None:
     check(152)
 
 
+def test_a_relay_that_stalls_now_and_then_is_avoided() -> None:
+    """Rows left it 185 times, and returned each time because its probes were fast."""
+    run = RoutesRun(draw(381, name="routes"))
+    assert run.run().violations == ()
+    assert sum(run.moves.values()) <= 20
+
+
 def test_the_fast_seeds_draw_every_kind_of_fault() -> None:
     assert {kind for seed in FAST for kind in draw(seed, name="routes").kinds} == set(OF_ROUTES)
 

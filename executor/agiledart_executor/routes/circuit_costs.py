@@ -247,8 +247,8 @@ class CircuitCosts:
         pause = min(LONG_THIN_NS, 2 * pause) if now - until < LONG_THIN_NS else THIN_NS
         self._thin[circuit.relay] = (circuit.rate, now + pause, pause)
 
-    def lost_soon(self, circuit: Circuit, now: int) -> None:
-        """Avoid a relay for a while whose circuit broke soon after rows took it: it may pass probes, and spoil rows."""
+    def left_soon(self, circuit: Circuit, now: int) -> None:
+        """Avoid a relay for a while that failed soon after rows took it: it may pass probes, and spoil or delay rows."""
         until, pause = self._broken.get(circuit.relay, (0, THIN_NS // 2))
         pause = min(LONG_THIN_NS, 2 * pause) if now - until < LONG_THIN_NS else THIN_NS
         self._broken[circuit.relay] = (now + pause, pause)

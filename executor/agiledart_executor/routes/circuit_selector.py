@@ -22,7 +22,7 @@ from agiledart_dataflow.plan.paths import AUTO, DIRECT, WARM, Paths, named
 from agiledart_executor.routes.circuit_costs import PLACES, ROUNDS, Circuit, CircuitCosts, CircuitReading
 from agiledart_executor.routes.direct_trust import PROVEN_NS, TRUST_NS, DirectTrust
 from agiledart_executor.routes.faster_path import HELD_LATE_NS, STAY, STAY_SOON, FasterPathTrial
-from agiledart_executor.routes.switch_reasons import SWITCH_REASONS
+from agiledart_executor.routes.switch_reasons import FAULTS, SWITCH_REASONS
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 
@@ -317,8 +317,6 @@ class CircuitSelector:
             if not circuit.relay:
                 self._direct_at = now + self._spread(BACK_NS)
             return []
-        if circuit.relay and now - self.used_since < PROVEN_NS:
-            self.costs.lost_soon(circuit, now)
         self._leave(circuit, "lost", now)
         self.used, self.why = None, why
         self.since = now if self.since is None else self.since
@@ -451,6 +449,8 @@ class CircuitSelector:
         self._left_as, self._left = reason, circuit.relay
         if reason == "thin":
             self.costs.left_thin(circuit, now)
+        elif circuit.relay and reason in FAULTS and now - self.used_since < PROVEN_NS:
+            self.costs.left_soon(circuit, now)
         if circuit.relay:
             return
         self._direct_at = now + self._spread(BACK_NS)

@@ -2,6 +2,9 @@
 
 from typing import Final
 
-SWITCH_REASONS: Final = ("lost", "silent", "slow", "thin", "better", "direct again")
+FAULTS: Final = ("lost", "silent", "slow")
+"""Reasons by which a circuit failed, whatever it carried."""
+
+SWITCH_REASONS: Final = (*FAULTS, "thin", "better", "direct again")
 """Reasons, in order: the previous circuit was closed, did not answer, answered late, or carried too little; another circuit costs
 less; the direct circuit answers well again."""
