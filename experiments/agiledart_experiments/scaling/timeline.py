@@ -46,12 +46,17 @@ def stays(looks: Sequence[StageSample], seconds: float) -> bool:
 
 
 def _unstable(looks: Sequence[StageSample]) -> tuple[float, float] | None:
-    """Return the seconds of the first sample with a low score and of the first stable one; None when either is missing."""
+    """Return the seconds of the first sample with a low score and of the first stable one; None when either is missing.
+
+    A sample without a score is not stable: the rate of an instance may be unknown because it is stuck.
+    """
     short = next((n for n, look in enumerate(looks) if _is_short(look)), None)
     if short is None:
         return None
     last = max(
-        n for n, look in enumerate(looks) if n >= short and (_is_short(look) or look.instances != looks[-1].instances)
+        n
+        for n, look in enumerate(looks)
+        if n >= short and (look.score is None or _is_short(look) or look.instances != looks[-1].instances)
     )
     return (looks[short].second, looks[last + 1].second) if last + 1 < len(looks) else None
 
