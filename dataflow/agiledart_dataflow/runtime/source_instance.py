@@ -262,7 +262,7 @@ class SourceInstance:
         wanted = max_rows if not self._pacer.paces else min(max_rows, MAX_ROWS_AHEAD)
         held: Held = []
         times: Any = []
-        if not self._exhausted and len(self._clock.due) < wanted:
+        while not self._exhausted and len(self._clock.due) < wanted:
             if reading is None:
                 reading = self._validator.read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
@@ -273,6 +273,9 @@ class SourceInstance:
             if reading.exhausted:
                 self._exhausted = True
                 self._clock.release(END)
+            if not (self._pacer.paces and self._clock.replays):
+                break
+            reading = None  # a row that was read ahead at its time is a reading of its own
         wait: int | None = None
         if not len(held):
             if self._clock.replays and not self._pacer.has_begun:  # another run read it: its time has come once

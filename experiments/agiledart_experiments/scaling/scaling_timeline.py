@@ -134,7 +134,7 @@ def _step_rates(job: TimelineJob) -> list[int]:
 
 def _environment(settings: Settings) -> dict[str, str]:
     return {
-        "AGILEDART_AGENT__CHECKPOINT_INTERVAL": "1",
+        "AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(INTERVAL_S[settings.scale]),
         "AGILEDART_SCALING__INTERVAL": str(INTERVAL_S[settings.scale]),
     }
 
