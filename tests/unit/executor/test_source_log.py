@@ -176,7 +176,9 @@ def test_a_blocked_source_with_a_speed_reads_ahead_at_that_speed(tmp_path: Path)
         assert due <= source.instance.lines + source.reader.lines_ahead <= due + 1
     batch = source.poll(4)
     assert batch is not None
-    assert [row.at for row in as_rows(batch.held)] == list(range(100, 3_001, 100)), "all at once, though read one by one"
+    assert [row.at for row in as_rows(batch.held)] == list(range(100, 3_001, 100)), (
+        "all at once, though read one by one"
+    )
     assert [row.at for _, row in source.all(4.5)] == list(range(3_100, 3_501, 100)), "replayed rows keep the pace"
 
 
