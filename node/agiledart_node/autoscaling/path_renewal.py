@@ -61,6 +61,7 @@ class PathRenewal:
         for run in tuple(self._joined):
             if run not in runs:
                 del self._joined[run]
+        due: list[tuple[RunId, RegisterValue, _Joined]] = []
         for run, coordinator in runs.items():
             hosts = frozenset(coordinator.value.plan.hosts)
             joined = self._joined.setdefault(run, _Joined(now, hosts))
@@ -68,7 +69,14 @@ class PathRenewal:
             is_calm = coordinator.progress.since is None and not joined.is_busy and not self._context.requests.is_full
             if is_calm and (is_old or hosts != joined.hosts):
                 joined.at, joined.hosts, joined.is_busy = now, hosts, True
-                self._context.requests.begin(self._renew(run, coordinator.value, joined))
+                due.append((run, coordinator.value, joined))
+        if due:
+            self._context.requests.begin(self._renew_all(due))
+
+    async def _renew_all(self, due: list[tuple[RunId, RegisterValue, _Joined]]) -> None:
+        for number, (run, value, joined) in enumerate(due):
+            await self._context.requests.pause_after(number)
+            self._context.requests.begin(self._renew(run, value, joined))
 
     async def _renew(self, run: RunId, value: RegisterValue, joined: _Joined) -> None:
         try:

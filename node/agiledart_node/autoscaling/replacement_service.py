@@ -167,7 +167,12 @@ class ReplacementService:
         self._begin()
 
     async def _look(self, coordinators: Mapping[RunId, Coordinator]) -> None:
-        records = {run: record for run in coordinators if (record := await self._record(run)) is not None}
+        requests = self._context.requests
+        records: dict[RunId, ApplicationRecord] = {}
+        for number, run in enumerate(coordinators):
+            await requests.pause_after(number)
+            if (record := await self._record(run)) is not None:
+                records[run] = record
         coordinated = {run: coordinators[run] for run in records if coordinates(coordinators[run])}
         if not coordinated:
             return
@@ -188,7 +193,10 @@ class ReplacementService:
         timeout = self._context.config.report_timeout_ns
         loads = await self._surveying.loads(list(peers.values())[:MAX_HOSTS], timeout, wants_round_trips=True)
         network = network_of_loads(loads, keeps_unknown=True)
-        for run, coordinator in coordinated.items():
+        for number, (run, coordinator) in enumerate(coordinated.items()):
+            await requests.pause_after(number)
+            if not coordinates(coordinator):
+                continue
             placed = self._runs.get(run)
             if placed is None:
                 placed = self._runs[run] = _PlacedRun(MoveController(self._mode(records[run])))

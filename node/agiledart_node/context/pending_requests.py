@@ -8,7 +8,7 @@ answers `None` at once. The same events cause the same order of resumption: dete
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.instants import MILLISECOND, Duration, Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -18,6 +18,12 @@ A = TypeVar("A", bound=Message)
 
 MAX_DEAD_PEERS = 1_024
 """Dead peers remembered, so that requests to them fail at once."""
+
+ITEMS_A_TURN = 4
+"""Runs that a flow over all runs handles in one step: a look at the placement of one takes a millisecond on a server."""
+
+TURN_PAUSE = Duration(50 * MILLISECOND)
+"""Time between two turns: a look at 256 runs takes three seconds, less than the time between two looks."""
 
 
 class PeerRequest(NamedTuple):
@@ -121,6 +127,11 @@ class PendingRequests:
     async def pause(self, duration: Duration) -> None:
         """Wait for a duration."""
         await _Wait({self.number(): None}, Instant(self.now + duration))
+
+    async def pause_after(self, items: int) -> None:
+        """Pause after every `ITEMS_A_TURN` items of a long flow, so that other events come between; `items`: those so far."""
+        if items and items % ITEMS_A_TURN == 0:
+            await self.pause(TURN_PAUSE)
 
     def resolve(self, number: int, answer: object) -> bool:
         """Pass an answer of the driver or the overlay to its flow; False when no flow waits for it."""

@@ -357,8 +357,14 @@ class ApplicationWatcher:
     def patrol(self) -> None:
         """Check the records of everything hosted here: runs that ended elsewhere end here too."""
         self.check_incarnations()
-        for hosted in list(self._hosting.table.values()):
-            is_busy = hosted.is_closing or self.stops.is_stopping(hosted.key) or hosted.key in self._looking
+        if not self._context.requests.is_full:
+            self._context.requests.begin(self._look_at_all())
+
+    async def _look_at_all(self) -> None:
+        for number, hosted in enumerate(list(self._hosting.table.values())):
+            await self._context.requests.pause_after(number)
+            is_gone = hosted.is_closing or self._hosting.table.get(hosted.key) is not hosted
+            is_busy = is_gone or self.stops.is_stopping(hosted.key) or hosted.key in self._looking
             if not (is_busy or self._context.requests.is_full):
                 self._looking[hosted.key] = None
                 self._context.requests.begin(self._look(hosted))
