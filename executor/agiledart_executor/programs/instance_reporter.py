@@ -34,6 +34,7 @@ class InstanceReporter:
         send: sends a message to the agent.
         fail: fails an instance whose figures cannot be sent.
         look: looks at the routes before each report.
+        has_heartbeat: as of `Surroundings`; then a report without figures is not sent.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class InstanceReporter:
         send: Callable[[ExecutorMessage], None],
         fail: Callable[[RunningInstance, str], None],
         look: Callable[[], None],
+        has_heartbeat: Callable[[int], bool] = lambda number: False,
     ) -> None:
         self._instances, self._send, self._fail, self._look = instances, send, fail, look
+        self._has_heartbeat = has_heartbeat
         self._taps: StepTaps | None = None
         self._busy_ns = self._still_reports = 0
         self._reported: frozenset[tuple[InstanceName, int, str]] = frozenset()
@@ -64,7 +67,8 @@ class InstanceReporter:
         while True:
             self._look()
             reports: list[tuple[InstanceName, dict[str, object]]] = []
-            is_brief = self.is_brief(time.time())
+            wall_seconds = time.time()
+            is_brief = self.is_brief(wall_seconds)
             for running in tuple(self._instances()):
                 if not running.has_begun or running.has_handed_over:
                     continue
@@ -86,7 +90,8 @@ class InstanceReporter:
                     self._fail(running, f"{running.name}: its figures cannot be sent: {error}")
                 else:
                     reports.append((running.instance_name, report))
-            self._send(InstanceReports(tuple(reports)))
+            if not self._has_heartbeat(int(wall_seconds / REPORT_SECONDS)) or reports:
+                self._send(InstanceReports(tuple(reports)))
             if self._taps is not None:
                 for sampled in self._taps.take_samples(self._instances(), time.monotonic()):
                     self._send(sampled)

@@ -53,10 +53,11 @@ class SharedProgram:
     Args:
         number: given by the agent.
         share: of the process.
+        has_heartbeat: as of `Surroundings`, for all programs of the process.
     """
 
-    def __init__(self, number: int, share: ShareProcess) -> None:
-        self.number, self._bounds = number, share.bounds
+    def __init__(self, number: int, share: ShareProcess, has_heartbeat: Callable[[int], bool]) -> None:
+        self.number, self._bounds, self.has_heartbeat = number, share.bounds, has_heartbeat
         self.root, self.run = Path(share.root), ""
         self._application = ""
         self._modules: UserModules | None = None
@@ -126,6 +127,7 @@ class SharedPrograms:
         self._programs: dict[int, SharedProgram] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self._heartbeat = 0
         self._watchdog = Watchdog("", share.bounds, self._call, crash_reporter, is_shared=True)
 
     def open(self) -> None:
@@ -155,6 +157,11 @@ class SharedPrograms:
         self._watchdog.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def has_heartbeat(self, number: int) -> bool:
+        """Return whether a program has sent the heartbeat with this number; else the caller sends it."""
+        has_heartbeat, self._heartbeat = number == self._heartbeat, number
+        return has_heartbeat
+
     def _call(self) -> UserCall | None:
         """Return the call of user code that keeps the main thread busy, whosever it is."""
         for program in tuple(self._programs.values()):
@@ -179,7 +186,7 @@ class SharedPrograms:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
         context = contextvars.copy_context()
-        program = SharedProgram(int.from_bytes(data, "big"), self._share)
+        program = SharedProgram(int.from_bytes(data, "big"), self._share, self.has_heartbeat)
         self._programs[program.number] = program
         context.run(_PROGRAM.set, program)
         context.run(OUTPUT.set, descriptors[2])

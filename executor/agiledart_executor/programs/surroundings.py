@@ -56,6 +56,10 @@ class Surroundings(Protocol):
         """Note that the user code is loaded."""
         ...
 
+    def has_heartbeat(self, number: int) -> bool:
+        """Return whether another program of the process has sent the heartbeat with this number; else this one sends it."""
+        ...
+
     def close(self) -> None:
         """End what was begun for the program."""
         ...
@@ -103,6 +107,10 @@ class OwnProcess:
     def loaded(self) -> None:
         """Collect garbage rarely from now on."""
         collect_rarely()
+
+    def has_heartbeat(self, number: int) -> bool:
+        """Return False: there is no other program."""
+        return False
 
     def close(self) -> None:
         """Stop the watchdog."""

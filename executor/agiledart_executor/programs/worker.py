@@ -132,6 +132,7 @@ class Worker:
             self.send,
             lambda running, text: self._host.fail(running, text),
             lambda: self._routes.look(),
+            surroundings.has_heartbeat,
         )
         self._host = InstanceHost(self._finished, self.reporter.instance_failed)
         self._verifier, self._feeds = AgentPeerVerifier(self.send), AgentFeedRequests(self.send)

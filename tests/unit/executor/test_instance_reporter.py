@@ -1,10 +1,17 @@
 """Reports of an executor whose instances do little: figures with each second report, at once when something is new."""
 
+import asyncio
+import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from agiledart_executor.programs.instance_reporter import QUIET_NS, InstanceReporter
-from agiledart_executor.wire.agent_messages import InstanceName
+from agiledart_executor.programs.shared_programs import SharedPrograms
+from agiledart_executor.user_code.bounds import Bounds
+from agiledart_executor.user_code.crash_report import CrashReporter
+from agiledart_executor.wire.agent_messages import InstanceName, InstanceReports, ShareProcess
 
 
 def instance(stage: int) -> Any:
@@ -58,3 +65,24 @@ def test_figures_of_still_instances_go_every_five_seconds_until_something_happen
     ]  # the first brings the row, the second says that nothing is done
     source.status["text"] = "the broker is away"
     assert figures(126.51, 8) == [126.51, 127.01, 128.01, 130.01]
+
+
+def test_programs_of_one_process_send_one_heartbeat_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[object] = []
+
+    async def reports_at(*walls: float) -> None:
+        none = cast(Any, None)
+        process = SharedPrograms(ShareProcess("/", "/", Bounds()), CrashReporter(-1), none, none, none)
+        for wall in walls:
+            monkeypatch.setattr(time, "time", lambda wall=wall: wall)
+            reporters = [
+                InstanceReporter(list, sent.append, lambda *_: None, lambda: None, process.has_heartbeat)
+                for _ in range(25)
+            ]
+            tasks = [asyncio.create_task(reporter.report_periodically()) for reporter in reporters]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(reports_at(8.51, 9.01, 9.51))
+    assert sent == [InstanceReports(())] * 3
