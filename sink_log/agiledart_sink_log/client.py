@@ -95,16 +95,15 @@ class SinkLogClient(AgentClient[Located]):
         """Return the location of the log and the schema of its rows; each call asks an agent."""
         return self._locate(sink, f"the log {sink} cannot be found")
 
-    def logs(self, pattern: str) -> tuple[str, ...]:
-        """Return the names of the logs that fit a pattern with `*` and `?` and that this reader may read."""
+    def logs(self, pattern: str) -> LogsListed:
+        """Return the logs that fit a pattern with `*` and `?` and that this reader may read, as far as their agents answer."""
 
         def ask(connection: AgentConnection, number: int) -> LogsListed:
             return _asked(connection, ListLogs(number, pattern), LogsListed)
 
-        listed = self._retry_until_timeout(
+        return self._retry_until_timeout(
             lambda: self._ask_any(lambda address: self._ask(address, None, ask)), f"the logs {pattern} cannot be listed"
         )
-        return listed.sinks
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False

@@ -6,7 +6,7 @@ A client holds sockets: each process creates its own at its first request, and n
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agiledart_sink_log.protocol import EndsReply, Located
+from agiledart_sink_log.protocol import EndsReply, Located, LogsListed
 from pyspark_agiledart.idle_clients import ClientKey, IdleClients, client_identity, client_key
 from pyspark_agiledart.read_limits import RetainedRange
 from pyspark_agiledart.reader_options import ReaderOptions
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class LogClient(Protocol):
     """Requests of a reader; `agiledart_sink_log.client.SinkLogClient` implements them. Raises `SinkLogError`."""
 
-    def logs(self, pattern: str) -> tuple[str, ...]:
-        """Return the names of the logs that fit a pattern."""
+    def logs(self, pattern: str) -> LogsListed:
+        """Return the logs that fit a pattern, as far as their agents answer."""
         ...
 
     def locate(self, sink: str) -> Located:

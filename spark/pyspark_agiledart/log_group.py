@@ -60,6 +60,7 @@ class LogGroup:
         self._clients: dict[int, LogClient] = {}
         self.missing_since: dict[str, float] = {}
         self._reported_at = -math.inf
+        self._silent: dict[str, int] = {}
 
     def sinks(self) -> tuple[str, ...]:
         """Return the logs to read: those that are named, and those that fit a pattern, as known by now. None is dropped again.
@@ -71,7 +72,9 @@ class LogGroup:
         if self._options.patterns and self._clock() >= self._listed_at + LIST_SECONDS:
             try:
                 for pattern in self._options.patterns:
-                    self._sinks += [name for name in self._client(0).logs(pattern) if name not in self._sinks]
+                    listed = self._client(0).logs(pattern)
+                    self._sinks += [name for name in listed.sinks if name not in self._sinks]
+                    self._report_silent(pattern, listed.silent)
             except SinkLogError as error:
                 if self._listed_at == -math.inf:
                     raise
@@ -213,6 +216,15 @@ class LogGroup:
         since = self.missing_since.pop(sink, None)
         if since is not None:
             self._report(f"agiledart: the log {sink} is there again after {self._clock() - since:.0f} s")
+
+    def _report_silent(self, pattern: str, agents: int) -> None:
+        """Report agents that did not answer a search, once until their number changes: logs that only they have are not known."""
+        if agents and agents != self._silent.get(pattern):
+            self._report(
+                f"agiledart: {agents} {'agents' if agents > 1 else 'agent'} did not answer the search for logs that fit {pattern}; "
+                f"reading goes on without the logs that only they have"
+            )
+        self._silent[pattern] = agents
 
     def _report_missing(self) -> None:
         """Report the logs that are still missing, and since when, once a minute."""

@@ -188,7 +188,7 @@ def test_logs_of_all_nodes_are_found_by_a_pattern(two: Mesh) -> None:
     def found(pattern: str, role: str, scope: str = "") -> tuple[str, ...]:
         token = str(first.ask(CreateToken(role=role, scope=scope))["token"])
         with SinkLogClient([second.address], identity_from_token(token)[0], agent_timeout_s=20.0) as reader:
-            return reader.logs(pattern)
+            return reader.logs(pattern).sinks
 
     assert found("city-*", "reader") == ("city-porto", "city-york")
     assert found("c?ty-p*", "submitter") == ("city-porto",)

@@ -11,7 +11,16 @@ import pytest
 from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.client import ReceivedBatch, ReceivedRows, SinkLogError
 from agiledart_sink_log.column_index import ZoneCondition
-from agiledart_sink_log.protocol import ROWS, TRIMMED, EndsReply, Fetched, Located, PartitionEnds, StoredBatch
+from agiledart_sink_log.protocol import (
+    ROWS,
+    TRIMMED,
+    EndsReply,
+    Fetched,
+    Located,
+    LogsListed,
+    PartitionEnds,
+    StoredBatch,
+)
 from agiledart_transport.request_reasons import NO_AGENT
 from pyspark_agiledart import connection
 from pyspark_agiledart.reader_options import ReaderOptions
@@ -61,10 +70,10 @@ class FakeLog:
 
     # ---- what a client does
 
-    def logs(self, pattern: str) -> tuple[str, ...]:
+    def logs(self, pattern: str) -> LogsListed:
         """It is one log, whose name is that of the question."""
         self._ask("logs")
-        return (pattern.rstrip("*"),)
+        return LogsListed(0, (pattern.rstrip("*"),))
 
     def locate(self, sink: str) -> Located:
         self._ask("locate")

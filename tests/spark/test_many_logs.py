@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import ReceivedRows, SinkLogError
-from agiledart_sink_log.protocol import UNKNOWN_SINK, EndsReply, Located
+from agiledart_sink_log.protocol import UNKNOWN_SINK, EndsReply, Located, LogsListed
 from agiledart_transport.request_reasons import NOT_ALLOWED
 from pyspark_agiledart import DefaultSource, connection, log_group
 from pyspark_agiledart.batch_reader import BatchReader
@@ -32,7 +32,7 @@ class Logs:
 
     def __init__(self, logs: dict[str, FakeLog]) -> None:
         self.logs, self.away, self.absent = logs, set[str](), set[str]()
-        self.cannot_list = False
+        self.cannot_list, self.silent = False, 0
 
     def _log(self, sink: str) -> FakeLog:
         if sink in self.absent or sink not in self.logs:
@@ -41,10 +41,11 @@ class Logs:
             raise away()
         return self.logs[sink]
 
-    def logs_that_fit(self, pattern: str) -> tuple[str, ...]:
+    def logs_that_fit(self, pattern: str) -> LogsListed:
         if self.cannot_list:
             raise away()
-        return tuple(name for name in sorted(self.logs) if fnmatchcase(name, pattern) and name not in self.absent)
+        names = (name for name in sorted(self.logs) if fnmatchcase(name, pattern) and name not in self.absent)
+        return LogsListed(0, tuple(names), self.silent)
 
     def locate(self, sink: str) -> Located:
         return self._log(sink).locate(sink)
@@ -279,6 +280,18 @@ def test_a_log_that_fits_later_joins_a_stream_with_its_first_row(
     logs.absent.add("oporto")  # its agent is away: it is not listed, and is not forgotten
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     assert "new logs that fit *o* are not looked for" in capsys.readouterr().err
+
+
+def test_agents_that_do_not_answer_a_search_are_reported(logs: Logs) -> None:
+    time, said = Time(), list[str]()
+    made = group(time, said, 0.0, sink="*o*")
+    for logs.silent in (0, 2, 2, 1, 0, 1):
+        made.ends()
+        time.wait(log_group.LIST_SECONDS)
+    assert [line.partition(" answer")[0] for line in said] == [
+        f"agiledart: {agents} did not" for agents in ("2 agents", "1 agent", "1 agent")
+    ]
+    assert said[0].endswith("that fit *o*; reading goes on without the logs that only they have")
 
 
 def test_a_checkpoint_of_another_pattern_is_refused(logs: Logs) -> None:
