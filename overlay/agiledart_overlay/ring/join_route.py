@@ -96,6 +96,8 @@ class JoinRoute:
         other = known.peer if known is not None else tombstone.peer if tombstone is not None else None
         if other is None or other.incarnation < joiner.incarnation:
             return False
+        if known is not None and not known.is_placed and known.peer.incarnation == joiner.incarnation:
+            return False  # it is only watched here: that is no membership
         is_final = tombstone is not None and tombstone.has_left
         if other.incarnation > joiner.incarnation or message.refutations == 0 or is_final:
             view.send(joiner, JoinRefused(message.attempt, "incarnation", other.incarnation))

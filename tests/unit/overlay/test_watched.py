@@ -3,7 +3,8 @@
 from agiledart_kernel.machine import LinkLost
 from agiledart_overlay.wire.effects import PeerFailed
 from agiledart_overlay.wire.events import WatchPeer
-from agiledart_overlay.wire.messages import DeclaredFailed, IndirectProbe, PeerProbe
+from agiledart_overlay.wire.messages import DeclaredFailed, IndirectProbe, JoinRefused, JoinRequest, PeerProbe
+from agiledart_overlay.wire.ring_messages import InviteJoiner
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
@@ -42,3 +43,18 @@ def test_a_rumour_waits_for_the_helpers_that_were_asked() -> None:
     bench.receive(peer(3), DeclaredFailed(peer(5), 0))
     assert of(bench.effects, PeerFailed) == []
     assert of(bench.wait(3_000), PeerFailed)
+
+
+def test_a_joiner_that_is_watched_already_is_admitted() -> None:
+    """A node that starts again is greeted by one that has lost all others, or needed by an application, before it is a member."""
+    bench = Bench(1).adopt(peer(3), peer(5))
+    bench.give(WatchPeer(peer(2)))
+    bench.receive(peer(2), JoinRequest(peer(2), 1))
+    assert sent(bench.effects, JoinRefused) == []
+    assert sent(bench.effects, InviteJoiner)
+
+
+def test_a_copy_of_a_member_is_refused() -> None:
+    bench = Bench(1).adopt(peer(3), peer(5))
+    bench.receive(peer(3), JoinRequest(peer(3), 1))
+    assert sent(bench.effects, JoinRefused)
