@@ -5,7 +5,8 @@
     invited      time over →           idle
     provisional  AdmissionConfirmed →  in the ring: RenewLease → successor, which only now takes it as its predecessor
     provisional  AdmissionExpired →    out: it has stopped by its own clock, and rejoins
-    provisional  no answer until a moment after t0 + admission → out, in the same way
+    provisional  no answer until a moment after the offer + admission → out, in the same way. The range owner began to count
+                 before that offer was made, so it has confirmed this node by then or never will
     invited      another InviteJoiner → JoinerBusy
     any          an InviteJoiner that was given up, or whose time is over → JoinerBusy: it never begins again
     idle         QueryTransfer →       RevokeTransfer: that invitation will never bring it in
@@ -45,10 +46,10 @@ _MAX_BEGUN = 256
 class Invitation:
     """Invitation that this joiner has answered."""
 
-    __slots__ = ("began", "range_owner", "refutations", "sightings", "ticket")
+    __slots__ = ("began", "offered", "range_owner", "refutations", "sightings", "ticket")
 
     def __init__(self, ticket: Ticket, range_owner: Peer, message: InviteJoiner, began: Instant) -> None:
-        self.ticket, self.range_owner, self.began = ticket, range_owner, began
+        self.ticket, self.range_owner, self.began, self.offered = ticket, range_owner, began, began
         self.refutations, self.sightings = message.refutations, message.sightings
 
 
@@ -114,7 +115,7 @@ class Handshake:
         lease = invitation.began + agreed.held(view.config.admission_ns)
         if view.now >= lease:
             return
-        agreed.active = True
+        agreed.active, invitation.offered = True, view.now
         promise = view.now + view.config.lease_ns
         agreed.predecessor.confirm_neighbour(invitation.range_owner, view.now, lease, promise)
         agreed.successor.confirm_neighbour(sender, view.now, lease, promise)
@@ -133,7 +134,7 @@ class Handshake:
         agreed, invitation = view.agreed, self._invitation
         if invitation is None or not agreed.active or agreed.confirmed:
             return
-        if view.now > invitation.began + view.config.admission_ns + view.config.handshake_retry_ns:
+        if view.now > invitation.offered + view.config.admission_ns + view.config.handshake_retry_ns:
             agreed.rejoin_reason = "its range owner did not confirm its admission"
         else:
             self._send_taken(invitation)

@@ -118,6 +118,18 @@ def test_without_confirmation_a_member_stops_and_joins_again() -> None:
     assert not bench.machine.joined
 
 
+def test_a_joiner_waits_for_its_confirmation_as_long_as_it_may_come() -> None:
+    """Where every process is slow, the offer comes late, and the range owner counts from a moment shortly before it."""
+    bench = called(Bench(5))
+    bench.wait(1_900)
+    ((_, taken),) = sent(bench.receive(peer(7), ring.OfferRange(TICKET, 0, ())), ring.RangeTaken)
+    bench.wait(1_500)
+    assert bench.claim() is None, "it delivers no longer than before"
+    assert of(bench.receive(peer(4), ring.AdmissionConfirmed(TICKET, taken.at, (0, peer(2).node))), JoinCompleted), (
+        "its range owner has it as successor, and would have to find out that it has left"
+    )
+
+
 def test_a_joiner_admitted_by_a_lost_range_owner_is_no_duplicate_of_itself() -> None:
     """Others met it meanwhile, under the number that it has: it outranks that, and does not end."""
     bench = called(Bench(5))
