@@ -103,7 +103,7 @@ class PeerLinks:
         """Send now, or when the dial succeeds; the message may be lost."""
         body = self._codec.encode(message)
         link = self._links.get(to.node)
-        if link is not None and not link.closed:
+        if link is not None and not link.closed and self._senders[link].incarnation >= to.incarnation:
             link.send(FrameKind.CONTROL, body)  # the link itself cuts off a peer that does not read
             return
         waiting = self._waiting.setdefault(to.node, deque())
@@ -129,6 +129,9 @@ class PeerLinks:
             self._dials.pop(to.node, None)
             self._lost(to.node, isinstance(error, ConnectionRefusedError))
             return
+        except BaseException:  # our bug, or cancelled: it must not keep the next message from dialling
+            self._dials.pop(to.node, None)
+            raise
         self._dials.pop(to.node, None)
         self.adopt(link)
 
@@ -142,6 +145,8 @@ class PeerLinks:
         if current is None or current.closed or self._senders[current].incarnation <= sender.incarnation:
             self._links[sender.node] = link
             self._keep(sender, link)
+            if current is not None and self._senders[current].incarnation < sender.incarnation:
+                current.abort("lost")  # that process has ended, though its machine may not have said so
         for body in self._waiting.pop(sender.node, ()):
             link.send(FrameKind.CONTROL, body)
 

@@ -53,6 +53,69 @@ def test_a_failed_dial_is_reported_and_retried(dial: Any, refused: bool) -> None
     assert asyncio.run(play()) == ([(NodeId(7), refused), (NodeId(7), refused)], 2)
 
 
+def test_a_dial_that_ends_by_a_bug_is_retried() -> None:
+    async def play() -> int:
+        dials: list[Peer] = []
+
+        async def dial(peer: Peer, _directly: bool) -> Link:
+            dials.append(peer)
+            raise RuntimeError("a bug")
+
+        links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lambda node, refused: None)
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        for _ in range(2):
+            links.send(Peer(NodeId(7), 1), Word())
+            for _ in range(30):
+                await asyncio.sleep(0)
+        return len(dials)
+
+    assert asyncio.run(play()) == 2
+
+
+class LifeLink:
+    """A link to one incarnation of a node; it notes what is sent, and by what it ended."""
+
+    relay = ""
+
+    def __init__(self, incarnation: int) -> None:
+        self.peer, self.incarnation, self.sent, self.ended = self, incarnation, 0, ""
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.ended)
+
+    def as_peer(self) -> Peer:
+        return Peer(NodeId(7), self.incarnation)
+
+    def send(self, _kind: int, _body: bytes) -> None:
+        self.sent += 1
+
+    def abort(self, reason: str) -> None:
+        self.ended = reason
+
+
+def test_a_message_to_a_later_incarnation_does_not_take_the_link_of_the_former() -> None:
+    """The machine of the former lost its power, so its end of the link was never closed."""
+
+    async def play() -> tuple[LifeLink, LifeLink]:
+        former, later = LifeLink(1), LifeLink(2)
+
+        async def dial(_peer: Peer, _directly: bool) -> Link:
+            return cast(Link, cast(Any, later))
+
+        links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lambda node, refused: None)
+        links.adopt(cast(Link, cast(Any, former)))
+        links.send(former.as_peer(), Word())
+        links.send(later.as_peer(), Word())
+        for _ in range(30):
+            await asyncio.sleep(0)
+        return former, later
+
+    former, later = asyncio.run(play())
+    assert (former.sent, former.ended) == (1, "lost")
+    assert (later.sent, later.ended) == (1, "")
+
+
 class FilledLink:
     """A link of which `unsent_bytes` wait."""
 
