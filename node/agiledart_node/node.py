@@ -63,6 +63,9 @@ from agiledart_recovery.wire.events import FragmentDamaged
 
 _PATROL = ("node", "patrol")
 
+_FOR_PARTS = (RecordAnswer, Delivered, Forwarding, TopicMessage)
+"""Effects of the overlay that stay inside the node."""
+
 
 class Node:
     """State machine of one agent.
@@ -97,6 +100,8 @@ class Node:
         )
         self._command_handlers, self._message_handlers = CommandHandlers(parts), MessageHandlers(parts)
         self._is_patrolling, self._todo = False, deque[Event]()
+        self._out: list[Effect] = []
+        """Effects for the driver. A step that ends by a bug leaves them to the next one, or the node would lose its timers."""
         self._by_event, self._by_timer = self._event_table(), self._timer_table()
 
     def _event_table(self) -> dict[type, Callable[[Any], object]]:
@@ -182,7 +187,7 @@ class Node:
         The overlay and each part of the node check their own state only; nothing changes.
         """
         lines = self.parts.violations()
-        if self._todo or self._context.requests.effects:
+        if self._todo or self._out or self._context.requests.effects:
             lines.append("step: events or effects of a step were not processed")
         if self.joined and not self._is_patrolling:
             lines.append("patrol: the node is in the ring, and no patrol is scheduled")
@@ -191,7 +196,6 @@ class Node:
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Process one event. Return the effects that the driver must carry out, in order."""
         self._context.requests.now = now
-        out: list[Effect] = []
         self._todo.append(event)
         while self._todo:
             event = self._todo.popleft()
@@ -200,47 +204,46 @@ class Node:
                 handler(event)
             else:
                 self._context.deliver_to_overlay(event)
-            self._process_effects(out)
+            self._process_effects()
+        out, self._out = self._out, []
         return out
 
-    def _process_effects(self, out: list[Effect]) -> None:
+    def _process_effects(self) -> None:
         """Process the effects of the parts: some stay inside the node, the rest goes to the driver."""
         effects = self._context.requests.effects
         while effects:
-            taken = effects[:]
-            effects.clear()
-            for effect in taken:
-                if isinstance(effect, DeliverToOverlay):
-                    for of_overlay in self.overlay.step(effect.event, self._context.now):
-                        self._from_overlay(of_overlay, out)
-                elif isinstance(effect, Send) and effect.to.node == self.me.node:
-                    self._todo.append(Received(self.me, effect.message))
-                else:
-                    out.append(effect)
+            effect = effects.pop(0)
+            if isinstance(effect, DeliverToOverlay):
+                of_overlay = self.overlay.step(effect.event, self._context.now)
+                self._out += [of_ring for of_ring in of_overlay if not isinstance(of_ring, _FOR_PARTS)]
+                for of_ring in of_overlay:
+                    self._from_overlay(of_ring)
+            elif isinstance(effect, Send) and effect.to.node == self.me.node:
+                self._todo.append(Received(self.me, effect.message))
+            else:
+                self._out.append(effect)
 
-    def _from_overlay(self, effect: Effect, out: list[Effect]) -> None:
+    def _from_overlay(self, effect: Effect) -> None:
         if isinstance(effect, RecordAnswer):
             self._context.requests.resolve(effect.request, effect)
         elif isinstance(effect, Delivered | Forwarding):
             self._routed(effect)
         elif isinstance(effect, TopicMessage):
             self.schedulers.role.on_topic(effect)
-        else:
-            out.append(effect)
-            if isinstance(effect, NeighboursChanged):
-                self.parts.watching.check_incarnations()
-                self.parts.banning.spreading.neighbours_changed()
-                self.recovery_service.peers_changed()
-                self.schedulers.neighbours_changed()
-            elif isinstance(effect, PeerFailed | PeerLeft):
-                self._context.requests.peer_gone(effect.peer)
-                self._context.clocks.forget(effect.peer.node)
-                self._context.incompatible_nodes.pop(effect.peer.node, None)
-                self.schedulers.peer_gone(effect.peer)
-                self.recovery_service.peer_gone(effect.peer)
-                self.parts.watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
-            elif isinstance(effect, JoinCompleted):
-                self._joined()
+        elif isinstance(effect, NeighboursChanged):
+            self.parts.watching.check_incarnations()
+            self.parts.banning.spreading.neighbours_changed()
+            self.recovery_service.peers_changed()
+            self.schedulers.neighbours_changed()
+        elif isinstance(effect, PeerFailed | PeerLeft):
+            self._context.requests.peer_gone(effect.peer)
+            self._context.clocks.forget(effect.peer.node)
+            self._context.incompatible_nodes.pop(effect.peer.node, None)
+            self.schedulers.peer_gone(effect.peer)
+            self.recovery_service.peer_gone(effect.peer)
+            self.parts.watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
+        elif isinstance(effect, JoinCompleted):
+            self._joined()
 
     def _set_reachability(self, event: SetReachability) -> None:
         self.me = self._context.me = self.me.with_reach(event.reach, event.address)
