@@ -186,10 +186,9 @@ class CommitProtocol:
 
     def _has_work(self, value: RegisterValue) -> bool:
         """Return whether the next epoch saves anything: rows have passed since the last one, a request asks for it, or an aborted
-        epoch is to be made up for.
+        epoch is to be made up for. A change that is being prepared asks by `_hastens`: hosts preload what is committed already.
         """
-        in_preparation = self.generation_change.step is not ChangeStep.IDLE
-        return self._has_rows or self._is_wanted or self._passed > 0 or in_preparation or not value.saves_less
+        return self._has_rows or self._is_wanted or self._passed > 0 or not value.saves_less
 
     def _is_time(self) -> bool:
         """Return whether the interval since the last epoch has passed."""

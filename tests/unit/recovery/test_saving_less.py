@@ -8,6 +8,7 @@ from agiledart_kernel.machine import Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.attempts.commit_protocol import CommitProtocol
 from agiledart_recovery.attempts.coordinator import Coordinator, Phase
+from agiledart_recovery.attempts.generation_change import ChangeStep
 from agiledart_recovery.attempts.replanning import missing_replica_nodes
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.voter_slot import VoterSlot
@@ -16,7 +17,7 @@ from agiledart_recovery.wire.effects import CommitCheckpoint, SendFragment, Vote
 from agiledart_recovery.wire.events import InstanceRowsPassed, SnapshotTaken
 from agiledart_recovery.wire.names import Ballot, CheckpointId, InstanceId
 from agiledart_recovery.wire.register_value import InstanceSnapshot, RegisterValue, RunState, SavedState
-from tests.unit.recovery.bench import RUN, context, peer, value
+from tests.unit.recovery.bench import RUN, context, peer, plan, value
 from tests.unit.recovery.test_chains import in_life
 from tests.unit.recovery.test_machine import carry_out
 
@@ -67,6 +68,18 @@ def test_a_request_begins_an_epoch_without_rows() -> None:
     assert run.begins(1)
     run.commit_protocol.hold()
     assert run.begins(0)
+
+
+def test_a_change_in_preparation_begins_no_epoch_without_rows() -> None:
+    """Hosts preload the committed state; each further epoch would start that anew."""
+    run = Coordinated(LESS)
+    assert run.begins(10)
+    run.commit_protocol.generation_change.step = ChangeStep.PREPARING
+    run.commit_protocol.generation_change.plan = plan()
+    run.commit_protocol.generation_change._deadline = Instant(1_000 * SECOND)
+    assert not run.begins(10)
+    run.commit_protocol.on_rows_passed(wire.RowsPassed(RUN, 1))
+    assert run.begins(10)
 
 
 def test_an_aborted_epoch_is_made_up_for() -> None:
