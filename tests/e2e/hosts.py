@@ -4,12 +4,19 @@ A cut moves hosts to the other bridge; a host that keeps a wrong link address fo
 thin one has a bucket before its port.
 """
 
+import contextlib
 import os
+import re
+import secrets
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.e2e.mesh import AgentProcess, Mesh
 
 _GATEWAY = 253
 """Number of the router's address. Nothing has it: hosts only need a route to learn their own address."""
@@ -18,6 +25,15 @@ _GATEWAY = 253
 def ip(*words: str) -> None:
     """Run `ip`; raises CalledProcessError."""
     subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def fresh_tag(kind: str) -> str:
+    """Beginning of the names of new namespaces, which no others have. Those that ended processes left behind are deleted."""
+    listed = subprocess.run(["ip", "netns", "list"], check=False, capture_output=True, text=True).stdout
+    for name, process in re.findall(rf"^({kind}(\d+)-\S+)", listed, re.MULTILINE):
+        if not Path(f"/proc/{process}").exists():
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+    return f"{kind}{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def lacking() -> str:
@@ -29,9 +45,9 @@ class Hosts:
     """So many hosts behind one bridge, and another bridge. Numbers begin with 0, as agents' names do with a1."""
 
     def __init__(self, count: int) -> None:
-        self.tag = f"ad{os.getpid() % 100_000}"
-        self.switch = f"{self.tag}s"
-        self.names = [f"{self.tag}h{number}" for number in range(count)]
+        tag = fresh_tag("ad")
+        self.switch = f"{tag}s"
+        self.names = [f"{tag}h{number}" for number in range(count)]
 
     def make(self) -> None:
         """Bring them up; raises CalledProcessError where there are no namespaces."""
@@ -103,5 +119,25 @@ def brought_up(count: int) -> Iterator[Hosts]:
     except subprocess.CalledProcessError as error:
         made.remove()
         pytest.skip(f"NOT RUN: no network namespaces here ({error.stderr.decode().strip()})")
-    yield made
-    made.remove()
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+@contextlib.contextmanager
+def mesh_on(hosts: Hosts, *options: str, seconds: float = 60.0) -> Iterator[Mesh]:
+    """A mesh with an agent on each host, a machine of its own. `options`: of each agent; `seconds`: for each to join."""
+    folder = Path(tempfile.mkdtemp(prefix="adt-"))
+    made = Mesh(folder)
+    try:
+        agents = []
+        for number, host in enumerate(hosts.names):
+            own = ("--listen", f"{address(number)}:9464", "--host", f"machine-{number + 1}")
+            agents.append(AgentProcess(f"a{number + 1}", folder, *own, *options))
+            agents[-1].enter = ("ip", "netns", "exec", host)
+        made.add(agents, seconds)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)

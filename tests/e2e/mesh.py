@@ -90,8 +90,9 @@ class AgentProcess:
 
         try:
             return dict(wait_for(up, seconds, f"{self.name} in the ring"))
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.log.read_text()}") from None
+        except AssertionError as error:  # another agent may be the one that does not admit it
+            logs = [f"--- {log.stem}\n{log.read_text()}" for log in sorted(self.log.parent.glob("*.log"))]
+            raise AssertionError("\n".join((str(error), *logs))) from None
 
     @property
     def pid(self) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.hosts import ip
+from tests.e2e.hosts import fresh_tag, ip
 
 
 def lacking() -> str:
@@ -46,7 +46,7 @@ class Routers:
     """Open hosts and sites. Names of hosts: `o1` is the first open one, `s1.1` the first of the first site."""
 
     def __init__(self, open_hosts: int, sites: Sequence[Site]) -> None:
-        self.tag = f"ar{os.getpid() % 100_000}"
+        self.tag = fresh_tag("ar")
         self.sites, self.open_hosts = sites, open_hosts
         self._spaces: list[str] = []
 

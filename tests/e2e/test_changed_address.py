@@ -3,15 +3,13 @@
 Each host is a network namespace. It needs root and `ip`.
 """
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agiledart_node.wire.commands import Nodes
-from tests.e2e.hosts import Hosts, address, brought_up
+from tests.e2e.hosts import Hosts, address, brought_up, mesh_on
 from tests.e2e.mesh import AgentProcess, Mesh, wait_for
 from tests.e2e.plug import Job, undisturbed
 
@@ -29,17 +27,8 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def ring(hosts: Hosts) -> Iterator[Mesh]:
-    folder = Path(tempfile.mkdtemp(prefix="agiledart-moved-"))
-    made = Mesh(folder)
-    try:
-        agents = [AgentProcess(f"a{n + 1}", folder, "--listen", "0.0.0.0:9464") for n in range(COUNT)]
-        for agent, name in zip(agents, hosts.names, strict=True):
-            agent.enter = ("ip", "netns", "exec", name)
-        made.add(agents)
+    with mesh_on(hosts, "--listen", "0.0.0.0:9464") as made:
         yield made
-    finally:
-        made.close()
-        shutil.rmtree(folder)
 
 
 def addresses_seen(agent: AgentProcess) -> dict[str, str]:

@@ -5,8 +5,6 @@ Each host is a network namespace behind one of two bridges; the cut moves some t
 
 import csv
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 
 from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import ListApplications, Status
-from tests.e2e.hosts import Hosts, brought_up
+from tests.e2e.hosts import Hosts, brought_up, mesh_on
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -46,6 +44,8 @@ after = _topology("after")
 '''
 
 ROWS, COUNT = 40, 5
+MINORITY = 2
+"""Of the five voters of a register, which are all nodes: without the others nothing would be committed."""
 
 
 @pytest.fixture
@@ -55,17 +55,8 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def ring(hosts: Hosts) -> Iterator[Mesh]:
-    folder = Path(tempfile.mkdtemp(prefix="agiledart-cut-"))
-    made = Mesh(folder)
-    try:
-        agents = [AgentProcess(f"a{n + 1}", folder, "--listen", f"10.77.0.{n + 1}:9464") for n in range(COUNT)]
-        for agent, name in zip(agents, hosts.names, strict=True):
-            agent.enter = ("ip", "netns", "exec", name)
-        made.add(agents)
+    with mesh_on(hosts) as made:
         yield made
-    finally:
-        made.close()
-        shutil.rmtree(folder)
 
 
 def submit(made: Mesh, folder: Path, name: str, speed: int) -> set[str]:
@@ -101,7 +92,7 @@ def test_isolated_bystanders_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: 
     near = ring.agent("a1")
     wait_for(lambda: states(near).get("ended") == ("finished", False), 30.0, "ended is finished")
     used = submit(ring, tmp_path, "during", 4) | submit(ring, tmp_path, "after", 1)
-    bystanders = [agent.name for agent in ring.agents if agent.name not in used]
+    bystanders = [agent.name for agent in ring.agents if agent.name not in used][:MINORITY]
     assert bystanders, "a node hosts nothing"
     far = ring.agent(bystanders[0])
     hosts.move(bystanders, "right")

@@ -5,7 +5,6 @@ Real agents on emulated hosts; it needs root and `ip`.
 
 import csv
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from agiledart_control.errors import CommandRefusedError
 from agiledart_node.wire.commands import Info, ListApplications, Status
-from tests.e2e.hosts import Hosts, brought_up
+from tests.e2e.hosts import Hosts, brought_up, mesh_on
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.soak]
@@ -53,16 +52,8 @@ def hosts() -> Iterator[Hosts]:
 @pytest.fixture
 def ring(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mesh]:
     monkeypatch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
-    with tempfile.TemporaryDirectory(prefix="agiledart-twins-") as folder:
-        made = Mesh(Path(folder))
-        try:
-            agents = [AgentProcess(f"a{n + 1}", made.folder, "--listen", f"10.77.0.{n + 1}:9464") for n in range(COUNT)]
-            for agent, name in zip(agents, hosts.names, strict=True):
-                agent.enter = ("ip", "netns", "exec", name)
-            made.add(agents, 240.0)
-            yield made
-        finally:
-            made.close()
+    with mesh_on(hosts, seconds=240.0) as made:
+        yield made
 
 
 def submitted(ring: Mesh, folder: Path, at: str, factor: int, more: str, delivery: str) -> str:

@@ -5,9 +5,7 @@ Each host is a network namespace behind one of two bridges; it needs root and `i
 
 import os
 import random
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 
 from agiledart_control.errors import CommandRefusedError, NoAgentError
 from agiledart_node.wire.commands import Status
-from tests.e2e.hosts import Hosts, address, brought_up
+from tests.e2e.hosts import Hosts, brought_up, mesh_on
 from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
 from tests.e2e.plug import Job, as_csv, undisturbed, voters_of
 
@@ -37,19 +35,8 @@ def hosts() -> Iterator[Hosts]:
 @pytest.fixture
 def ring(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mesh]:
     monkeypatch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
-    folder = Path(tempfile.mkdtemp(prefix="agiledart-part-"))
-    made = Mesh(folder)
-    try:
-        agents = []
-        for number, name in enumerate(hosts.names):
-            options = ("--listen", f"{address(number)}:9464", "--host", f"machine-{number + 1}")
-            agents.append(AgentProcess(f"a{number + 1}", folder, *options))
-            agents[-1].enter = ("ip", "netns", "exec", name)
-        made.add(agents)
+    with mesh_on(hosts) as made:
         yield made
-    finally:
-        made.close()
-        shutil.rmtree(folder)
 
 
 def epoch_at(agent: AgentProcess, name: str) -> int:
