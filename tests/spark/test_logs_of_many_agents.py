@@ -80,11 +80,16 @@ def wait_until_located(written: Written, logs: int) -> None:
 
 
 def read_without(written: Written, folder: Path, living: Rows, missing: list[str]) -> None:
-    """Copy what there is with `unreachable=skip`: it ends, has all rows of living agents, and names each log that is missing."""
+    """Copy what there is with `unreachable=skip`: it ends, has all rows of living agents, and names each log that is missing.
+
+    The query names its logs, because a pattern finds those of living agents.
+    """
+    names = ",".join(sorted({log for log, _ in living} | set(missing)))
+    written = Written(written.agent, written.token, names)
     folder.mkdir()
     began = time.monotonic()
     with driver(folder) as spark:
-        spark.begin(folder, written, FILES, 0, living.total(), unreachable="skip", agentTimeout="2s")
+        spark.begin(folder, written, FILES, 0, living.total(), unreachable="skip", agentTimeout="20s")
         spark.end()
         assert copied(folder / "copy", FILES) == living, spark.said()
         said = spark.said() + (folder / "spark.log").read_text(errors="replace")
