@@ -26,7 +26,7 @@ from agiledart_kernel.grants import ROLES, Role
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_HELLO_BYTES
 from agiledart_kernel.services import ROLES_BY_SERVICE
 from agiledart_transport import certificates
-from agiledart_transport.connecting import RefusedByPeer, for_service, parse_address
+from agiledart_transport.connecting import NoHello, RefusedByPeer, for_service, parse_address
 from agiledart_transport.link import LINK_REASONS
 from agiledart_transport.listener import Listener, ListenerLimits
 from agiledart_transport.tls_contexts import client_context
@@ -408,7 +408,7 @@ def test_a_dialler_reports_plainly_that_no_peer_is_listening(run: Run) -> None:
             with pytest.raises(OSError):
                 await b.dial(address)
             unused.listen(1)  # the system accepts, no process answers
-            with pytest.raises(TimeoutError, match="did not answer within"):
+            with pytest.raises(NoHello, match="did not answer within"):
                 await b.dial(address, timeout=0.2)
         with pytest.raises(ValueError, match="HOST:PORT"):
             await b.dial("nowhere")

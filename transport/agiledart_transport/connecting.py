@@ -25,11 +25,15 @@ from agiledart_transport.peer_verifier import PeerVerifier
 from agiledart_transport.socket_pair import PairEnd, begin_on_pair
 
 __all__ = [
-    "LINK_REASONS", "Link", "LinkHandler", "RefusedByPeer", "connect", "for_service", "format_address", "parse_address",
+    "LINK_REASONS", "Link", "LinkHandler", "NoHello", "RefusedByPeer", "connect", "for_service", "format_address", "parse_address",
 ]  # fmt: skip
 
 SHUTDOWN_SECONDS: Final = 1.0
 """Time for a closing link to send the rest; after it the link is aborted."""
+
+
+class NoHello(TimeoutError):
+    """A machine took the connection, and no node greeted there in time: it is too busy, if it is one."""
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -94,7 +98,8 @@ async def connect(
     Raises:
         RefusedByPeer: the peer refused us; `reason` is its reason.
         RemoteProtocolError: we refuse the peer (`Refused`), or it broke the protocol.
-        OSError: no node listens there, it is unreachable, timed out (TimeoutError), or the connection was lost.
+        OSError: no node listens there, it is unreachable, timed out (TimeoutError; `NoHello`: the machine is there), or the
+            connection was lost.
         ValueError: `address` has another form.
     """
     parse_address(address)
@@ -123,7 +128,8 @@ async def connect(
     except TimeoutError:
         link.abort("timeout")
         _close_unused(link, opened)
-        raise TimeoutError(f"{address} did not answer within {timeout:g} s") from None
+        kind = NoHello if opened is not None else TimeoutError
+        raise kind(f"{address} did not answer within {timeout:g} s") from None
     except RemoteProtocolError as error:
         link.close(error.reason)
         raise

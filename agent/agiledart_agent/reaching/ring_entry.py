@@ -7,13 +7,14 @@ from agiledart_agent.circuits.agent_links import AgentLinks
 from agiledart_agent.reaching.reachability_keeper import ReachabilityKeeper
 from agiledart_agent.reaching.reaching import Reaching
 from agiledart_agent.ring.join_progress import JoinProgress
-from agiledart_agent.ring.not_greeted import NotGreeted
+from agiledart_agent.ring.not_greeted import SILENT_TRIES, NotGreeted
 from agiledart_agent.ring.rejoin_monitor import RejoinMonitor
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.peer import Peer
 from agiledart_node.reaching.dial_rules import host_of, is_private
 
-SEED_TRIES: Final = 3
+MAX_PAUSE_SECONDS: Final = 2.0
+"""Longest pause between two tries."""
 
 
 class RingEntry:
@@ -40,18 +41,21 @@ class RingEntry:
         """Return the members that answer; this agent is then reachable for them. Raises `OperationFailed`."""
         peers: list[Peer] = []
         reasons: list[str] = []
-        for attempt in range(SEED_TRIES if seeds else 0):
+        tried, tries = 0, SILENT_TRIES if seeds else 0
+        while tried < tries:
             candidates = dict.fromkeys([*seeds, *self._reaching.addresses(self._links.address)])
             self._progress.text = f"waiting for an answer of {', '.join(candidates)}"
             answers = await asyncio.gather(*(self._links.greet(address) for address in candidates))
             peers = [peer for peer in answers if isinstance(peer, Peer)]
             refusals = [answer for answer in answers if isinstance(answer, NotGreeted)]
             reasons = [refusal.text for refusal in refusals]
-            may_come = self._reaching.is_on or any(refusal.may_answer_later for refusal in refusals)
-            if peers or (self._has_token and refusals and not may_come):
+            if peers:
                 break
-            if attempt + 1 < SEED_TRIES:
-                await self._reaching.pause(0.5 * (attempt + 1))
+            tried += 1
+            if self._has_token:
+                tries = max([SILENT_TRIES if self._reaching.is_on else 1, *(refusal.tries for refusal in refusals)])
+            if tried < tries:
+                await self._reaching.pause(min(MAX_PAUSE_SECONDS, 0.5 * tried))
         if seeds and not peers:
             if self._has_token:
                 raise OperationFailed(_not_joined_text(seeds, reasons))

@@ -6,15 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_agent.reaching.ring_entry import SEED_TRIES, RingEntry
-from agiledart_agent.ring.not_greeted import NotGreeted
+from agiledart_agent.reaching.ring_entry import RingEntry
+from agiledart_agent.ring.not_greeted import BUSY_TRIES, SILENT_TRIES, NotGreeted
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 SEED = "192.0.2.1:9464"
 FOUNDER = Peer(NodeId(1), 1, "a1", SEED)
-BUSY, REFUSED = NotGreeted(f"{SEED} did not answer within 3 s", may_answer_later=True), NotGreeted(f"{SEED}: used up")
+BUSY, SILENT = (NotGreeted(f"{SEED} did not answer within 3 s", tries) for tries in (BUSY_TRIES, SILENT_TRIES))
+REFUSED = NotGreeted(f"{SEED}: used up")
 
 
 async def nothing(*_: Any) -> None:
@@ -40,12 +41,12 @@ def enter(*answers: Peer | NotGreeted) -> tuple[tuple[Peer, ...], int]:
 
 
 def test_a_node_that_is_busy_is_asked_again() -> None:
-    assert enter(BUSY, BUSY, FOUNDER) == ((FOUNDER,), SEED_TRIES)
+    assert enter(*[BUSY] * (BUSY_TRIES - 1), FOUNDER) == ((FOUNDER,), BUSY_TRIES)
 
 
 def test_a_node_that_stays_silent_ends_the_entry_with_the_reason() -> None:
     with pytest.raises(OperationFailed, match=r"Could not join: 192\.0\.2\.1:9464 did not answer within 3 s\."):
-        enter(*[BUSY] * SEED_TRIES)
+        enter(*[SILENT] * SILENT_TRIES)
 
 
 def test_a_refusal_ends_the_entry_at_once() -> None:
