@@ -156,7 +156,7 @@ def test_one_of_two_runs_of_a_name_continues(
 
     wait_for(is_as_listed, 60.0, "processes are those of what is listed")
     said = cli("status", "twins", "--agent", str(ring.agent("a4").state_dir)).stdout
-    assert f"submitted to {loser}), {rival['state']}" in said
+    assert f"submitted to {loser}): {rival['state']}" in said
     left = values(tmp_path / f"{loser}.csv")
     assert left == [FACTORS[code][loser] * n for n in range(len(left))], "the other run's output is a prefix"
     if end == "endless":

@@ -123,7 +123,7 @@ def test_a_minority_partition_reports_itself_works_on_and_its_rows_come_later(
         told = seen_by(alone, "isle")
         assert (told["state"], told["recovery"]["phase"]) == ("minority", "minority")
         assert set(told["recovery"]["waits_for"]) == {*others}
-        assert "its rows come when they are reached again" in told["recovery"]["reason"]
+        assert "its rows are committed when enough voters are reached again" in told["recovery"]["reason"]
         assert is_beginning(job, expected)
         time.sleep(0.5)
     first, since = rows_read(told), told["recovery"]["seconds"]
