@@ -5,10 +5,15 @@ a worker each, which begin first; the other workers compute meanwhile. Spark tak
 time. Short tests come last, so that all workers end together.
 """
 
+from collections import Counter
+
 import pytest
 
 CORES_OF_A_CHAIN = 2
-"""Cores for each chain of files with agents, beside the chain `plug`."""
+"""Cores for each chain of files with agents, beside the chain `plug`, which takes such files, too, until all have as many tests."""
+
+WEIGHT_OF_PLUG = 2
+"""Tests with kills and power cuts take twice as long as others with agents."""
 
 PLUG, AGENTS, SPARK = "plug", "agents", "spark"
 SHORT = ("simulation", "tidy", "unit")
@@ -23,6 +28,11 @@ def group_of(item: pytest.Item) -> str:
 def has_agents(item: pytest.Item) -> bool:
     """Return whether the test starts agents and its file names no group."""
     return item.get_closest_marker("e2e") is not None and not group_of(item)
+
+
+def is_soak(item: pytest.Item) -> bool:
+    """Return whether the test runs in soaks only."""
+    return item.get_closest_marker("soak") is not None
 
 
 def rank(item: pytest.Item) -> int:
@@ -40,9 +50,15 @@ def rank(item: pytest.Item) -> int:
 
 def distribute(items: list[pytest.Item], cores: int) -> None:
     """Mark each file with agents as part of a chain, and put the tests in the order in which they should begin."""
-    with_agents = [item for item in items if has_agents(item)]
-    chains = max(1, cores // CORES_OF_A_CHAIN)
-    chain = {file: number % chains for number, file in enumerate(dict.fromkeys(item.path for item in with_agents))}
-    for item in with_agents:
-        item.add_marker(pytest.mark.xdist_group(f"{AGENTS} {chain[item.path]}"))
+    tests_of_files = Counter(item.path for item in items if has_agents(item) and not is_soak(item))
+    tests_of_chains = dict.fromkeys(
+        [PLUG, *(f"{AGENTS} {number}" for number in range(max(1, cores // CORES_OF_A_CHAIN)))], 0
+    )
+    tests_of_chains[PLUG] = WEIGHT_OF_PLUG * sum(group_of(item) == PLUG and not is_soak(item) for item in items)
+    chain_of = {}
+    for file, tests in tests_of_files.items():
+        chain = chain_of[file] = min(tests_of_chains, key=tests_of_chains.__getitem__)
+        tests_of_chains[chain] += tests
+    for item in filter(has_agents, items):
+        item.add_marker(pytest.mark.xdist_group(chain_of.get(item.path, PLUG)))
     items.sort(key=rank)

@@ -98,8 +98,7 @@ async def connect(
     Raises:
         RefusedByPeer: the peer refused us; `reason` is its reason.
         RemoteProtocolError: we refuse the peer (`Refused`), or it broke the protocol.
-        OSError: no node listens there, it is unreachable, timed out (TimeoutError; `NoHello`: the machine is there), or the
-            connection was lost.
+        OSError: no node listens, it is unreachable, timed out (TimeoutError; `NoHello`: a machine is there), or got lost.
         ValueError: `address` has another form.
     """
     parse_address(address)
@@ -128,8 +127,7 @@ async def connect(
     except TimeoutError:
         link.abort("timeout")
         _close_unused(link, opened)
-        kind = NoHello if opened is not None else TimeoutError
-        raise kind(f"{address} did not answer within {timeout:g} s") from None
+        raise (TimeoutError if opened is None else NoHello)(f"{address} did not answer within {timeout:g} s") from None
     except RemoteProtocolError as error:
         link.close(error.reason)
         raise

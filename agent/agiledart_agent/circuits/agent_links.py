@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
 
 from agiledart_agent.admission.registrar import RegisteredPeerVerifier
 from agiledart_agent.circuits.cost_prober import has_costs_feature
@@ -24,7 +23,7 @@ from agiledart_agent.host.network_addresses import (
     process_on_port,
 )
 from agiledart_agent.identity.identity import Identity
-from agiledart_agent.ring.not_greeted import BUSY_TRIES, SILENT_TRIES, NotGreeted
+from agiledart_agent.ring.not_greeted import NotGreeted
 from agiledart_agent.ring.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
@@ -46,25 +45,13 @@ from agiledart_overlay.wire.events import SetCongestion, SetReachability
 from agiledart_shuffle.hop_costs import HopCosts
 from agiledart_shuffle.link_indices import index_named
 from agiledart_transport.circuits import Via
-from agiledart_transport.connecting import NoHello, format_address, parse_address
-from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer, kind_of
+from agiledart_transport.connecting import format_address, parse_address
+from agiledart_transport.link import ORDINARY_ENDS, Link, LinkHandler, kind_of
 from agiledart_transport.listener import Listener, serve
 from agiledart_transport.outgoing import open_connection
 
-BUSY_REASONS: Final = ("unregistered", "crowded", "full", "descriptors")
-"""Refusals of a node that may admit us soon: it, or the ring behind it, has too much to do."""
-
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
-
-
-def refusal_hint(error: RefusedByPeer) -> str:
-    """Explain a refusal to users, as far as the peer's own words do not."""
-    if error.reason == "not yet valid":
-        return " (our clock is ahead of its: compare the two)"
-    if str(error) == "protocol":  # agents that refuse us by protocol 5 name the older one themselves
-        return " (an older AgileDart runs there: update it)"
-    return ""
 
 
 def _not_listening_text(error: OSError, host: str, port: int) -> str:
@@ -247,14 +234,8 @@ class AgentLinks:
         assert self.peers is not None
         try:
             link = await self._connect(address, None)
-        except RefusedByPeer as error:
-            tries = BUSY_TRIES if error.reason in BUSY_REASONS else 1
-            return NotGreeted(f"{address}: {error}{refusal_hint(error)}", tries)
-        except TimeoutError as error:
-            text, tries = str(error), BUSY_TRIES if isinstance(error, NoHello) else SILENT_TRIES
-            return NotGreeted(text if text.startswith(address) else f"{address}: {text}", tries)
         except (OSError, ValueError, RemoteProtocolError) as error:
-            return NotGreeted(f"{address}: {error}")
+            return NotGreeted.by(error, address)
         if self._is_me(link):
             link.close("done")
             return NotGreeted("this is our own address")
