@@ -10,7 +10,9 @@ class QueryProgress(StreamingQueryListener):
     """Rows, late rows and durations of the queries, by the name of their table. Spark calls it in a thread of its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._running: dict[str, str] = {}
+        self._ended: set[str] = set()
         self._rows: dict[str, int] = {}
         self._total: dict[str, int] = {}
         self._late: dict[str, int] = {}
@@ -19,7 +21,8 @@ class QueryProgress(StreamingQueryListener):
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Note a table that streams, even when it has no new rows."""
         with self._lock:
-            self._rows.setdefault(_table(event.name), 0)
+            self._running[str(event.runId)] = table = _table(event.name)
+            self._rows.setdefault(table, 0)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Add a micro-batch."""
@@ -38,16 +41,25 @@ class QueryProgress(StreamingQueryListener):
         """Do nothing: an idle query reads nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  Spark's name
-        """Do nothing: the update reports the end."""
+        """Note that all progress of a query was reported: Spark keeps the order of its events."""
+        with self._lock:
+            self._ended.add(self._running.pop(str(event.runId), ""))
+            self._lock.notify_all()
 
     def begin_update(self) -> None:
         """Forget the rows of the last update."""
         with self._lock:
             self._rows.clear()
+            self._ended.clear()
 
-    def rows_of(self, table: str) -> int | None:
-        """Return the rows that a streaming table read in this update; None for a table that does not stream."""
+    def rows_of(self, table: str, patience_seconds: float = 0.0) -> int | None:
+        """Return the rows that a streaming table read in this update; None for a table that does not stream.
+
+        Args:
+            patience_seconds: longest wait for the end of its query, since events come some time after what they report.
+        """
         with self._lock:
+            self._lock.wait_for(lambda: table in self._ended, patience_seconds)
             return self._rows.get(table)
 
     def figures(self) -> dict[str, dict[str, float]]:

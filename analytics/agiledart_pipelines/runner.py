@@ -25,6 +25,9 @@ from agiledart_pipelines.quarantine import failed_counts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+EVENT_SECONDS: Final = 5.0
+"""Longest wait for the last event of a query that has ended: a busy machine brings it later."""
+
 REFRESH: Final = "refresh"
 """Name of the journal with the tables that an update is to compute from the beginning."""
 
@@ -244,8 +247,9 @@ class PipelineRunner:
             return {}
         table, state = _last_part(match["flow"]), match["state"]
         if state == "COMPLETED":
-            rows = self.progress.rows_of(table)
-            if rows is None and table in definitions.streaming_tables:
+            is_stream = table in definitions.streaming_tables
+            rows = self.progress.rows_of(table, EVENT_SECONDS if is_stream else 0)
+            if rows is None and is_stream:
                 rows = 0  # Spark reports no progress of a stream without new rows
             outcome.tables[table] = TableUpdate("completed", rows, round(seconds, 3))
             counted = "computed anew" if rows is None else f"{rows:,} rows read"

@@ -23,7 +23,7 @@ from agiledart_cli.signals import deferred, ignoring_signals
 from agiledart_control.agent_place import AGENT_FILE, AgentPlace, in_state_dir, read_note
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.commands import CreateToken
+from agiledart_node.wire.commands import CreateToken, Nodes
 
 MAX_AGENTS = 64
 START_SECONDS = 60.0
@@ -133,7 +133,7 @@ class Mesh:
             self._end()
 
     def start(self, on_joined: Callable[[int], None] | None = None) -> None:
-        """Start the agents and wait until all are in the ring; raises `OperationFailed` when one ends earlier."""
+        """Start the agents and wait until each knows all others; raises `OperationFailed` when one ends earlier."""
         deadline = time.monotonic() + START_SECONDS
         self._launch("a1")
         self._wait(1, deadline, on_joined)
@@ -150,6 +150,8 @@ class Mesh:
             self._launch(f"a{index}", f"@{token}")
         self._wait(self.count, deadline, on_joined)
         token.unlink()
+        for agent in self.agents:
+            self._wait_until_it_knows_all(agent, deadline)
 
     def client(self, index: int) -> ControlClient:
         """Return a connection to the agent `index` modulo the number of agents."""
@@ -227,6 +229,14 @@ class Mesh:
                 if time.monotonic() > deadline:
                     missing = ", ".join(agent.name for agent in self.agents if not agent.note)
                     raise OperationFailed(f"{missing} did not start within {START_SECONDS:.0f} s.")
+                time.sleep(_POLL_SECONDS)
+
+    def _wait_until_it_knows_all(self, agent: AgentProcess, deadline: float) -> None:
+        """Wait until an agent has heard of the newest ones: else it would refuse an application that names one of them."""
+        with ControlClient(agent.place()) as client:
+            while int(client.ask(Nodes())["known"]) < self.count:
+                if time.monotonic() > deadline:
+                    raise OperationFailed(f"{agent.name} does not know all other agents after {START_SECONDS:.0f} s.")
                 time.sleep(_POLL_SECONDS)
 
     def _end(self) -> None:
