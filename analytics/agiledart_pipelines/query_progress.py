@@ -52,14 +52,14 @@ class QueryProgress(StreamingQueryListener):
             self._rows.clear()
             self._ended.clear()
 
-    def rows_of(self, table: str, patience_seconds: float = 0.0) -> int | None:
+    def rows_of(self, table: str, timeout_seconds: float = 0.0) -> int | None:
         """Return the rows that a streaming table read in this update; None for a table that does not stream.
 
         Args:
-            patience_seconds: longest wait for the end of its query, since events come some time after what they report.
+            timeout_seconds: longest wait for the end of its query, since events come some time after what they report.
         """
         with self._lock:
-            self._lock.wait_for(lambda: table in self._ended, patience_seconds)
+            self._lock.wait_for(lambda: table in self._ended, timeout_seconds)
             return self._rows.get(table)
 
     def figures(self) -> dict[str, dict[str, float]]:

@@ -35,7 +35,7 @@ from tests.keys import Authority, key_of, public_of
 NOW = int(time.time())
 NET = Authority(now=NOW)
 
-PATIENCE = 6
+SLOWER = 6
 """Real seconds for each second of a scenario: a busy machine gives its nodes a part of the time."""
 
 
@@ -214,7 +214,7 @@ class DirectBed:
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE * seconds):
+            async with asyncio.timeout(SLOWER * seconds):
                 while not condition():  # noqa: ASYNC110 no event reports the state of all machines
                     await asyncio.sleep(0.01)
         return condition()
