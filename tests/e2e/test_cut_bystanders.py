@@ -45,7 +45,7 @@ after = _topology("after")
 
 ROWS, COUNT = 40, 5
 MINORITY = 2
-"""Of the five voters of a register, which are all nodes: without the others nothing would be committed."""
+"""Most voters that the cut may take. Each of the five nodes votes, and a commit needs three."""
 
 
 @pytest.fixture

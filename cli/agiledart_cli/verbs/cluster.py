@@ -23,7 +23,7 @@ from agiledart_cli.signals import deferred, ignoring_signals
 from agiledart_control.agent_place import AGENT_FILE, AgentPlace, in_state_dir, read_note
 from agiledart_control.control_client import ControlClient
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.wire.commands import CreateToken, Nodes
+from agiledart_node.wire.commands import CreateToken, Info
 
 MAX_AGENTS = 64
 START_SECONDS = 60.0
@@ -234,7 +234,7 @@ class Mesh:
     def _wait_until_it_knows_all(self, agent: AgentProcess, deadline: float) -> None:
         """Wait until an agent has heard of the newest ones: else it would refuse an application that names one of them."""
         with ControlClient(agent.place()) as client:
-            while int(client.ask(Nodes())["known"]) < self.count:
+            while int(client.ask(Info())["known_nodes"]) < self.count:
                 if time.monotonic() > deadline:
                     raise OperationFailed(f"{agent.name} does not know all other agents after {START_SECONDS:.0f} s.")
                 time.sleep(_POLL_SECONDS)

@@ -21,7 +21,7 @@ def spark() -> None:
 def stop(output: str) -> int:
     """Stop every Spark server of this user that --keep-spark started.
 
-    The first one takes up to a minute: Java stores Spark's classes in the cache folder, for faster starts.
+    The first one takes a minute or two: Java stores Spark's classes in the cache folder, for faster starts.
     """
     from agiledart.spark import kept_folder
     from agiledart.spark_start import stop_servers
